@@ -1,0 +1,52 @@
+"""The one error that a user's input can cause, worded so that it can be mended without reading code.
+
+Not for programming errors: those stay ordinary exceptions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class InputError(ValueError):
+    """Input that cannot be used: where it stands, what was expected, what was found, what to do."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        expected: str | None = None,
+        found: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.file = None if file is None else str(file)
+        self.line = line
+        self.field = field
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        place = self.file or ""
+        if self.line is not None:
+            place += f", line {self.line}"
+        if self.field is not None:
+            place += f", field {self.field!r}" if place else f"field {self.field!r}"
+        text = f"{place}: {self.problem}" if place else self.problem
+        if self.expected is not None:
+            text += f"\n  expected: {self.expected}"
+        if self.found is not None:
+            text += f"\n  found:    {_short(self.found)}"
+        if self.remedy is not None:
+            text += f"\n  remedy:   {self.remedy}"
+        return text
+
+
+def _short(value: object, limit: int = 160) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,199 @@
+"""The values that everything else speaks in: scale, aspect, task, candidate, group, corpus.
+
+Pure data: no file is read here and no LM is known. Invariants are checked on construction, so a value
+that exists is a value that can be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from data.errors import InputError
+
+Granularity = Literal["given", "half", "whole"]
+"""How a final score is reported: as the judge gave it, in half steps, or in whole steps of the scale."""
+
+GRANULARITIES: tuple[Granularity, ...] = ("given", "half", "whole")
+
+Level = Literal["summary", "sample", "system"]
+"""Where a correlation is computed: in each group and averaged, pooled over candidates, over system means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An interval of admissible values with a step. It rejects what it does not contain and never clamps."""
+
+    low: float
+    high: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):
+            raise InputError("a scale needs finite numbers", found=(self.low, self.high, self.step))
+        if self.low >= self.high or not 0 < self.step <= self.high - self.low:
+            raise InputError(
+                "not a scale",
+                expected="low < high and 0 < step <= high - low",
+                found=f"low={self.low:g}, high={self.high:g}, step={self.step:g}",
+            )
+
+    def contains(self, value: float) -> bool:
+        return math.isfinite(value) and self.low <= value <= self.high
+
+    @property
+    def binary(self) -> bool:
+        """Whether this is a scale of two values, so that yes and no are ratings on it."""
+        return self.step == self.high - self.low
+
+    def at(self, value: float, granularity: Granularity) -> float:
+        """Return `value` in the given granularity; halves go up, and the ends of the scale stay on it."""
+        if granularity == "given":
+            return value
+        unit = self.step / 2 if granularity == "half" else self.step
+        snapped = self.low + unit * math.floor((value - self.low) / unit + 0.5)
+        return min(snapped, self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One quality that is rated, e.g. coherence."""
+
+    name: str
+    definition: str
+    scale: Scale
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or not self.definition.strip():
+            raise InputError("an aspect needs a name and a definition", found=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is being judged: labels for the texts and the aspects with their rubrics. Not a prompt string."""
+
+    name: str
+    source_label: str
+    candidate_label: str
+    aspects: tuple[Aspect, ...]
+    context_label: str = "background"
+
+    def __post_init__(self) -> None:
+        names = [a.name for a in self.aspects]
+        if not names or len(set(names)) != len(names):
+            raise InputError(f"task {self.name!r} needs at least one aspect, each with its own name", found=names)
+
+    def aspect(self, name: str) -> Aspect:
+        for aspect in self.aspects:
+            if aspect.name == name:
+                return aspect
+        raise InputError(
+            f"task {self.name!r} has no aspect {name!r}",
+            expected="one of " + ", ".join(a.name for a in self.aspects),
+            found=name,
+            remedy="correct the name, or describe the aspect in a task file (README, 'Your own task')",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One output for a source. All raters' values are kept; their mean is what judges are compared with."""
+
+    id: str
+    text: str
+    ratings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Aspect name -> one value per rater, in the file's order."""
+
+    def rating(self, aspect: str) -> float | None:
+        """The mean over raters, or None where nobody rated this aspect."""
+        values = self.ratings.get(aspect)
+        return math.fsum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedGroup:
+    """A source with its candidates: the unit of ranking, of splitting and of resampling."""
+
+    id: str
+    source: str
+    candidates: tuple[Candidate, ...]
+    context: str = ""
+    references: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise InputError(f"group {self.id!r} has no candidates")
+        ids = [c.id for c in self.candidates]
+        if len(set(ids)) != len(ids):
+            twice = next(i for i in ids if ids.count(i) > 1)
+            raise InputError(f"group {self.id!r} has two candidates with the id {twice!r}", field="candidates.id")
+
+    def ratings(self, aspect: str) -> list[float | None]:
+        """Mean human ratings in candidate order, shape (candidates,)."""
+        return [c.rating(aspect) for c in self.candidates]
+
+    def ranks_humans(self, aspect: str) -> bool:
+        """Whether at least two candidates have different mean ratings, so that a correlation can exist."""
+        return len({r for r in self.ratings(aspect) if r is not None}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a corpus came from, precise enough to fetch it again."""
+
+    name: str
+    location: str
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All groups of one task."""
+
+    task: Task
+    groups: tuple[RatedGroup, ...]
+    origin: Origin
+
+    @property
+    def grouped(self) -> bool:
+        """Whether candidates compete inside groups; otherwise only sample-level agreement exists."""
+        return any(len(g.candidates) > 1 for g in self.groups)
+
+    @property
+    def digest(self) -> str:
+        """Hash of all texts and ratings; equal content gives equal digests in any process."""
+        return fingerprint(group_record(g) for g in self.groups)
+
+    def rated_aspects(self) -> tuple[str, ...]:
+        """The task's aspects that at least one candidate has a rating for, in the task's order."""
+        seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
+        return tuple(a.name for a in self.task.aspects if a.name in seen)
+
+
+def group_record(group: RatedGroup) -> dict[str, object]:
+    """The group as the plain values of the project's JSONL format."""
+    return {
+        "group": group.id,
+        "source": group.source,
+        "context": group.context,
+        "references": list(group.references),
+        "candidates": [
+            {"id": c.id, "text": c.text, "ratings": {k: list(v) for k, v in c.ratings.items()}}
+            for c in group.candidates
+        ],
+    }
+
+
+def fingerprint(values: Iterator[object] | object) -> str:
+    """A short stable hash of JSON values; independent of process, platform and hash seed."""
+    if isinstance(values, Iterator):
+        values = list(values)
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,108 @@
+"""What Scorer, Critic and Tie-breaker share: the material they read, and asking again when a reply is unreadable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import dspy
+from dspy.signatures.signature import Signature
+
+from programs import replies
+from programs.judge import Item
+from programs.prompt import RoleLastAdapter
+from programs.transcript import UnscoredReason
+
+ADAPTER = RoleLastAdapter()
+
+T = TypeVar("T")
+
+
+class Material(dspy.Signature):
+    """Evaluate."""
+
+    # The order of these fields is the order in the prompt: what most calls share comes first, and the
+    # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
+    task: str = dspy.InputField()
+    source: str = dspy.InputField()
+    context: str = dspy.InputField(default="")
+    aspect: str = dspy.InputField()
+    candidate: str = dspy.InputField()
+    debate: str = dspy.InputField(default="")
+    correction: str = dspy.InputField(default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """A reply that could be read, and the LM calls it took."""
+
+    value: T
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why nothing usable came, and the LM calls spent on it."""
+
+    reason: UnscoredReason
+    detail: str
+    calls: int
+
+
+class Role(dspy.Module):
+    """One speaker: a single named predictor whose instructions an optimizer may rewrite."""
+
+    def __init__(self, signature: type[Signature], instructions: str | None = None) -> None:
+        super().__init__()
+        self.predict = dspy.Predict(signature if instructions is None else signature.with_instructions(instructions))
+
+    async def ask(
+        self, item: Item, debate: str, read: Callable[[dspy.Prediction], T | replies.Unreadable]
+    ) -> Answer[T] | NoAnswer:
+        """Ask, and once more with what was wrong if the reply cannot be read.
+
+        The second question differs from the first in its text, so no cache can answer it with the first reply.
+        """
+        inputs = material(item, debate)
+        why = ""
+        for attempt in (1, 2):
+            correction = f"Your last reply could not be used: {why}." if why else ""
+            try:
+                prediction = await self.predict.acall(**inputs, correction=correction)
+            except dspy.LMError as error:
+                if fatal(error):
+                    raise
+                return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
+            except dspy.utils.exceptions.AdapterParseError:
+                why = "the reply was empty"
+                continue
+            value = read(prediction)
+            if not isinstance(value, replies.Unreadable):
+                return Answer(value, attempt)
+            why = value.why
+        return NoAnswer("unreadable reply", why, 2)
+
+
+def fatal(error: dspy.LMError) -> bool:
+    """Whether no other item can fare better: a wrong key, an unknown model, a missing setting."""
+    return isinstance(error, (dspy.LMAuthError, dspy.LMConfigurationError, dspy.LMUnsupportedModelError))
+
+
+def material(item: Item, debate: str) -> dict[str, str]:
+    """The input fields of an item. Every text that a data set or an agent wrote is disarmed."""
+    task, aspect = item.task, item.aspect
+    sentence = f"The source is a {task.source_label}; the candidate is a {task.candidate_label}."
+    if item.context:
+        sentence += f" The context is a {task.context_label} that belongs to the source."
+    scale = aspect.scale
+    return {
+        "task": sentence + " One aspect of the candidate is rated.",
+        "source": replies.disarm(item.source),
+        "context": replies.disarm(item.context),
+        "aspect": f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}",
+        "candidate": replies.disarm(item.text),
+        "debate": replies.disarm(debate),
+    }
+
+

@@ -1,0 +1,90 @@
+"""The collective memory of a debate: an append-only list of turns.
+
+The Commander of the paper is not an LM here but the program that keeps this memory and decides what each
+role may see of it (DEBATE, section 2 and Algorithm 1). Nothing in this file calls an LM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["scorer", "critic", "tie-breaker"]
+
+UnscoredReason = Literal["unreadable reply", "refused", "truncated", "lm error", "no text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply, as read. `round` 0 is the Scorer's opening; round i is the i-th Critic reply and its answer."""
+
+    role: Role
+    round: int
+    text: str
+    score: float | None = None
+    no_issue: bool = False
+    calls: int = 1
+    """LM calls this turn took: 2 where the first reply could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where a debate broke off."""
+
+    role: Role
+    round: int
+    reason: UnscoredReason
+    detail: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Turns in order. A debate of n_max rounds holds every shorter debate as a prefix."""
+
+    turns: tuple[Turn, ...] = ()
+    failure: Failure | None = field(default=None)
+
+    def add(self, turn: Turn) -> Transcript:
+        return Transcript((*self.turns, turn), self.failure)
+
+    def fail(self, failure: Failure) -> Transcript:
+        return Transcript(self.turns, failure)
+
+    def until(self, rounds: int) -> Transcript:
+        """The same debate, had it been stopped after `rounds` rounds."""
+        turns = tuple(t for t in self.turns if t.round <= rounds)
+        failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
+        return Transcript(turns, failure)
+
+    @property
+    def score(self) -> float | None:
+        """The latest score that the Scorer stands by."""
+        return next((t.score for t in reversed(self.turns) if t.role == "scorer"), None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the Critic has said that there is no issue."""
+        return any(t.no_issue for t in self.turns)
+
+    @property
+    def rounds(self) -> int:
+        """Critic replies heard so far."""
+        return sum(t.role == "critic" for t in self.turns)
+
+    @property
+    def calls(self) -> int:
+        return sum(t.calls for t in self.turns) + (self.failure.calls if self.failure else 0)
+
+    def __str__(self) -> str:
+        """The debate as the roles read it: one paragraph a turn, oldest first, so that it only ever grows."""
+        return "\n\n".join(_line(turn) for turn in self.turns)
+
+
+def _line(turn: Turn) -> str:
+    # On one line, so that no turn's text can pass itself off as another speaker's turn.
+    text = " ".join(turn.text.split())
+    speaker = turn.role.capitalize()
+    if turn.role == "critic":
+        return f"{speaker}, round {turn.round}: {text}"
+    return f"{speaker}, round {turn.round}, score {turn.score:g}: {text}"
