@@ -7,7 +7,7 @@ import dspy
 from programs import replies
 from programs.judge import Item
 from programs.personas import STRICT, Persona
-from programs.role import Answer, Material, NoAnswer, Role
+from programs.role import Answer, Fields, Material, NoAnswer, Role
 from programs.transcript import Transcript, Turn
 
 
@@ -22,6 +22,8 @@ class Criticism(Material):
 class Critic(Role):
     """Speaks once a round; its instructions are its persona; predictor name `critic.predict`."""
 
+    speaker = "critic"
+
     def __init__(self, persona: Persona = STRICT) -> None:
         super().__init__(Criticism, persona.text)
 
@@ -32,11 +34,11 @@ class Critic(Role):
         from the candidate or from an earlier turn, changes nothing.
         """
 
-        def read(prediction: dspy.Prediction) -> tuple[bool, str] | replies.Unreadable:
-            content = replies.no_issue(prediction.decision)
+        def read(fields: Fields) -> tuple[bool, str] | replies.Unreadable:
+            content = replies.no_issue(fields["decision"])
             if isinstance(content, replies.Unreadable):
                 return content
-            feedback = prediction.feedback or prediction.review
+            feedback = fields["feedback"] or fields["review"]
             if not content and not feedback:
                 return replies.Unreadable("the decision was ISSUE but no feedback was given")
             return content, (replies.NO_ISSUE if content else feedback)

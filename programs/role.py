@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import dspy
 from dspy.signatures.signature import Signature
+from dspy.utils.exceptions import AdapterParseError
 
 from programs import replies
 from programs.judge import Item
+from programs.lm import JudgeLM
 from programs.prompt import RoleLastAdapter
 from programs.transcript import UnscoredReason
 
 ADAPTER = RoleLastAdapter()
 
 T = TypeVar("T")
+Fields = dict[str, str]
+"""Output field -> text, as the reply had it; an absent field is an empty text."""
 
 
 class Material(dspy.Signature):
@@ -53,12 +58,14 @@ class NoAnswer:
 class Role(dspy.Module):
     """One speaker: a single named predictor whose instructions an optimizer may rewrite."""
 
+    speaker = "role"
+
     def __init__(self, signature: type[Signature], instructions: str | None = None) -> None:
         super().__init__()
         self.predict = dspy.Predict(signature if instructions is None else signature.with_instructions(instructions))
 
     async def ask(
-        self, item: Item, debate: str, read: Callable[[dspy.Prediction], T | replies.Unreadable]
+        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable]
     ) -> Answer[T] | NoAnswer:
         """Ask, and once more with what was wrong if the reply cannot be read.
 
@@ -69,19 +76,31 @@ class Role(dspy.Module):
         for attempt in (1, 2):
             correction = f"Your last reply could not be used: {why}." if why else ""
             try:
-                prediction = await self.predict.acall(**inputs, correction=correction)
+                fields = await self._reply({**inputs, "correction": correction})
             except dspy.LMError as error:
                 if fatal(error):
                     raise
                 return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
-            except dspy.utils.exceptions.AdapterParseError:
+            except AdapterParseError:
                 why = "the reply was empty"
                 continue
-            value = read(prediction)
+            value = read(fields)
             if not isinstance(value, replies.Unreadable):
                 return Answer(value, attempt)
             why = value.why
         return NoAnswer("unreadable reply", why, 2)
+
+    async def _reply(self, inputs: dict[str, str]) -> Fields:
+        """Call the predictor: through DSPy where somebody watches (a trace, callbacks), else by the short way.
+
+        Both ways send the same messages; the short one spares 0.5 ms of bookkeeping a call.
+        """
+        lm = dspy.settings.lm
+        if dspy.settings.trace is not None or dspy.settings.callbacks or not isinstance(lm, JudgeLM):
+            prediction = await self.predict.acall(**inputs)
+            return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
+        reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
+        return ADAPTER.parse(self.predict.signature, reply.text)
 
 
 def fatal(error: dspy.LMError) -> bool:
@@ -98,11 +117,13 @@ def material(item: Item, debate: str) -> dict[str, str]:
     scale = aspect.scale
     return {
         "task": sentence + " One aspect of the candidate is rated.",
-        "source": replies.disarm(item.source),
-        "context": replies.disarm(item.context),
+        "source": _disarmed(item.source),
+        "context": _disarmed(item.context),
         "aspect": f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}",
-        "candidate": replies.disarm(item.text),
+        "candidate": _disarmed(item.text),
         "debate": replies.disarm(debate),
     }
 
 
+# A source is read in every turn of every debate about any of its candidates.
+_disarmed = lru_cache(maxsize=4096)(replies.disarm)

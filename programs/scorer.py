@@ -6,7 +6,7 @@ import dspy
 
 from programs import replies
 from programs.judge import Item
-from programs.role import Answer, Material, NoAnswer, Role
+from programs.role import Answer, Fields, Material, NoAnswer, Role
 from programs.transcript import Transcript, Turn
 
 
@@ -23,15 +23,17 @@ class Scoring(Material):
 class Scorer(Role):
     """Gives the first score and every revision; predictor name `scorer.predict`."""
 
+    speaker = "scorer"
+
     def __init__(self, instructions: str | None = None) -> None:
         super().__init__(Scoring, instructions)
 
     async def speak(self, item: Item, transcript: Transcript) -> Turn | NoAnswer:
         """Score `item` given the debate so far (empty for the first score)."""
 
-        def read(prediction: dspy.Prediction) -> tuple[float, str] | replies.Unreadable:
-            value = replies.score(prediction.score, item.aspect.scale)
-            return value if isinstance(value, replies.Unreadable) else (value, prediction.rationale)
+        def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
+            value = replies.score(fields["score"], item.aspect.scale)
+            return value if isinstance(value, replies.Unreadable) else (value, fields["rationale"])
 
         answer = await self.ask(item, str(transcript), read)
         if not isinstance(answer, Answer):

@@ -6,7 +6,7 @@ import dspy
 
 from programs import replies
 from programs.judge import Item
-from programs.role import Answer, Material, NoAnswer, Role
+from programs.role import Answer, Fields, Material, NoAnswer, Role
 from programs.transcript import Transcript, Turn
 
 
@@ -23,18 +23,20 @@ class TieBreaking(Material):
 class TieBreaker(Role):
     """Called at most once, after the last round; predictor name `tie_breaker.predict`."""
 
+    speaker = "tie-breaker"
+
     def __init__(self, instructions: str | None = None) -> None:
         super().__init__(TieBreaking, instructions)
 
     async def speak(self, item: Item, transcript: Transcript) -> Turn | NoAnswer:
         """Settle an open debate."""
 
-        def read(prediction: dspy.Prediction) -> tuple[float, str] | replies.Unreadable:
-            value = replies.score(prediction.final_score, item.aspect.scale)
+        def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
+            value = replies.score(fields["final_score"], item.aspect.scale)
             if isinstance(value, replies.Unreadable):
                 return value
-            side = f"({prediction.side.strip()}) " if prediction.side.strip() else ""
-            return value, side + prediction.reasoning
+            side = fields["side"].strip()
+            return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
 
         answer = await self.ask(item, str(transcript), read)
         if not isinstance(answer, Answer):

@@ -1,0 +1,278 @@
+"""From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows.
+
+`JudgeLM` is a `dspy.LM` with one door more, `ask`: an asynchronous call that looks into a store of replies
+first, joins identical calls in flight, limits how many run at once, retries in one place and counts what
+was really spent. Every role speaks through it; everything else in DSPy sees an ordinary LM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import dspy
+from dspy.clients.errors import error_boundary
+from dspy.lm15 import Config, Message, Request, Response
+
+OFFLINE = "offline"
+"""The spec of the embedded stand-in that answers by text statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply as it is stored: nothing in it identifies a key or an account."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Input tokens that the provider served from its prefix cache."""
+    finish: str = "stop"
+
+
+class ReplyStore(Protocol):
+    """Where replies are kept so that no call is paid twice. `runs.journal` keeps them in files."""
+
+    def get(self, key: str) -> Reply | None: ...
+
+    def put(self, key: str, role: str, reply: Reply) -> None: ...
+
+
+class Memory:
+    """A store that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, Reply] = {}
+
+    def get(self, key: str) -> Reply | None:
+        return self._replies.get(key)
+
+    def put(self, key: str, role: str, reply: Reply) -> None:
+        self._replies[key] = reply
+
+
+@dataclass
+class Meter:
+    """What was asked and what was really sent, by role. Replies from the store cost nothing again."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    def spend(self, role: str, reply: Reply) -> None:
+        self.executed[role] += 1
+        self.input_tokens += reply.input_tokens
+        self.output_tokens += reply.output_tokens
+        self.cached_tokens += reply.cached_tokens
+
+
+class JudgeLM(dspy.LM):
+    """A `dspy.LM` whose debate calls go through `ask`. Make one with `make_lm`.
+
+    Args:
+        model: Model string as DSPy knows it.
+        engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
+        async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
+        endpoint: Where the calls go, so that two servers with one model name never share replies.
+        store: Replies already paid for.
+        concurrency: Calls in flight at once.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        engine: Any,
+        async_engine: Any,
+        endpoint: str = "",
+        store: ReplyStore | None = None,
+        concurrency: int = 16,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(model, engine=engine, async_engine=async_engine, num_retries=3, **kwargs)
+        self.endpoint = endpoint
+        self.store: ReplyStore = store or Memory()
+        self.meter = Meter()
+        self.concurrency = concurrency
+        self._flying: dict[str, asyncio.Future[Reply]] = {}
+        self._gates: dict[int, asyncio.Semaphore] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
+        # Optimizers copy programs together with what they hold; connections and counters are not copied.
+        return self
+
+    def call_key(self, messages: list[dict[str, Any]]) -> str:
+        """Identity of a call: model, endpoint, sampling settings and the messages, nothing secret."""
+        digest = hashlib.blake2b(self._identity(), digest_size=16)
+        for message in messages:
+            content = message["content"].encode()
+            # The length keeps two messages from running into one another.
+            digest.update(f"{message['role']} {len(content)} ".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    def _identity(self) -> bytes:
+        settings = {k: v for k, v in self.kwargs.items() if v is not None}
+        return json.dumps([self.model, self.endpoint, settings], sort_keys=True).encode()
+
+    async def ask(self, messages: list[dict[str, Any]], role: str) -> Reply:
+        """Return the reply to `messages`, from the store if it was ever given before.
+
+        Raises:
+            dspy.LMError: The call failed for good; retries are over.
+        """
+        self.meter.asked[role] += 1
+        key = self.call_key(messages)
+        stored = self.store.get(key)
+        if stored is not None:
+            return stored
+        flight = self._flying.get(key)
+        if flight is None:
+            flight = asyncio.ensure_future(self._fetch(key, messages, role))
+            self._flying[key] = flight
+            flight.add_done_callback(lambda _: self._flying.pop(key, None))
+        # A caller that is cancelled must not take the call away from another who waits for it.
+        return await asyncio.shield(flight)
+
+    async def _fetch(self, key: str, messages: list[dict[str, Any]], role: str) -> Reply:
+        async with self._gate():
+            response = await self._attempts(self._request(messages))
+        reply = _reply(response)
+        self.store.put(key, role, reply)
+        self.meter.spend(role, reply)
+        return reply
+
+    def _gate(self) -> asyncio.Semaphore:
+        loop = id(asyncio.get_running_loop())
+        return self._gates.setdefault(loop, asyncio.Semaphore(self.concurrency))
+
+    def _request(self, messages: list[dict[str, Any]]) -> Request:
+        system = next((m["content"] for m in messages if m["role"] == "system"), None)
+        turns = tuple(
+            Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
+            for m in messages
+            if m["role"] != "system"
+        )
+        options = {k: v for k, v in self.kwargs.items() if v is not None}
+        options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
+        return Request(model=self.model, messages=turns, system=system, config=Config(**options))
+
+    async def _attempts(self, request: Request) -> Response:
+        jitter = random.Random()  # noqa: S311 - spreads retries in time; no result depends on it
+        for attempt in range(self.num_retries + 1):
+            try:
+                with error_boundary(self.model, unexpected=True):
+                    return await self._async_engine_spec.complete(request)
+            except dspy.LMError as error:
+                if attempt == self.num_retries or not dspy.is_retryable_lm_error(error):
+                    raise
+                wait = getattr(error, "retry_after", None) or min(2.0**attempt, 30.0) * (0.5 + jitter.random())
+                await asyncio.sleep(min(wait, 60.0))
+        raise AssertionError("unreachable")
+
+
+def _reply(response: Response) -> Reply:
+    usage = response.usage
+    return Reply(
+        response.message.text or "",
+        usage.input_tokens or 0,
+        usage.output_tokens or 0,
+        usage.cache_read_tokens or 0,
+        response.finish_reason,
+    )
+
+
+def make_lm(
+    spec: str,
+    *,
+    api_base: str | None = None,
+    store: ReplyStore | None = None,
+    concurrency: int = 16,
+    temperature: float | None = 0.0,
+    max_tokens: int | None = 2000,
+) -> JudgeLM:
+    """Make the LM that `spec` names. Keys come from the environment only.
+
+    Args:
+        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-4o-mini` or `anthropic/claude-sonnet-4-5`.
+        api_base: Address of an OpenAI-compatible server for that provider name.
+        store: Replies already paid for; in memory by default.
+        concurrency: Calls in flight at once.
+        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Reasoning models get none.
+        max_tokens: Ceiling of a reply, in tokens. Reasoning models get none.
+
+    Raises:
+        ValueError: The spec is not `offline` and has no provider prefix.
+        dspy.LMError: The provider is unknown, or its key is missing.
+    """
+    if spec == OFFLINE:
+        from programs import offline
+
+        return JudgeLM(
+            offline.MODEL,
+            engine=offline.OfflineEngine(),
+            async_engine=offline.AsyncOfflineEngine(),
+            store=store,
+            concurrency=concurrency,
+            cache=False,
+        )
+    if "/" not in spec:
+        raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")
+    from dspy.clients.lm import _is_openai_reasoning_model
+
+    if _is_openai_reasoning_model(spec):
+        temperature = max_tokens = None
+    engine, async_engine = _engines(spec, api_base, concurrency)
+    return JudgeLM(
+        spec,
+        engine=engine,
+        async_engine=async_engine,
+        endpoint=_without_credentials(api_base or ""),
+        store=store,
+        concurrency=concurrency,
+        temperature=temperature,
+        max_tokens=max_tokens,
+    )
+
+
+def _engines(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
+    """Native engines with a pool as large as the concurrency; LiteLLM where DSPy has no native route."""
+    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine, LiteLLMEngine, LM15Engine
+    from dspy.lm15 import LM15Error, RouterConfig
+
+    try:
+        provider = LM15Engine(RouterConfig()).resolve(spec).provider
+    except LM15Error:
+        options = {"api_base": api_base} if api_base else {}
+        return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
+    keys = _keys(spec, provider, api_base)
+
+    def config() -> RouterConfig:
+        return RouterConfig(
+            api_keys=keys or None,
+            base_urls={provider: api_base} if api_base else None,
+            max_connections=max(concurrency, 1) + 2,
+        )
+
+    return LM15Engine(config()), AsyncLM15Engine(config())
+
+
+def _keys(spec: str, provider: str, api_base: str | None) -> Mapping[str, str]:
+    """A placeholder key for a local server that wants none; real keys stay in the environment."""
+    variable = f"{spec.split('/', 1)[0].upper()}_API_KEY"
+    return {provider: "unused"} if api_base and not os.environ.get(variable) else {}
+
+
+def _without_credentials(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path

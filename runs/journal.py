@@ -1,0 +1,77 @@
+"""Every LM reply, written down before it is used, so that nothing is ever paid twice.
+
+A journal is a folder of append-only segments, one per process. A process writes only its own segment, so
+several may share a folder; a segment that a kill has torn loses at most its last line. Only where a reply
+stands is kept in memory (about 100 bytes a reply), not the reply.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+from programs.lm import Reply
+
+_KEY = 32
+"""Length of a call's key in hexadecimal digits; a line is KEY, a tab, JSON, a newline."""
+
+
+class Journal:
+    """A `programs.lm.ReplyStore` on disk.
+
+    Args:
+        folder: Made if it is absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._files: list[BinaryIO] = []
+        self._where: dict[int, tuple[int, int]] = {}
+        for path in sorted(folder.glob("*.replies")):
+            self._index(path)
+        self._writer: FileIO | None = None
+        self._end = 0
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def _index(self, path: Path) -> None:
+        file = path.open("rb")
+        number, offset = len(self._files), 0
+        self._files.append(file)
+        for line in file:
+            if line.endswith(b"\n") and line[_KEY : _KEY + 1] == b"\t":
+                self._where[int(line[:_KEY], 16)] = (number, offset)
+            offset += len(line)
+
+    def get(self, key: str) -> Reply | None:
+        place = self._where.get(int(key, 16))
+        if place is None:
+            return None
+        number, offset = place
+        file = self._files[number]
+        file.seek(offset)
+        stored = json.loads(file.readline()[_KEY + 1 :])
+        del stored["role"]
+        return Reply(**stored)
+
+    def put(self, key: str, role: str, reply: Reply) -> None:
+        if self._writer is None:
+            path = self._folder / f"{uuid.uuid4().hex}.replies"
+            # Unbuffered, so that a reply has left the process before anybody acts on it.
+            self._writer = path.open("ab", buffering=0)
+            self._files.append(path.open("rb"))
+        line = f"{key}\t{json.dumps({'role': role, **asdict(reply)}, ensure_ascii=False)}\n".encode()
+        self._writer.write(line)
+        self._where[int(key, 16)] = (len(self._files) - 1, self._end)
+        self._end += len(line)
+
+    def close(self) -> None:
+        for file in [*self._files, self._writer]:
+            if file is not None:
+                file.close()

@@ -1,0 +1,133 @@
+"""Judge x items -> judgements, on one event loop with one LM and one limiter.
+
+`Panel` is what compile, compare and score share. It holds the loop in a thread of its own, so that DSPy's
+optimizers, which evaluate from worker threads, use the same connections, limiter and store of replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import dspy
+from tqdm import tqdm
+
+from data.agreement import GroupScores
+from data.schema import Aspect, Corpus, Granularity
+from programs.debate import Debate, verdict
+from programs.judge import Item, Judgement, Verdict, in_granularity
+from programs.lm import JudgeLM
+from programs.transcript import Transcript
+
+T = TypeVar("T")
+
+
+class Panel:
+    """Runs debates for whoever asks, from any thread.
+
+    Use as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any
+    moment: what was answered until then is in the LM's store.
+    """
+
+    def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
+        self.lm = lm
+        self._progress = progress and sys.stderr is not None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
+
+    def __enter__(self) -> Panel:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Panel:
+        # Optimizers copy the programs that hold a panel; there is one loop.
+        return self
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and return its result; an interrupt here cancels it there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def converse(self, debate: Debate, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
+        """Hold one debate of up to `rounds` rounds per item; results in item order."""
+        return self.wait(self._each(items, lambda item: debate.converse(item, rounds), what))
+
+    def settle(
+        self, debate: Debate, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
+    ) -> list[Transcript]:
+        """Let the Tie-breaker decide each debate that is still open; the others come back as they are."""
+        pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
+        return self.wait(self._each(items, lambda item: debate.settle(item, pairs[item.key]), what))
+
+    def judge(self, debate: Debate, items: Sequence[Item], what: str = "items") -> list[Judgement]:
+        """Judge each item by the debate's own rules."""
+        transcripts = self.converse(debate, items, debate.rules.rounds, what)
+        if debate.rules.tie_breaker:
+            transcripts = self.settle(debate, items, transcripts)
+        return [verdict(t, debate.rules.rounds) for t in transcripts]
+
+    async def _each(self, items: Sequence[Item], work: Callable[[Item], Awaitable[T]], what: str) -> list[T]:
+        # Equal questions (two systems with the same output) are asked once.
+        unique = {item.key: item for item in items}
+        results: dict[str, T] = {}
+        bar = tqdm(total=len(unique), desc=what, unit="item", file=sys.stderr, delay=2, disable=not self._progress)
+
+        async def one(key: str, item: Item) -> None:
+            results[key] = await work(item)
+            bar.update()
+
+        try:
+            with bar, dspy.context(lm=self.lm, disable_history=True, trace=None):
+                async with asyncio.TaskGroup() as tasks:
+                    for key, item in unique.items():
+                        tasks.create_task(one(key, item))
+        except* dspy.LMError as errors:
+            # Many items meet the same fatal error; one of them tells the user enough.
+            raise errors.exceptions[0] from None
+        return [results[item.key] for item in items]
+
+    async def _cancel_all(self) -> None:
+        current = asyncio.current_task()
+        tasks = [t for t in asyncio.all_tasks() if t is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def group_scores(corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity) -> list[GroupScores]:
+    """Lay judgements (in the order of `programs.judge.corpus_items`) beside the human ratings, group by group."""
+    reported = iter(in_granularity(j, aspect, granularity) for j in judgements)
+    return [
+        GroupScores(
+            group.id,
+            tuple(c.id for c in group.candidates),
+            tuple(group.ratings(aspect.name)),
+            tuple(next(reported) for _ in group.candidates),
+        )
+        for group in corpus.groups
+    ]
+
+
+def calls_per_item(judgements: Sequence[Judgement]) -> float:
+    """Mean LM calls that a judgement needs, whether or not they had to be executed."""
+    return sum(j.calls for j in judgements) / len(judgements)
+
+
+def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
+    return [j for j in judgements if isinstance(j, Verdict)]
