@@ -7,29 +7,21 @@ one debate of n_max rounds holds the debate of every smaller n as its prefix, at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import dspy
 
 from programs.critic import Critic
-from programs.judge import Item, Judgement, Unscored, Verdict
-from programs.personas import STRICT, Persona
+from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from programs.personas import PERSONAS, STRICT, Persona
 from programs.role import ADAPTER, NoAnswer
 from programs.scorer import Scorer
 from programs.tiebreaker import TieBreaker
 from programs.transcript import Failure, Role, Transcript, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How long a debate goes on and who settles it."""
-
-    rounds: int = 3
-    """n, the maximum number of Critic replies; 0 is a single call of the Scorer."""
-    tie_breaker: bool = False
-
-
-class Debate(dspy.Module):
+class Debate(Judge):
     """A judge by debate.
 
     Args:
@@ -37,12 +29,14 @@ class Debate(dspy.Module):
         rules: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
     """
 
+    kind = "debate"
+
     def __init__(self, persona: Persona = STRICT, rules: Rules | None = None) -> None:
-        super().__init__()
+        super().__init__(rules or Rules(rounds=3))
         self.scorer = Scorer()
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
-        self.rules = rules or Rules()
+        self.persona = persona
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
@@ -63,36 +57,52 @@ class Debate(dspy.Module):
         with dspy.context(adapter=ADAPTER):
             return _extend(transcript, "tie-breaker", transcript.rounds, await self.tie_breaker.speak(item, transcript))
 
-    async def judge(self, item: Item) -> Judgement:
-        """Judge one item by this debate's own rules."""
-        transcript = await self.converse(item, self.rules.rounds)
-        if self.rules.tie_breaker:
-            transcript = await self.settle(item, transcript)
-        return verdict(transcript, self.rules.rounds)
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        if transcript.failure is not None:
+            failure = transcript.failure
+            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
+            return Unscored(failure.reason, detail, transcript.calls, transcript)
+        last = transcript.turns[-1]
+        if last.role == "tie-breaker" and last.score is not None:
+            return Verdict(last.score, transcript.rounds, "tie-breaker", transcript.calls, transcript)
+        score = transcript.score
+        if score is None:
+            raise ValueError("a debate without a Scorer turn and without a failure cannot exist")
+        reason: StopReason = "single call" if rounds == 0 else "no issue" if transcript.settled else "rounds over"
+        return Verdict(score, transcript.rounds, reason, transcript.calls, transcript)
 
-    async def aforward(self, item: Item) -> dspy.Prediction:
-        return dspy.Prediction(judgement=await self.judge(item))
+    def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
+        if self.rules.rounds == 0:
+            return {self.persona.name: self}
+        return {name: Debate(Persona(name, text), self.rules) for name, text in personas.items()}
+
+    def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        return {"critic.predict": tuple(personas.values())}
+
+    def tunable(self) -> tuple[str, ...]:
+        # The Tie-breaker is heard only after the search has chosen n, too late for a tuner to learn from it.
+        return ("scorer.predict",) if self.rules.rounds == 0 else ("scorer.predict", "critic.predict")
+
+    def config(self) -> dict[str, Any]:
+        text = self.critic.predict.signature.instructions
+        return {
+            "persona": self.persona.name if text == self.persona.text else "tuned",
+            "persona_text": text,
+            "rounds": self.rules.rounds,
+            "tie_breaker": self.rules.tie_breaker,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Debate:
+        """Rebuild a debate. A persona without a text is one of the built-in five."""
+        name = str(config["persona"])
+        persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
+        return cls(persona, Rules(int(config["rounds"]), bool(config["tie_breaker"])))
 
 
 def is_open(transcript: Transcript) -> bool:
     """Whether Critic and Scorer still disagree, so that a Tie-breaker has something to decide."""
     return transcript.rounds > 0 and not transcript.settled
-
-
-def verdict(transcript: Transcript, rounds: int) -> Judgement:
-    """Read the judgement off a debate that was stopped after `rounds` rounds (and perhaps settled)."""
-    if transcript.failure is not None:
-        failure = transcript.failure
-        detail = f"{failure.role}, round {failure.round}: {failure.detail}"
-        return Unscored(failure.reason, detail, transcript.calls, transcript)
-    last = transcript.turns[-1]
-    if last.role == "tie-breaker" and last.score is not None:
-        return Verdict(last.score, transcript.rounds, "tie-breaker", transcript.calls, transcript)
-    score = transcript.score
-    if score is None:
-        raise ValueError("a debate without a Scorer turn and without a failure cannot exist")
-    reason = "single call" if rounds == 0 else "no issue" if transcript.settled else "rounds over"
-    return Verdict(score, transcript.rounds, reason, transcript.calls, transcript)
 
 
 def _extend(transcript: Transcript, role: Role, number: int, spoken: Turn | NoAnswer) -> Transcript:

@@ -1,14 +1,18 @@
-"""What a judge is asked and what it answers. No LM, no file and no statistic is known here."""
+"""What a judge is asked, what it answers, and what every judge must be able to do."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
+
+import dspy
 
 from data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
 from programs.transcript import Transcript, UnscoredReason
 
-StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "agreement"]
+StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
 """Why a judge stopped: nobody criticised, the Critic was content, n rounds passed, the Tie-breaker decided."""
 
 
@@ -56,6 +60,77 @@ class Unscored:
 
 
 Judgement = Verdict | Unscored
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long a judge debates and whether somebody settles what stays open."""
+
+    rounds: int = 0
+    """n, the maximum number of Critic replies; 0 is a single call."""
+    tie_breaker: bool = False
+
+
+class Judge(dspy.Module):
+    """Base of all judges. Scoring, tuning, search and export use only what stands here.
+
+    A judge turns an item into a transcript, and a transcript into a judgement. The two steps are apart so
+    that one transcript can be read at several numbers of rounds without a further LM call.
+    """
+
+    kind: ClassVar[str]
+    """Key of the judge's class in `programs.KINDS`."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__()
+        self.rules = rules or Rules()
+
+    @abstractmethod
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
+
+    async def settle(self, item: Item, transcript: Transcript) -> Transcript:
+        """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
+        return transcript
+
+    @abstractmethod
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        """Read the judgement off a transcript that was stopped after `rounds` rounds."""
+
+    def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
+        """The judges that a search may choose from, by name; one for each persona where there are personas."""
+        return {"default": self}
+
+    def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """Predictor name -> instructions that a tuner should try besides its own proposals."""
+        return {}
+
+    def tunable(self) -> tuple[str, ...]:
+        """Names of the predictors whose instructions a tuner may rewrite under the judge's rules."""
+        return tuple(name for name, _ in self.named_predictors())
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments as JSON values; with the DSPy state they rebuild the judge."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Judge:
+        """Rebuild a judge from `config`."""
+
+    async def judge(self, item: Item) -> Judgement:
+        """Judge one item by the judge's own rules."""
+        transcript = await self.converse(item, self.rules.rounds)
+        if self.rules.tie_breaker:
+            transcript = await self.settle(item, transcript)
+        return self.verdict(transcript, self.rules.rounds)
+
+    async def aforward(self, item: Item) -> dspy.Prediction:
+        return dspy.Prediction(judgement=await self.judge(item))
+
+    def instructions(self) -> dict[str, str]:
+        """Predictor name -> its instructions as they now stand."""
+        return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}
 
 
 def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 import dspy
 from dspy.clients.errors import error_boundary
-from dspy.lm15 import Config, Message, Request, Response
+from dspy.lm15 import Config, Message, Request, Response, Usage
+from dspy._vendor.lm15.serde import request_to_dict
 
 OFFLINE = "offline"
 """The spec of the embedded stand-in that answers by text statistics."""
@@ -98,9 +99,12 @@ class JudgeLM(dspy.LM):
         concurrency: int = 16,
         **kwargs: Any,
     ) -> None:
-        super().__init__(model, engine=engine, async_engine=async_engine, num_retries=3, **kwargs)
+        # DSPy's own cache stays off: the store of replies does its work, and survives a kill.
+        super().__init__(
+            model, engine=_StoredEngine(engine, self), async_engine=async_engine, num_retries=3, cache=False, **kwargs
+        )
         self.endpoint = endpoint
-        self.store: ReplyStore = store or Memory()
+        self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.concurrency = concurrency
         self._flying: dict[str, asyncio.Future[Reply]] = {}
@@ -180,6 +184,39 @@ class JudgeLM(dspy.LM):
         raise AssertionError("unreachable")
 
 
+class _StoredEngine:
+    """The engine that DSPy's own modules call (instruction proposers), with the same store and meter.
+
+    Equal requests are meant as new samples there, so the n-th one of a process has its own key; a run that
+    is repeated asks in the same order and finds each of them again.
+    """
+
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+        self._engine = engine
+        self._lm = lm
+        self._asked: Counter[str] = Counter()
+
+    def complete(self, request: Request) -> Response:
+        lm = self._lm
+        lm.meter.asked["proposer"] += 1
+        text = json.dumps([lm.endpoint, request_to_dict(request)], sort_keys=True, ensure_ascii=False)
+        first = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._asked[first] += 1
+        key = hashlib.blake2b(f"{first} {self._asked[first]}".encode(), digest_size=16).hexdigest()
+        stored = lm.store.get(key)
+        if stored is None:
+            stored = _reply(self._engine.complete(request))
+            lm.store.put(key, "proposer", stored)
+            lm.meter.spend("proposer", stored)
+        return Response(
+            id=None,
+            model=request.model,
+            message=Message.assistant(stored.text),
+            finish_reason="stop",
+            usage=Usage(input_tokens=stored.input_tokens, output_tokens=stored.output_tokens),
+        )
+
+
 def _reply(response: Response) -> Reply:
     usage = response.usage
     return Reply(
@@ -223,7 +260,6 @@ def make_lm(
             async_engine=offline.AsyncOfflineEngine(),
             store=store,
             concurrency=concurrency,
-            cache=False,
         )
     if "/" not in spec:
         raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")

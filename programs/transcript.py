@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Role = Literal["scorer", "critic", "tie-breaker"]
+Role = str
+"""Who spoke: scorer, critic or tie-breaker in a debate; other judges name their own roles."""
 
 UnscoredReason = Literal["unreadable reply", "refused", "truncated", "lm error", "no text"]
 

@@ -18,8 +18,7 @@ from tqdm import tqdm
 
 from data.agreement import GroupScores
 from data.schema import Aspect, Corpus, Granularity
-from programs.debate import Debate, verdict
-from programs.judge import Item, Judgement, Verdict, in_granularity
+from programs.judge import Item, Judge, Judgement, Verdict, in_granularity
 from programs.lm import JudgeLM
 from programs.transcript import Transcript
 
@@ -64,23 +63,23 @@ class Panel:
             future.cancel()
             raise
 
-    def converse(self, debate: Debate, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
+    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
         """Hold one debate of up to `rounds` rounds per item; results in item order."""
-        return self.wait(self._each(items, lambda item: debate.converse(item, rounds), what))
+        return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
 
     def settle(
-        self, debate: Debate, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
+        self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others come back as they are."""
         pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
-        return self.wait(self._each(items, lambda item: debate.settle(item, pairs[item.key]), what))
+        return self.wait(self._each(items, lambda item: judge.settle(item, pairs[item.key]), what))
 
-    def judge(self, debate: Debate, items: Sequence[Item], what: str = "items") -> list[Judgement]:
-        """Judge each item by the debate's own rules."""
-        transcripts = self.converse(debate, items, debate.rules.rounds, what)
-        if debate.rules.tie_breaker:
-            transcripts = self.settle(debate, items, transcripts)
-        return [verdict(t, debate.rules.rounds) for t in transcripts]
+    def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
+        """Judge each item by its own rules."""
+        transcripts = self.converse(judge, items, judge.rules.rounds, what)
+        if judge.rules.tie_breaker:
+            transcripts = self.settle(judge, items, transcripts)
+        return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
 
     async def _each(self, items: Sequence[Item], work: Callable[[Item], Awaitable[T]], what: str) -> list[T]:
         # Equal questions (two systems with the same output) are asked once.

@@ -1,0 +1,46 @@
+"""Tuners: from a judge and training examples to better instructions. `TUNERS` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import dspy
+
+    from data.agreement import Statistic
+    from programs.judge import Judge
+    from runs.scoring import Panel
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a tuner works with."""
+
+    judge: Judge
+    """The judge to improve; never changed, a tuner returns a copy."""
+    examples: list[dspy.Example]
+    panel: Panel
+    rounds: int
+    statistic: Statistic
+    personas: Mapping[str, str]
+    proposals: int
+    trials: int
+    seed: int
+    label: str
+
+
+def _mipro(tuning: Tuning) -> Judge:
+    from optimize.tuners.mipro import tune
+
+    return tune(tuning)
+
+
+def _none(tuning: Tuning) -> Judge:
+    return tuning.judge
+
+
+TUNERS: Mapping[str, Callable[[Tuning], Judge]] = MappingProxyType({"mipro": _mipro, "none": _none})
+"""Name -> function. A new tuner is one file beside this one and one line here."""

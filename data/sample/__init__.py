@@ -1,0 +1,1 @@
+"""The small corpus that ships with the project: invented texts whose ratings follow a written table of defects."""

@@ -1,0 +1,107 @@
+"""Tuning on train and choosing on dev, for one aspect or for several that share a judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from data.schema import Aspect
+from optimize.examples import examples
+from optimize.readings import Outcome, Readings, Space
+from optimize.run import Run
+from optimize.search import Search, search
+from optimize.settings import EFFORTS, Settings
+from optimize.tuners import TUNERS, Tuning
+from programs import JUDGES, build
+from programs.compiled import AspectJudge
+from programs.judge import Judge, Rules
+
+TUNED = "tuned"
+"""Name of the variant whose instructions the tuner wrote."""
+
+
+def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
+    """Tune the instructions on train, then choose variant, rounds, Tie-breaker and granularity on dev."""
+    base = start(run.settings)
+    label = "+".join(a.name for a in aspects)
+    personas = run.personas if "persona" in JUDGES[run.settings.judge].searched else _own_persona(base, run)
+    variants = base.variants(personas)
+    tuned = tune(run, base, aspects, personas, label)
+    if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
+        variants[TUNED] = tuned
+    readings = Readings(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
+    found = search(
+        readings,
+        space(run.settings, base, tuple(variants)),
+        statistic=run.statistic,
+        level=run.level,
+        trials=run.settings.trials,
+        seed=run.settings.seed,
+        storage=Path(run.settings.store) / "studies" / f"{run.identity}.log",
+        study=label,
+        on_trial=lambda outcome: _log(run, label, outcome),
+    )
+    point = found.chosen.point
+    judge = variants[point.persona].deepcopy()
+    judge.rules = Rules(point.rounds, point.tie_breaker)
+    return found, AspectJudge(judge, point.granularity)
+
+
+def start(settings: Settings) -> Judge:
+    """The judge that the settings name, with the rounds that they allow, before any tuning."""
+    preset = JUDGES[settings.judge]
+    judge = build(preset.kind, preset.config)
+    rounds = settings.max_rounds if "rounds" in preset.searched else min(judge.rules.rounds, settings.max_rounds)
+    judge.rules = replace(judge.rules, rounds=rounds)
+    return judge
+
+
+def _own_persona(base: Judge, run: Run) -> dict[str, str]:
+    name = str(base.config().get("persona", ""))
+    return {name: run.personas[name]} if name in run.personas else {}
+
+
+def space(settings: Settings, base: Judge, variants: tuple[str, ...]) -> Space:
+    """What the search may choose from; the single call is always part of it."""
+    searched = JUDGES[settings.judge].searched
+    rounds = tuple(range(base.rules.rounds + 1)) if "rounds" in searched else (0, base.rules.rounds)
+    ties = (False, True) if "tie_breaker" in searched else (base.rules.tie_breaker,)
+    return Space(variants, tuple(dict.fromkeys(rounds)), ties)
+
+
+def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: dict[str, str], label: str) -> Judge:
+    """The judge with the instructions that the tuner found best on train."""
+    proposals, trials = EFFORTS[run.settings.effort]
+    rated = examples(run.splits.train, aspects, grouped=run.level == "summary", seed=run.settings.seed)
+    return TUNERS[run.settings.tuner](
+        Tuning(
+            base,
+            rated,
+            run.panel,
+            base.rules.rounds,
+            run.statistic,
+            personas,
+            proposals,
+            trials,
+            run.settings.seed,
+            label,
+        )
+    )
+
+
+def _log(run: Run, label: str, outcome: Outcome) -> None:
+    point = outcome.point
+    name = f"{label}: n={point.rounds}"
+    if point.rounds:
+        name += f" {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
+    run.tracker.trial(
+        f"{name}, {point.granularity}",
+        {
+            "aspect": label,
+            "persona": point.persona if point.rounds else "none",
+            "rounds": point.rounds,
+            "tie_breaker": point.tie_breaker,
+            "granularity": point.granularity,
+        },
+        {f"dev/{run.statistic}": outcome.agreement, "lm_calls_per_item": outcome.calls},
+    )

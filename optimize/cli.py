@@ -1,0 +1,28 @@
+"""One console script for the commands: `debate compile|score|agreement|compare`, the same code as the files."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "compile": ("optimize.compile", "compile a judge for your raters"),
+    "score": ("runs.score", "score new texts with an export"),
+    "agreement": ("runs.agreement", "agreement of anybody's scores with human ratings"),
+    "compare": ("runs.compare", "several judges on the same data in one table"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] not in COMMANDS:
+        wanted = bool(arguments) and arguments[0] in ("-h", "--help")
+        lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
+        usage = "\n".join(["usage: debate COMMAND ...", "", *lines, "", "debate COMMAND --help tells the rest"])
+        print(usage, file=sys.stdout if wanted else sys.stderr)
+        return 0 if wanted else 2
+    module = importlib.import_module(COMMANDS[arguments[0]][0])
+    code: int = module.main(arguments[1:])
+    return code

@@ -1,0 +1,116 @@
+"""Compile a judge for your human raters.
+
+    python optimize/compile.py                                   # the sample corpus, offline, no key
+    python optimize/compile.py --data ratings.jsonl --lm openai/gpt-4o-mini
+    python optimize/compile.py --data summeval --aspects coherence,relevance --tuner none
+    python optimize/compile.py --config settings.toml --seed 1
+
+This file only parses arguments and prints; the flow is `optimize/job.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import InputError
+from optimize.settings import EFFORTS, Settings, from_arguments
+from optimize.tuners import TUNERS
+from programs import JUDGES
+
+if TYPE_CHECKING:
+    from optimize.job import Result
+
+EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED = 2, 3, 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compile.py",
+        description="Compile a judge for your human raters and prove it on sources that it never saw.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=None,
+    )
+    d = Settings()
+    data = parser.add_argument_group("data")
+    data.add_argument("--data", help=f"sample, summeval, topical_chat, NAME=PATH, or a .jsonl or .csv file ({d.data})")
+    data.add_argument("--task", help="task of the data: summarization, dialogue, or your task file (.toml)")
+    data.add_argument("--aspects", help="comma-separated; all rated aspects by default")
+    data.add_argument("--level", help=f"agreement to choose by: summary (within groups), sample (pooled) or auto ({d.level})")
+    judge = parser.add_argument_group("judge")
+    judge.add_argument("--judge", help=f"{', '.join(JUDGES)} ({d.judge})")
+    judge.add_argument("--personas", help="TOML file with personas of your own for the Critic")
+    judge.add_argument("--lm", help=f"offline (text statistics, no LM) or PROVIDER/MODEL ({d.lm})")
+    judge.add_argument("--api-base", help="address of an OpenAI-compatible server; keys come from the environment")
+    judge.add_argument("--concurrency", type=int, help=f"LM calls in flight at once ({d.concurrency})")
+    search = parser.add_argument_group("optimization")
+    search.add_argument("--tuner", help=f"{', '.join(TUNERS)} ({d.tuner})")
+    search.add_argument("--effort", help=f"of the tuner: {', '.join(EFFORTS)} ({d.effort})")
+    search.add_argument("--trials", type=int, help=f"points that the search over n and the rest may visit, per aspect ({d.trials})")
+    search.add_argument("--max-rounds", type=int, help=f"longest debate to consider; 0 is a single call ({d.max_rounds})")
+    search.add_argument("--objective", help=f"spearman, pearson or kendall ({d.objective})")
+    search.add_argument("--shared", action="store_true", default=None, help="one judge for all aspects together")
+    search.add_argument("--seed", type=int, help=f"of the split, the tuner, the search and the intervals ({d.seed})")
+    search.add_argument("--resamples", type=int, help=f"of the held-out intervals ({d.resamples})")
+    output = parser.add_argument_group("tracking and output")
+    output.add_argument("--name", help="of the run and its export")
+    output.add_argument("--tracking-uri", help="MLflow server; an embedded store under --store by default")
+    output.add_argument("--store", help=f"folder for replies, studies, runs and exports ({d.store})")
+    output.add_argument("--json", metavar="FILE", help="also write the result as JSON")
+    output.add_argument("--config", metavar="FILE", help="TOML file with any of these settings; flags win")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        settings = from_arguments(arguments)
+        return _run(settings)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    except KeyboardInterrupt:
+        print("\nstopped; run the same command again and it goes on from here, no LM call is paid twice", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(settings: Settings) -> int:
+    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
+    import os
+
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    print("loading ...", file=sys.stderr)
+    import dspy
+
+    from optimize.inputs import personas
+    from optimize.job import compile_judge
+    from optimize.summary import next_steps, table
+
+    try:
+        result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
+    except dspy.LMError as error:
+        print(
+            f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again; "
+            "what was answered is kept and not paid again",
+            file=sys.stderr,
+        )
+        return EXIT_LM
+    print(table(result))
+    print(next_steps(result))
+    if settings.json:
+        _write_json(Path(settings.json), result)
+    return 0
+
+
+def _write_json(path: Path, result: Result) -> None:
+    path.write_text(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,61 @@
+"""From rated groups to `dspy.Example`s, and the metric that DSPy's optimizers see.
+
+One example is one group and one aspect: its items and their human ratings. The metric is the group's
+correlation, so the mean over examples is the published summary-level correlation and an optimizer of
+per-example means optimizes the real thing. Without groups there is nothing to correlate within; examples
+are then seeded batches of items, which is a proxy, and every choice is made on the pooled dev agreement.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import dspy
+
+from data.agreement import Statistic, correlation
+from data.schema import Aspect, Corpus
+from programs.judge import Item, corpus_items, items_of
+
+BATCH = 16
+
+
+def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
+    """One example per group and aspect whose human ratings differ, or per batch of items without groups."""
+    found: list[dspy.Example] = []
+    for aspect in aspects:
+        if grouped:
+            found += [
+                _example(items_of(corpus.task, group, aspect), group.ratings(aspect.name))
+                for group in corpus.groups
+                if group.ranks_humans(aspect.name)
+            ]
+        else:
+            found += _batches(corpus, aspect, seed)
+    return found
+
+
+def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
+    ratings = [rating for group in corpus.groups for rating in group.ratings(aspect.name)]
+    pairs = [p for p in zip(corpus_items(corpus, aspect), ratings, strict=True) if p[1] is not None]
+    random.Random(seed).shuffle(pairs)
+    batches = [pairs[i : i + BATCH] for i in range(0, len(pairs), BATCH)]
+    return [_example([i for i, _ in batch], [r for _, r in batch]) for batch in batches if len(batch) > 1]
+
+
+def _example(items: list[Item], ratings: Sequence[float | None]) -> dspy.Example:
+    return dspy.Example(items=items, ratings=list(ratings)).with_inputs("items")
+
+
+def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:
+    """The group's correlation mapped to 0..1, as DSPy's optimizers want it.
+
+    Unscored items are left out. Constant scores rank nothing and count as a correlation of 0, that is 0.5
+    here; DSPy takes 0 for a failure, and with this mapping a failure is never better than an honest
+    negative correlation.
+    """
+    pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
+    if not pairs:
+        return 0.0
+    rho = correlation([r for r, _ in pairs], [s for _, s in pairs], statistic)
+    return ((0.0 if rho is None else rho) + 1) / 2

@@ -1,0 +1,148 @@
+"""The one flow of a compile, readable top to bottom: data, split, tuning, search, held-out, export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import data
+from data.agreement import Difference, Level, Statistic
+from data.errors import InputError
+from data.rated_files import require_level, require_ratings
+from data.schema import Aspect, Corpus, fingerprint
+from data.splits import Splits, split
+from optimize.choosing import choose
+from optimize.proof import COMPARED, HeldOut, prove
+from optimize.publishing import announce, publish
+from optimize.run import Run
+from optimize.search import Search
+from optimize.settings import Settings, one_of
+from optimize.tuners import TUNERS
+from programs import JUDGES
+from programs.compiled import AspectJudge, CompiledJudge
+from programs.lm import OFFLINE, JudgeLM, make_lm
+from runs.journal import Journal
+from runs.scoring import Panel
+from runs.tracking import Tracker
+
+@dataclass(frozen=True)
+class Result:
+    """A finished compile."""
+
+    settings: Settings
+    statistic: Statistic
+    level: Level
+    splits: Splits
+    judge: CompiledJudge
+    searches: Mapping[str, Search]
+    """Aspect -> the search that chose its judge."""
+    held_out: HeldOut
+    asked: int
+    executed: int
+    export: Path
+    run_id: str
+    ui_hint: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as the JSON of `--json`; every number finite or null."""
+        return {
+            "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
+            "held_out": {name: self.held_out.tables[name].to_json() for name in COMPARED},
+            "gain": difference_json(self.held_out.gain),
+            "lm_calls": {"total": self.asked, "executed": self.executed, "per_item": self.held_out.calls_per_item("compiled")},
+            "export": str(self.export),
+            "run_id": self.run_id,
+            "seed": self.settings.seed,
+        }
+
+
+def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: bool = True) -> Result:
+    """Compile a judge for the raters of a corpus and prove it on held-out sources.
+
+    Args:
+        settings: What to do.
+        personas: Name -> text of the personas that a debate may be given.
+        progress: Whether to show progress on stderr.
+
+    Raises:
+        InputError: Settings or data cannot be used; nothing has been spent then.
+        dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
+    """
+    one_of("judge", settings.judge, tuple(JUDGES))
+    one_of("tuner", settings.tuner, tuple(TUNERS))
+    corpus, aspects, level = _corpus(settings)
+    splits = split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
+    identity = fingerprint([settings.identity(), corpus.digest, dict(personas)])
+    with _tracker(settings, identity) as tracker, _panel(settings, progress) as panel:
+        run = Run(settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity)
+        announce(run)
+        units = [tuple(aspects)] if settings.shared else [(a,) for a in aspects]
+        judges: dict[str, AspectJudge] = {}
+        searches: dict[str, Search] = {}
+        for unit in units:
+            found, chosen = choose(run, unit)
+            for aspect in unit:
+                searches[aspect.name], judges[aspect.name] = found, chosen
+        judge = CompiledJudge(corpus.task, judges)
+        held_out = prove(run, judge)
+        folder = publish(run, judge, searches, held_out, run_name(settings, identity))
+        meter = panel.lm.meter
+        return Result(
+            settings, run.statistic, level, splits, judge, searches, held_out,
+            meter.asked.total(), meter.executed.total(), folder, tracker.run_id, tracker.ui_hint,
+        )  # fmt: skip
+
+
+def _corpus(settings: Settings) -> tuple[Corpus, list[Aspect], Level]:
+    corpus = data.load(settings.data, settings.task)
+    names = settings.aspects or corpus.rated_aspects()
+    require_ratings(corpus, names)
+    level: Level = cast(Level, settings.level) if settings.level != "auto" else "summary" if corpus.grouped else "sample"
+    require_level(corpus, level)
+    return corpus, [corpus.task.aspect(n) for n in names], level
+
+
+def _tracker(settings: Settings, identity: str) -> Tracker:
+    return Tracker(
+        uri=settings.tracking_uri,
+        store=Path(settings.store),
+        experiment=f"debate/{Path(settings.data.partition('=')[0]).stem}",
+        run_name=run_name(settings, identity),
+    )
+
+
+def run_name(settings: Settings, identity: str) -> str:
+    """Name of the run and of its export; equal settings and data give equal names."""
+    corpus = Path(settings.data.partition("=")[0]).stem
+    return settings.name or f"{corpus}-{settings.judge}-{settings.lm.replace('/', '_')}-{identity[:8]}"
+
+
+@contextmanager
+def _panel(settings: Settings, progress: bool) -> Iterator[Panel]:
+    journal = Journal(Path(settings.store) / "replies" / settings.lm.replace("/", "_"))
+    try:
+        lm = _lm(settings, journal)
+        with Panel(lm, progress=progress) as panel:
+            yield panel
+    finally:
+        journal.close()
+
+
+def _lm(settings: Settings, journal: Journal) -> JudgeLM:
+    try:
+        return make_lm(settings.lm, api_base=settings.api_base, store=journal, concurrency=settings.concurrency)
+    except ValueError as error:
+        raise InputError(str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=settings.lm) from error
+
+
+def difference_json(difference: Difference) -> dict[str, float | None]:
+    """A difference as the `gain` of `--json`."""
+    return {
+        "value": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+        "p_value": difference.p_value,
+    }

@@ -1,0 +1,166 @@
+"""What a compile leaves behind: the tracked run with its figures and tables, and the export."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from data.schema import fingerprint
+from optimize.choosing import start
+from optimize.proof import COMPARED, HeldOut
+from optimize.readings import Point
+from optimize.run import Run
+from optimize.search import Search
+from programs.compiled import CompiledJudge
+from programs.judge import Unscored, corpus_items
+from programs.lm import OFFLINE
+from runs import export, figures
+
+OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
+
+TRANSCRIPTS = 200
+"""Debates kept in the run's table; all of them can be had again from the store at no cost."""
+
+
+def announce(run: Run) -> None:
+    """Log what is known before anything is spent: settings, data and split."""
+    settings = run.settings
+    values = {k: v for k, v in asdict(settings).items() if v not in (None, "", ()) and k not in ("json", "store")}
+    values["aspects"] = ",".join(a.name for a in run.aspects)
+    run.tracker.params(values)
+    run.tracker.tags({"identity": run.identity, "level": run.level, **({"note": OFFLINE_NOTE} if settings.lm == OFFLINE else {})})
+    for part, corpus in (("train", run.splits.train), ("dev", run.splits.dev), ("held_out", run.splits.held_out)):
+        run.tracker.dataset(part, corpus, run.splits.fingerprints[part])
+
+
+def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
+    """Track the result and write the export; returns the export's folder."""
+    tracker, note = run.tracker, OFFLINE_NOTE if run.settings.lm == OFFLINE else None
+    for compared in COMPARED:
+        tracker.agreement(compared, held_out.tables[compared])
+        tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
+    meter = run.panel.lm.meter
+    tracker.metrics(
+        {
+            "gain": held_out.gain.value,
+            "gain_low": held_out.gain.low,
+            "gain_high": held_out.gain.high,
+            "gain_p_value": held_out.gain.p_value,
+            "lm_calls_asked": meter.asked.total(),
+            "lm_calls_executed": meter.executed.total(),
+            "input_tokens": meter.input_tokens,
+            "output_tokens": meter.output_tokens,
+        }
+    )
+    for aspect, found in searches.items():
+        tracker.tags({f"chosen/{aspect}": describe(found.chosen.point)})
+        tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(run, aspect, found, note))
+        tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(run, aspect, found, note))
+    tracker.figure(
+        "figures/held-out.png", figures.held_out_agreement(held_out.tables, run.statistic, level=run.level, note=note)
+    )
+    tracker.text("instructions.diff", instruction_diff(run, judge))
+    tracker.table("transcripts.json", _transcript_rows(run, held_out))
+    folder = _export(run, judge, searches, held_out, name)
+    tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
+    return folder
+
+
+def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
+    origin = run.splits.train.origin
+    evidence: dict[str, Any] = {
+        "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
+        "gain": asdict(held_out.gain),
+        "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
+        "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
+        "objective": {"statistic": run.statistic, "level": run.level},
+        "data": asdict(replace(origin, location=Path(origin.location).name)),
+        "splits": dict(run.splits.fingerprints),
+        "seed": run.settings.seed,
+        "identity": run.identity,
+    }
+    if run.settings.lm == OFFLINE:
+        evidence["note"] = OFFLINE_NOTE
+    lm = {"spec": run.settings.lm, "api_base": run.panel.lm.endpoint or None}
+    folder = Path(run.settings.store) / "exports" / name
+    return export.save(folder, judge, lm=lm, evidence=evidence, name=name)
+
+
+def describe(point: Point) -> str:
+    """A choice in words, e.g. `n = 2, devils-advocate, tie-breaker, half points`."""
+    parts = ["single call"] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
+    if point.tie_breaker and point.rounds:
+        parts.append("tie-breaker")
+    if point.granularity != "given":
+        parts.append(f"{point.granularity} points")
+    return ", ".join(parts)
+
+
+def instruction_diff(run: Run, judge: CompiledJudge) -> str:
+    """Unified diff of every role's instructions, from the uncompiled judge to the compiled one."""
+    before = start(run.settings).instructions()
+    lines: list[str] = []
+    for aspect, chosen in judge.aspects.items():
+        for role, after in chosen.judge.instructions().items():
+            lines += difflib.unified_diff(
+                before[role].splitlines(), after.splitlines(), f"{aspect}/{role}", f"{aspect}/{role}, compiled", lineterm=""
+            )
+    return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
+
+
+def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> figures.Figure:
+    series = {
+        variant: found.readings.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
+        for variant in found.readings.held
+    }
+    point = found.chosen.point
+    return figures.agreement_by_rounds(
+        series,
+        title=f"{aspect}: dev agreement by number of rounds",
+        chosen=(point.persona, point.rounds) if not point.tie_breaker else None,
+        note=note,
+    )
+
+
+def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> figures.Figure:
+    return figures.pareto(
+        [(o.calls, o.agreement, describe(o.point)) for o in found.outcomes],
+        [(o.calls, o.agreement, describe(o.point)) for o in found.front],
+        (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point)),
+        title=f"{aspect}: dev {run.statistic} against LM calls per item",
+        note=note,
+    )
+
+
+def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for aspect in run.aspects:
+        pairs = zip(corpus_items(run.splits.held_out, aspect), held_out.judgements[aspect.name], strict=True)
+        for item, judgement in list(pairs)[: TRANSCRIPTS // len(run.aspects)]:
+            unscored = isinstance(judgement, Unscored)
+            rows.append(
+                {
+                    "group": item.group,
+                    "candidate": item.candidate,
+                    "aspect": aspect.name,
+                    "score": None if unscored else judgement.score,
+                    "stop": judgement.reason if unscored else judgement.stop_reason,
+                    "calls": judgement.calls,
+                    "debate": str(judgement.transcript),
+                }
+            )
+    return rows
+
+
+def _example(run: Run) -> list[dict[str, str]]:
+    group = run.splits.held_out.groups[0]
+    row = {"source": group.source, "text": group.candidates[0].text, "context": group.context}
+    return [{**row, "aspect": run.aspects[0].name}]
+
+
+def result_digest(held_out: HeldOut) -> str:
+    """Fingerprint of the evidence; equal for equal seeds, data and replies."""
+    return fingerprint({name: held_out.tables[name].to_json() for name in COMPARED})

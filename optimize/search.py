@@ -1,0 +1,194 @@
+"""The search on dev: which variant of the judge, how many rounds, a Tie-breaker or not, which granularity.
+
+One Optuna study with persistent storage, agreement against LM calls per item, for one aspect or several that
+share a judge. A DSPy optimizer sees means over examples; this is where choices are made on the dev agreement
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.agreement import Level, Statistic, compare
+from data.schema import GRANULARITIES
+from optimize.readings import Outcome, Point, Readings, Space, agreement_for_choice
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class Search:
+    """A finished search."""
+
+    chosen: Outcome
+    best: Outcome
+    outcomes: tuple[Outcome, ...]
+    """Every distinct point that was evaluated, in the order of the study."""
+    space: int
+    """Number of points there were."""
+    readings: Readings
+    """What the outcomes were read off."""
+
+    @property
+    def front(self) -> list[Outcome]:
+        """The Pareto front: no other outcome agrees at least as well for fewer calls."""
+        ranked = sorted(self.outcomes, key=lambda o: (o.calls, -o.agreement))
+        front: list[Outcome] = []
+        for outcome in ranked:
+            if not front or outcome.agreement > front[-1].agreement:
+                front.append(outcome)
+        return front
+
+
+def search(
+    readings: Readings,
+    space: Space,
+    *,
+    statistic: Statistic,
+    level: Level,
+    trials: int,
+    seed: int,
+    storage: Path,
+    study: str,
+    on_trial: Callable[[Outcome], None] = lambda outcome: None,
+) -> Search:
+    """Evaluate up to `trials` distinct points and choose one.
+
+    Args:
+        storage: File of the study; a study that was stopped there goes on where it was.
+        study: Name of the study; it must change whenever the result could.
+        on_trial: Called once with each distinct outcome.
+    """
+    outcomes: dict[Point, Outcome] = {}
+
+    def evaluate(point: Point) -> Outcome:
+        if point not in outcomes:
+            scores, calls = readings.scores(point)
+            outcomes[point] = Outcome(point, agreement_for_choice(scores, statistic, level), calls, scores)
+            on_trial(outcomes[point])
+        return outcomes[point]
+
+    for point, report in _points_to_try(_study(storage, study), space, trials, seed):
+        outcome = evaluate(point)
+        report([outcome.agreement, outcome.calls])
+    found = tuple(outcomes.values())
+    best = max(found, key=lambda o: (o.agreement, -o.calls))
+    return Search(_cheapest_equal(found, best, statistic, level, seed), best, found, len(space.points()), readings)
+
+
+def _cheapest_equal(
+    found: Sequence[Outcome], best: Outcome, statistic: Statistic, level: Level, seed: int
+) -> Outcome:
+    """The cheapest outcome within one standard error of the best, by paired resampling of the dev groups.
+
+    The one-standard-error rule of Breiman et al. (Classification and Regression Trees, 1984, section 3.4.3):
+    what the dev data cannot tell from the best is taken where it is cheaper; among equal costs the better wins.
+    """
+    for outcome in sorted(found, key=lambda o: (round(o.calls, 9), -o.agreement, o.point)):
+        if outcome is best:
+            return best
+        difference = compare(best.scores, outcome.scores, statistic=statistic, level=level, resamples=1000, seed=seed)
+        if difference.value is None or difference.low is None or difference.high is None:
+            continue
+        # A 95 % interval is about 2 x 1.96 standard errors wide.
+        if difference.value <= (difference.high - difference.low) / 3.92:
+            return outcome
+    return best
+
+
+Report = Callable[[Sequence[float]], None]
+
+
+def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) -> Iterator[tuple[Point, Report]]:
+    """The points to evaluate, each with where to report its values; first those of an earlier, stopped run.
+
+    If the budget covers the space, every point is visited once, cheapest first. Else a third of the budget
+    goes that way and a TPE sampler spends the rest. The sampler is seeded afresh for every trial with the
+    number of points seen, so a run that was stopped continues exactly as it would have.
+    """
+    import optuna
+
+    points = space.points()
+    budget = min(trials, len(points))
+    seen: dict[Point, None] = {}
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        point = _point(space, trial.params)
+        seen[point] = None
+        yield point, _told_before
+    for point in points if budget == len(points) else points[: max(3, budget // 3)]:
+        if point not in seen:
+            seen[point] = None
+            yield point, lambda values, point=point: study.add_trial(_finished(space, point, values))
+    while len(seen) < budget:
+        study.sampler = optuna.samplers.TPESampler(
+            seed=seed * 100_003 + len(seen), n_startup_trials=5, multivariate=False, constant_liar=False
+        )
+        asked = study.ask()
+        point = _suggest(space, asked)
+        if point in seen:
+            # A point is never evaluated twice: its neighbour in the order of cost is visited instead.
+            study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            start = points.index(point)
+            point = next(p for p in [*points[start:], *points[:start]] if p not in seen)
+            seen[point] = None
+            yield point, lambda values, point=point: study.add_trial(_finished(space, point, values))
+        else:
+            seen[point] = None
+            yield point, lambda values, asked=asked: _tell(study, asked, values)
+
+
+def _told_before(values: Sequence[float]) -> None:
+    """The study has these values already."""
+
+
+def _tell(study: optuna.Study, trial: optuna.Trial, values: Sequence[float]) -> None:
+    study.tell(trial, values)
+
+
+def _suggest(space: Space, trial: optuna.Trial) -> Point:
+    rounds = trial.suggest_categorical("rounds", space.rounds)
+    params: dict[str, Any] = {"rounds": rounds, "granularity": trial.suggest_categorical("granularity", GRANULARITIES)}
+    if rounds:
+        params["persona"] = trial.suggest_categorical("persona", space.personas)
+        params["tie_breaker"] = trial.suggest_categorical("tie_breaker", space.tie_breakers)
+    return _point(space, params)
+
+
+def _point(space: Space, params: Mapping[str, Any]) -> Point:
+    persona, tie_breaker = params.get("persona", space.personas[0]), params.get("tie_breaker", False)
+    return Point(persona, params["rounds"], tie_breaker, params["granularity"])
+
+
+def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.trial.FrozenTrial:
+    import optuna
+
+    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": GRANULARITIES}
+    params: dict[str, Any] = {"rounds": point.rounds, "granularity": point.granularity}
+    if point.rounds:
+        choices |= {"persona": space.personas, "tie_breaker": space.tie_breakers}
+        params |= {"persona": point.persona, "tie_breaker": point.tie_breaker}
+    distributions = {name: optuna.distributions.CategoricalDistribution(c) for name, c in choices.items()}
+    return optuna.trial.create_trial(params=params, distributions=distributions, values=list(values))
+
+
+def _study(storage: Path, name: str) -> optuna.Study:
+    import optuna
+
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    backend: Any = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(storage)))
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(
+            study_name=name, storage=backend, directions=["maximize", "minimize"], load_if_exists=True
+        )
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    # A kill leaves its trial running for ever in a journal; nobody else works on this study.
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return study

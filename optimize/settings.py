@@ -1,0 +1,122 @@
+"""Everything that a compile depends on, as one frozen value; read from flags and from a TOML file."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from data.errors import InputError
+from data.schema import fingerprint
+
+Effort = Literal["light", "medium", "heavy"]
+
+EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
+"""Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one compile."""
+
+    data: str = "sample"
+    task: str | None = None
+    aspects: tuple[str, ...] = ()
+    judge: str = "debate"
+    personas: str | None = None
+    lm: str = "offline"
+    api_base: str | None = None
+    concurrency: int = 16
+    tuner: str = "mipro"
+    effort: str = "light"
+    trials: int = 60
+    max_rounds: int = 3
+    objective: str = "spearman"
+    level: str = "auto"
+    shared: bool = False
+    seed: int = 0
+    resamples: int = 10_000
+    name: str | None = None
+    tracking_uri: str | None = None
+    store: str = "runs/store"
+    json: str | None = None
+
+    def __post_init__(self) -> None:
+        for field, low in (("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)):
+            if getattr(self, field) < low:
+                raise InputError("number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field))
+        one_of("objective", self.objective, ("spearman", "pearson", "kendall"))
+        one_of("level", self.level, ("auto", "summary", "sample"))
+        one_of("effort", self.effort, tuple(EFFORTS))
+
+    def identity(self) -> str:
+        """Fingerprint of what decides the result; where things are stored and shown does not."""
+        aside = {"name", "tracking_uri", "store", "json", "concurrency"}
+        return fingerprint({k: v for k, v in asdict(self).items() if k not in aside})
+
+
+def flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def one_of(field: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a name that is not known, and name the nearest one.
+
+    Raises:
+        InputError: `value` is not in `known`.
+    """
+    if value not in known:
+        near = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
+        raise InputError(
+            f"unknown {field.replace('_', ' ')} {value!r}",
+            field=flag(field),
+            expected="one of " + ", ".join(known),
+            remedy=f"did you mean {near[0]!r}?" if near else None,
+        )
+
+
+def from_arguments(arguments: argparse.Namespace) -> Settings:
+    """Merge defaults, the `--config` file and the flags that were given; flags win."""
+    given = {k: v for k, v in vars(arguments).items() if v is not None and k != "config"}
+    values = {**(read_config(Path(arguments.config)) if arguments.config else {}), **given}
+    if isinstance(values.get("aspects"), str):
+        values["aspects"] = tuple(a.strip() for a in values["aspects"].split(",") if a.strip())
+    return Settings(**values)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read settings from TOML; the keys are the names of the flags, with - or _.
+
+    Raises:
+        InputError: The file cannot be read, a key is unknown, or a value has the wrong type.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("settings could not be read", file=path, expected="a TOML file", found=str(error)) from error
+    defaults = {f.name: f for f in fields(Settings)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in defaults:
+            near = difflib.get_close_matches(name, defaults, n=1)
+            raise InputError(
+                "unknown setting", file=path, field=key, remedy=f"did you mean {near[0]!r}?" if near else None
+            )
+        values[name] = _typed(path, key, value, str(defaults[name].type))
+    return values
+
+
+def _typed(path: Path, key: str, value: object, annotation: str) -> object:
+    kinds: dict[str, type] = {"int": int, "bool": bool, "tuple[str, ...]": list}
+    wanted = kinds.get(annotation, str)
+    fits = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+    if wanted is list and isinstance(value, list):
+        fits = all(isinstance(v, str) for v in value)
+    if not fits:
+        raise InputError("wrong type", file=path, field=key, expected=f"a {annotation}", found=value)
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,84 @@
+"""What a finished compile tells its user: the table of evidence and what to do next."""
+
+from __future__ import annotations
+
+from data.agreement import Agreement
+from optimize.job import Result
+from optimize.proof import COMPARED
+from optimize.publishing import describe
+from programs.lm import OFFLINE
+from runs.report import basis, interval, text_table
+
+_OFFLINE = (
+    "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
+    "The figures show that the machinery works; they say nothing about what an LM would reach."
+)
+
+
+def table(result: Result) -> str:
+    """Held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
+    held_out, level, statistic = result.held_out, result.level, result.statistic
+    rows = []
+    for aspect, found in result.searches.items():
+        cells = [interval(_of(result, judge, aspect)) for judge in COMPARED]
+        calls = " / ".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
+        rows.append([aspect, *cells, calls, describe(found.chosen.point)])
+    average = [interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED]
+    calls = " / ".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
+    rows.append(["average", *average, calls, ""])
+    header = ["aspect", "single call", "uncompiled debate", "compiled debate", "LM calls per item", "chosen on dev"]
+    first = next(iter(result.searches))
+    lines = [
+        "",
+        f"Held-out {basis(_of(result, 'compiled', first))} with the human ratings, with 95 % intervals "
+        f"({len(result.splits.held_out.groups)} sources, never used for tuning or choosing)",
+        "",
+        text_table(header, rows, rule_before_last=True),
+        "",
+        _undefined(result),
+        f"Compiled minus single call: {interval(held_out.gain)}, p = {held_out.gain.p_value:.3f}; "
+        f"minus uncompiled debate: {interval(held_out.over_uncompiled)}, p = {held_out.over_uncompiled.p_value:.3f} "
+        f"(paired resampling of {held_out.gain.groups} sources)",
+        f"LM calls: {result.asked} asked, {result.executed} executed now, the rest were answered before",
+    ]
+    if result.settings.lm == OFFLINE:
+        lines += ["", _OFFLINE]
+    return "\n".join(lines)
+
+
+def _of(result: Result, judge: str, aspect: str) -> Agreement:
+    return result.held_out.tables[judge].aspects[aspect][result.level][result.statistic]
+
+
+def _undefined(result: Result) -> str:
+    """How many groups had no correlation, and what that does to the figures."""
+    parts = []
+    for judge in COMPARED:
+        found = [_of(result, judge, aspect) for aspect in result.searches]
+        parts.append(f"{judge} {sum(a.undefined for a in found)}, unscored {sum(a.unscored for a in found)}")
+    return (
+        "Groups without a correlation (constant ratings or scores), left out of the mean: " + "; ".join(parts)
+        + ". Counted as 0 instead, the compiled average is "
+        + _or_dash(result.held_out.tables["compiled"].average[result.level][result.statistic].value_undefined_as_zero)
+    )
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def next_steps(result: Result) -> str:
+    """The exact commands that a user would want next."""
+    settings = result.settings
+    data = f"--data {settings.data} " if settings.data != "sample" else ""
+    return "\n".join(
+        [
+            "",
+            f"Export      {result.export}",
+            "Compare     " + result.ui_hint,
+            f"Score       python runs/score.py --program {result.export} --in texts.jsonl --out scores.jsonl",
+            f"Real LM     OPENAI_API_KEY=... python optimize/compile.py {data}--lm openai/gpt-4o-mini",
+        ]
+    )
+
+

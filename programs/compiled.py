@@ -1,0 +1,37 @@
+"""A compiled judge: for each aspect its own judge and the granularity of its final score.
+
+What helps differs by aspect, so persona, rounds, Tie-breaker and granularity are chosen for each; compiled,
+exported and used together they are one judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from data.schema import Aspect, Granularity, Task
+from programs.judge import Item, Judge, Judgement, in_granularity
+
+
+@dataclass(frozen=True)
+class AspectJudge:
+    """The judge of one aspect."""
+
+    judge: Judge
+    granularity: Granularity = "given"
+
+    def reported(self, judgement: Judgement, aspect: Aspect) -> float | None:
+        """The score as this judge reports it, or None where there is none."""
+        return in_granularity(judgement, aspect, self.granularity)
+
+
+@dataclass(frozen=True)
+class CompiledJudge:
+    """One judge for a task."""
+
+    task: Task
+    aspects: Mapping[str, AspectJudge]
+    """Aspect name -> its judge, in the task's order."""
+
+    async def judge(self, item: Item) -> Judgement:
+        return await self.aspects[item.aspect.name].judge.judge(item)

@@ -1,0 +1,43 @@
+"""Tables of agreement for the terminal and for Markdown. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from data.agreement import Agreement, Difference
+
+
+def interval(agreement: Agreement | Difference) -> str:
+    """`0.43 [0.36, 0.49]`, or a dash where the value is undefined."""
+    if agreement.value is None:
+        return "–"
+    if agreement.low is None or agreement.high is None:
+        return f"{agreement.value:.2f}"
+    return f"{agreement.value:.2f} [{agreement.low:.2f}, {agreement.high:.2f}]"
+
+
+def basis(agreement: Agreement) -> str:
+    """What a column of agreements is: correlation, level, groups, undefined, unscored."""
+    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[agreement.statistic]
+    return f"{agreement.level}-level {name}"
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, rule_before_last: bool = False) -> str:
+    """A plain table with aligned columns; the first column is left-aligned, as are all texts."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+    rule = "  ".join("─" * width for width in widths)
+    body = [line(row) for row in rows]
+    if rule_before_last and len(body) > 1:
+        body.insert(len(body) - 1, rule)
+    return "\n".join([line(header), rule, *body])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as Markdown."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
+    lines.insert(1, "|" + "---|" * len(header))
+    return "\n".join(lines)
