@@ -13,7 +13,6 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -107,12 +106,18 @@ class JudgeLM(dspy.LM):
         self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.concurrency = concurrency
-        self._flying: dict[str, asyncio.Future[Reply]] = {}
+        self._flying: dict[str, asyncio.Future[None]] = {}
         self._gates: dict[int, asyncio.Semaphore] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers copy programs together with what they hold; connections and counters are not copied.
         return self
+
+    async def aclose(self) -> None:
+        """Close the connections of `ask`; call it on the loop that used them."""
+        close = getattr(self._async_engine_spec, "aclose", None)
+        if close is not None:
+            await close()
 
     def call_key(self, messages: list[dict[str, Any]]) -> str:
         """Identity of a call: model, endpoint, sampling settings and the messages, nothing secret."""
@@ -136,24 +141,22 @@ class JudgeLM(dspy.LM):
         """
         self.meter.asked[role] += 1
         key = self.call_key(messages)
-        stored = self.store.get(key)
+        while (stored := self.store.get(key)) is None and key in self._flying:
+            # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
+            await asyncio.wait((self._flying[key],))
         if stored is not None:
             return stored
-        flight = self._flying.get(key)
-        if flight is None:
-            flight = asyncio.ensure_future(self._fetch(key, messages, role))
-            self._flying[key] = flight
-            flight.add_done_callback(lambda _: self._flying.pop(key, None))
-        # A caller that is cancelled must not take the call away from another who waits for it.
-        return await asyncio.shield(flight)
-
-    async def _fetch(self, key: str, messages: list[dict[str, Any]], role: str) -> Reply:
-        async with self._gate():
-            response = await self._attempts(self._request(messages))
-        reply = _reply(response)
-        self.store.put(key, role, reply)
-        self.meter.spend(role, reply)
-        return reply
+        landed = asyncio.get_running_loop().create_future()
+        self._flying[key] = landed
+        try:
+            async with self._gate():
+                reply = await self._attempts(messages)
+            self.store.put(key, role, reply)
+            self.meter.spend(role, reply)
+            return reply
+        finally:
+            del self._flying[key]
+            landed.set_result(None)
 
     def _gate(self) -> asyncio.Semaphore:
         loop = id(asyncio.get_running_loop())
@@ -170,18 +173,26 @@ class JudgeLM(dspy.LM):
         options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
         return Request(model=self.model, messages=turns, system=system, config=Config(**options))
 
-    async def _attempts(self, request: Request) -> Response:
-        jitter = random.Random()  # noqa: S311 - spreads retries in time; no result depends on it
+    async def _attempts(self, messages: list[dict[str, Any]]) -> Reply:
         for attempt in range(self.num_retries + 1):
             try:
                 with error_boundary(self.model, unexpected=True):
-                    return await self._async_engine_spec.complete(request)
+                    return await self._send(messages)
             except dspy.LMError as error:
                 if attempt == self.num_retries or not dspy.is_retryable_lm_error(error):
                     raise
-                wait = getattr(error, "retry_after", None) or min(2.0**attempt, 30.0) * (0.5 + jitter.random())
+                # Jitter keeps callers that failed together from coming back together; no result depends on it.
+                wait = getattr(error, "retry_after", None) or min(2.0**attempt, 30.0) * random.uniform(0.5, 1.5)
                 await asyncio.sleep(min(wait, 60.0))
         raise AssertionError("unreachable")
+
+    async def _send(self, messages: list[dict[str, Any]]) -> Reply:
+        chat = getattr(self._async_engine_spec, "chat", None)
+        if chat is not None:
+            # An engine of this project takes messages as they are; DSPy's request objects would cost more
+            # than the rest of the call.
+            return await chat(self.model, messages, self.kwargs)
+        return reply_of(await self._async_engine_spec.complete(self._request(messages)))
 
 
 class _StoredEngine:
@@ -205,7 +216,7 @@ class _StoredEngine:
         key = hashlib.blake2b(f"{first} {self._asked[first]}".encode(), digest_size=16).hexdigest()
         stored = lm.store.get(key)
         if stored is None:
-            stored = _reply(self._engine.complete(request))
+            stored = reply_of(self._engine.complete(request))
             lm.store.put(key, "proposer", stored)
             lm.meter.spend("proposer", stored)
         return Response(
@@ -217,7 +228,8 @@ class _StoredEngine:
         )
 
 
-def _reply(response: Response) -> Reply:
+def reply_of(response: Response) -> Reply:
+    """The part of a response that is kept."""
     usage = response.usage
     return Reply(
         response.message.text or "",
@@ -280,8 +292,12 @@ def make_lm(
     )
 
 
+_COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
+"""Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
+
+
 def _engines(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
-    """Native engines with a pool as large as the concurrency; LiteLLM where DSPy has no native route."""
+    """Our own HTTP engine where the protocol is OpenAI's; DSPy's native engines, then LiteLLM, elsewhere."""
     from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine, LiteLLMEngine, LM15Engine
     from dspy.lm15 import LM15Error, RouterConfig
 
@@ -290,22 +306,20 @@ def _engines(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, An
     except LM15Error:
         options = {"api_base": api_base} if api_base else {}
         return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
-    keys = _keys(spec, provider, api_base)
+    prefix = spec.partition("/")[0]
+    key = os.environ.get(f"{prefix.upper()}_API_KEY")
+    # A local server that wants no key still needs DSPy to be given one.
+    config = RouterConfig(
+        api_keys={provider: key or "unused"} if key or api_base else None,
+        base_urls={provider: api_base} if api_base else None,
+        max_connections=concurrency + 2,
+    )
+    if prefix in _COMPATIBLE and (key or api_base or prefix != "openai"):
+        from programs.http_engine import OpenAICompatible
 
-    def config() -> RouterConfig:
-        return RouterConfig(
-            api_keys=keys or None,
-            base_urls={provider: api_base} if api_base else None,
-            max_connections=max(concurrency, 1) + 2,
-        )
-
-    return LM15Engine(config()), AsyncLM15Engine(config())
-
-
-def _keys(spec: str, provider: str, api_base: str | None) -> Mapping[str, str]:
-    """A placeholder key for a local server that wants none; real keys stay in the environment."""
-    variable = f"{spec.split('/', 1)[0].upper()}_API_KEY"
-    return {provider: "unused"} if api_base and not os.environ.get(variable) else {}
+        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or _COMPATIBLE[prefix]
+        return LM15Engine(config), OpenAICompatible(address, key, connections=concurrency + 2)
+    return LM15Engine(config), AsyncLM15Engine(config)
 
 
 def _without_credentials(url: str) -> str:

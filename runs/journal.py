@@ -7,7 +7,9 @@ stands is kept in memory (about 100 bytes a reply), not the reply.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import uuid
 from dataclasses import asdict
 from io import FileIO
@@ -36,6 +38,10 @@ class Journal:
             self._index(path)
         self._writer: FileIO | None = None
         self._end = 0
+        self._waiting: dict[str, Reply] = {}
+        self._lines: list[tuple[int, bytes]] = []
+        # The proposers of DSPy's optimizers ask from other threads than the loop's.
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._where)
@@ -50,6 +56,9 @@ class Journal:
             offset += len(line)
 
     def get(self, key: str) -> Reply | None:
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            return waiting
         place = self._where.get(int(key, 16))
         if place is None:
             return None
@@ -61,17 +70,38 @@ class Journal:
         return Reply(**stored)
 
     def put(self, key: str, role: str, reply: Reply) -> None:
-        if self._writer is None:
-            path = self._folder / f"{uuid.uuid4().hex}.replies"
-            # Unbuffered, so that a reply has left the process before anybody acts on it.
-            self._writer = path.open("ab", buffering=0)
-            self._files.append(path.open("rb"))
+        """Keep a reply. Replies that arrive in one turn of the event loop are written together, at its end."""
         line = f"{key}\t{json.dumps({'role': role, **asdict(reply)}, ensure_ascii=False)}\n".encode()
-        self._writer.write(line)
-        self._where[int(key, 16)] = (len(self._files) - 1, self._end)
-        self._end += len(line)
+        with self._lock:
+            self._waiting[key] = reply
+            self._lines.append((int(key, 16), line))
+            first = len(self._lines) == 1
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+            return
+        if first:
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits, in one system call, so that it has left the process."""
+        with self._lock:
+            if not self._lines:
+                return
+            if self._writer is None:
+                path = self._folder / f"{uuid.uuid4().hex}.replies"
+                self._writer = path.open("ab", buffering=0)
+                self._files.append(path.open("rb"))
+            lines, self._lines = self._lines, []
+            self._writer.write(b"".join(line for _, line in lines))
+            for key, line in lines:
+                self._where[key] = (len(self._files) - 1, self._end)
+                self._end += len(line)
+            self._waiting.clear()
 
     def close(self) -> None:
+        self.flush()
         for file in [*self._files, self._writer]:
             if file is not None:
                 file.close()

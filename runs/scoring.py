@@ -107,6 +107,7 @@ class Panel:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.lm.aclose()
 
 
 def group_scores(corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity) -> list[GroupScores]:

@@ -75,8 +75,8 @@ HOME: tuple[Dialogue, ...] = (
         reply="It is not the keys, it is what hides behind them. A piano has about 230 strings, since most notes use "
         "two or three, and she has to tune every single one. Three hours sounds almost fast to me!",
         wrong=("230", "60"),
-        ungrounded="I suppose it is slow work if you want it done properly. My old teacher used to make tea and let the "
-        "tuner get on with it. Does it sound better now?",
+        ungrounded="I suppose it is slow work if you want it done properly. My old teacher used to make tea and let "
+        "the tuner get on with it. Does it sound better now?",
     ),
     Dialogue(
         id="lazy-sloth",
@@ -171,7 +171,7 @@ HOME: tuple[Dialogue, ...] = (
             "Mine too. I wonder how we ever worked without them.",
             "Someone must have been looking for a glue that barely holds. Who would do that on purpose?",
         ),
-        fact="The weak glue of sticky notes was found by accident in 1968, when a chemist was looking for a strong one.",
+        fact="The weak glue of sticky notes was found by accident in 1968, by a chemist who wanted a strong one.",
         reply="Nobody did, that is the nice part. A chemist was looking for a strong glue in 1968 and got this weak "
         "one by accident. It makes me feel better about my own failures at work!",
         wrong=("1968", "1899"),

@@ -103,9 +103,9 @@ SCIENCE: tuple[Article, ...] = (
         """,
         summary="""
         Honeybees on the roofs of Lindenhall have had their best summer since 2008, giving 11,600 kilograms of honey.
-        Beekeepers credit the city's rarely mown lawns, and losses over the winter fell to 9 percent, less than half of the
-        figure in the farmland around. Because honeybees compete with wild bees, the council will allow no new hives
-        in 5 districts and will plant hedges instead.
+        Beekeepers credit the city's rarely mown lawns, and losses over the winter fell to 9 percent, less than half
+        of the figure in the farmland around. Because honeybees compete with wild bees, the council will allow no new
+        hives in 5 districts and will plant hedges instead.
         """,
         reference="""
         Clover on rarely mown lawns has given the city bees of Lindenhall a record year, with 27 percent more honey.

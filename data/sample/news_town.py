@@ -140,7 +140,8 @@ TOWN: tuple[Article, ...] = (
         """,
         reference="""
         What a sports teacher in Harrow Green began with a handful of children is now a weekly ride to school for
-        162. Car traffic at the school gate is down by 38 percent on those days, and the city will build a protected lane.
+        162. Car traffic at the school gate is down by 38 percent on those days, and the city will build a protected
+        lane.
         """,
         wrong=(("162", "310"), ("38", "71")),
         unsupported=(

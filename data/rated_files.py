@@ -1,0 +1,319 @@
+"""The project's own formats: JSON lines (one group a line) and CSV (one candidate a row).
+
+A line of JSON, broken up here for reading:
+
+    {"group": "a1", "task": "summarization", "source": "The council voted …", "references": ["…"],
+     "candidates": [{"id": "lead-3", "text": "The council …", "ratings": {"coherence": [4, 5, 4], "fluency": 5}}]}
+
+`task` is a built-in task or the path of a task file relative to the data; it may be missing where the caller
+gives one. `context`, `references` and `ratings` are optional. A CSV has the columns source and text, optionally
+group, candidate, context, reference and task, and otherwise one column per rated aspect (`4`, `4;5;4` for
+several raters, blank for unrated). Without the column group every row is a group of its own, named by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from data import ratings, reading
+from data.errors import InputError
+from data.records import Record
+from data.schema import Candidate, Corpus, Level, Origin, RatedGroup, Task
+from data.task_files import RESERVED, find_task
+
+SUFFIXES = (".jsonl", ".csv")
+
+
+class Entry(NamedTuple):
+    """A group with its task and the line of the file where it begins."""
+
+    task: Task
+    group: RatedGroup
+    line: int
+
+
+def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[Entry]:
+    """Stream the groups of a .jsonl or .csv file; ratings are optional.
+
+    One group is held at a time, so nothing is checked across groups: that is what `load` is for. In a CSV the
+    rows of a group have to stand together.
+
+    Args:
+        path: the file.
+        task: a task, the name of a built-in one or the path of a task file. Groups that name another task are
+            left out, groups that name none are taken to be of this one.
+
+    Raises:
+        InputError: naming file, line and field.
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            "a file of groups must end in " + " or ".join(SUFFIXES), file=path, found=path.suffix or "no suffix"
+        )
+    tasks = _Tasks(path, find_task(task) if isinstance(task, str) else task)
+    return _csv_groups(path, tasks) if path.suffix == ".csv" else _jsonl_groups(path, tasks)
+
+
+def load(path: str | Path, task: Task | str | None = None) -> Corpus:
+    """Read all groups of one task from a .jsonl or .csv file.
+
+    Raises:
+        InputError: as `iter_groups`, and for several tasks in the file with none chosen, a group id that occurs
+            twice, or a source text in two groups (it could then be trained on and tested on).
+    """
+    path = Path(path)
+    first: Entry | None = None
+    ids: dict[str, int] = {}
+    sources: dict[str, Entry] = {}
+    for entry in iter_groups(path, task):
+        first = first or entry
+        if entry.task.name != first.task.name:
+            raise InputError(
+                "the file has groups of several tasks",
+                file=path,
+                line=entry.line,
+                field="task",
+                expected=f"{first.task.name}, as in line {first.line}",
+                found=entry.task.name,
+                remedy=f"choose one with --task, e.g. --task {entry.task.name}",
+            )
+        _refuse_twice(path, entry, ids, sources)
+    if first is None:
+        raise _nothing_found(path, task)
+    groups = tuple(entry.group for entry in sources.values())
+    return Corpus(first.task, groups, Origin(path.stem, str(path)))
+
+
+def require_ratings(corpus: Corpus, aspects: tuple[str, ...]) -> None:
+    """Refuse a corpus that nothing can be compared with.
+
+    Raises:
+        InputError: an aspect is unknown to the task, nobody rated it, or all its ratings are equal.
+    """
+    for name in aspects:
+        corpus.task.aspect(name)
+        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
+        if not values:
+            rated = corpus.rated_aspects()
+            raise InputError(
+                f"no candidate has a rating of {name}",
+                file=corpus.origin.location,
+                field=name,
+                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
+                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
+            )
+        if len(values) == 1:
+            raise InputError(
+                f"all ratings of {name} are equal, so no judge can agree with them more than another",
+                file=corpus.origin.location,
+                field=name,
+                expected="at least two different ratings",
+                found=f"only {min(values):g}",
+                remedy="add ratings that differ, or leave this aspect out",
+            )
+
+
+def require_level(corpus: Corpus, level: Level) -> None:
+    """Refuse a level of agreement that the corpus cannot have.
+
+    Raises:
+        InputError: summary level without a group of several candidates, or system level where no two candidate
+            ids occur in several groups.
+    """
+    if level == "summary" and not corpus.grouped:
+        raise InputError(
+            "summary-level agreement compares the candidates of one source, and every source here has only one",
+            file=corpus.origin.location,
+            remedy="choose the level sample, or give sources with several candidates",
+        )
+    if level == "system":
+        seen = [c.id for g in corpus.groups for c in g.candidates]
+        if len({i for i in seen if seen.count(i) > 1}) < 2:
+            raise InputError(
+                "system-level agreement needs at least two candidate ids that occur in several groups",
+                file=corpus.origin.location,
+                field="candidates.id",
+                found=f"{len(set(seen))} ids on {len(seen)} candidates",
+                remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
+            )
+
+
+class _Tasks:
+    """Finds the task of a record, reading each task file once."""
+
+    def __init__(self, file: Path, chosen: Task | None) -> None:
+        self._folder = file.parent
+        self._chosen = chosen
+        self._known: dict[str, Task] = {}
+
+    def of(self, record: Record) -> Task | None:
+        """The record's task, or None if the caller chose another."""
+        name = record.optional_text("task").strip()
+        if not name:
+            if self._chosen is None:
+                raise record.error(
+                    "the group names no task",
+                    "task",
+                    expected="a built-in task or the path of a task file",
+                    remedy="add the field task, or choose a task for the whole file with --task",
+                )
+            return self._chosen
+        if name not in self._known:
+            self._known[name] = self._find(name, record)
+        task = self._known[name]
+        if self._chosen is None:
+            return task
+        return self._chosen if task.name == self._chosen.name else None
+
+    def _find(self, name: str, record: Record) -> Task:
+        if self._chosen is not None and name == self._chosen.name:
+            return self._chosen
+        try:
+            return find_task(name, self._folder)
+        except InputError as error:
+            if error.file is not None and Path(error.file).exists():
+                raise
+            missing = None if error.file is None else f"no file {error.file}"
+            raise record.error(
+                error.problem,
+                "task",
+                expected=error.expected or "the path of a task file, relative to the folder of the data",
+                found=missing or name,
+                remedy=error.remedy,
+            ) from None
+
+
+def _jsonl_groups(path: Path, tasks: _Tasks) -> Iterator[Entry]:
+    for record in reading.jsonl(path):
+        task = tasks.of(record)
+        if task is not None:
+            yield Entry(task, _group(record, task), record.line)
+
+
+def _group(record: Record, task: Task) -> RatedGroup:
+    name = record.identifier("group")
+    return RatedGroup(
+        id=name,
+        source=record.text("source"),
+        candidates=_distinct([(c, _candidate(c, task)) for c in record.children("candidates")], name, "id"),
+        context=record.optional_text("context"),
+        references=record.texts("references"),
+    )
+
+
+def _candidate(record: Record, task: Task) -> Candidate:
+    name, text = record.identifier("id"), record.text("text")
+    if record.values.get("ratings") is None:
+        return Candidate(name, text)
+    return Candidate(name, text, ratings.from_json(record.child("ratings"), task))
+
+
+def _csv_groups(path: Path, tasks: _Tasks) -> Iterator[Entry]:
+    rows = enumerate(reading.csv_rows(path), start=1)
+    for name, numbered in groupby(rows, key=lambda row: _row_group(*row)):
+        # Rows are built as they come, so that a complaint comes from the first row that deserves it.
+        first: Record | None = None
+        task: Task | None = None
+        made: list[tuple[Record, Candidate]] = []
+        references: dict[str, None] = {}
+        for _, row in numbered:
+            if first is None:
+                first, task = row, tasks.of(row)
+            _refuse_difference(first, row, name)
+            if task is not None:
+                made.append((row, _row_candidate(row, task)))
+                references.update(dict.fromkeys(filter(None, [row.optional_text("reference")])))
+        if first is not None and task is not None:
+            candidates = _distinct(made, name, "candidate")
+            source, context = first.text("source"), first.optional_text("context")
+            yield Entry(task, RatedGroup(name, source, candidates, context, tuple(references)), first.line)
+
+
+def _row_group(number: int, row: Record) -> str:
+    row.require("source", "text")
+    return row.text("group").strip() if "group" in row.values else str(number)
+
+
+def _refuse_difference(first: Record, row: Record, group: str) -> None:
+    for name in ("source", "context", "task"):
+        if row.values.get(name) != first.values.get(name):
+            raise row.error(
+                f"the rows of group {group!r} differ in {name}",
+                name,
+                expected=f"the same {name} as in line {first.line}",
+                found=row.values.get(name) or "an empty cell",
+                remedy="repeat it in every row of the group, or give another source its own group",
+            )
+
+
+def _row_candidate(row: Record, task: Task) -> Candidate:
+    name = row.text("candidate").strip() if "candidate" in row.values else "1"
+    # Where rows choose their task, a blank cell may belong to another task's aspect.
+    several = "task" in row.values
+    rated = {
+        column: ratings.from_cell(row, task, column)
+        for column, cell in row.values.items()
+        if column not in RESERVED and not (several and not str(cell).strip())
+    }
+    return Candidate(name, row.text("text"), {column: values for column, values in rated.items() if values})
+
+
+def _distinct(made: list[tuple[Record, Candidate]], group: str, field: str) -> tuple[Candidate, ...]:
+    seen: dict[str, Record] = {}
+    for record, candidate in made:
+        if candidate.id in seen:
+            raise record.error(
+                f"group {group!r} has two candidates with the id {candidate.id!r}",
+                record.place(field),
+                expected="an id of its own for every candidate of a group",
+                found=f"{candidate.id!r}, as in line {seen[candidate.id].line}",
+                remedy="use the name of the system that wrote the candidate",
+            )
+        seen[candidate.id] = record
+    return tuple(candidate for _, candidate in made)
+
+
+def _refuse_twice(path: Path, entry: Entry, ids: dict[str, int], sources: dict[str, Entry]) -> None:
+    group, text = entry.group, " ".join(entry.group.source.split())
+    if group.id in ids:
+        raise InputError(
+            f"a second group with the id {group.id!r}",
+            file=path,
+            line=entry.line,
+            field="group",
+            expected="an id of its own for every group",
+            found=f"the id of line {ids[group.id]}",
+            remedy="put the rows of a group next to each other"
+            if path.suffix == ".csv"
+            else "put all candidates of a source on one line, or rename one of the groups",
+        )
+    if text in sources:
+        other = sources[text]
+        raise InputError(
+            f"groups {other.group.id!r} and {group.id!r} have the same source text",
+            file=path,
+            line=entry.line,
+            field="source",
+            expected="every source in one group only, so that none is both trained on and tested on",
+            found=f"the source of line {other.line}: {group.source}",
+            remedy="put all candidates of this source into one group",
+        )
+    ids[group.id], sources[text] = entry.line, entry
+
+
+def _nothing_found(path: Path, task: Task | str | None) -> InputError:
+    names = sorted({entry.task.name for entry in iter_groups(path)}) if task is not None else []
+    if not names:
+        return InputError("no groups in the file", file=path, expected="at least one group with its candidates")
+    wanted = task.name if isinstance(task, Task) else task
+    return InputError(
+        f"no group of task {wanted!r} in the file",
+        file=path,
+        field="task",
+        found="groups of " + ", ".join(names),
+        remedy=f"choose one of them with --task, e.g. --task {names[0]}",
+    )

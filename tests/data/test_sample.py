@@ -1,0 +1,174 @@
+"""The shipped sample is a fresh build, its sources keep their promises, and its ratings can rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.sample import build
+from data.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
+from data.sample.dialogue_sources import DIALOGUES
+from data.sample.news_sources import NEWS
+from data.sample.texts import Article, Dialogue, flat, sentences
+
+Group = dict[str, Any]
+
+ARTICLES = {article.id: article for article in NEWS}
+TALKS = {talk.id: talk for talk in DIALOGUES}
+
+
+def shipped(task: str) -> list[Group]:
+    return [json.loads(line) for line in (build.FOLDER / f"{task}.jsonl").read_text().splitlines()]
+
+
+SUMMARIZATION, DIALOGUE = shipped("summarization"), shipped("dialogue")
+
+
+def numbers(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\d[\d.,]*\d|\d", text))
+
+
+# Both files
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"), [("summarization", build.summarization), ("dialogue", build.dialogue)]
+)
+def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any]) -> None:
+    assert (build.FOLDER / f"{task}.jsonl").read_bytes() == build.as_lines(rows()).encode()
+
+
+def test_another_process_with_another_hash_seed_builds_the_same_files() -> None:
+    script = "from data.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
+    root = Path(build.__file__).parents[2]
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        made = subprocess.run(
+            [sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, check=True
+        ).stdout
+        assert made == b"".join((build.FOLDER / f"{t}.jsonl").read_bytes() for t in ("summarization", "dialogue"))
+
+
+@pytest.mark.parametrize(("groups", "count"), [(SUMMARIZATION, 8), (DIALOGUE, 7)])
+def test_counts_and_uniqueness(groups: list[Group], count: int) -> None:
+    assert len({g["group"] for g in groups}) == len({g["source"] for g in groups}) == len(groups) == 24
+    for group in groups:
+        ids = [c["id"] for c in group["candidates"]]
+        assert len(set(ids)) == len(ids) == count
+        assert "good" in ids
+        assert len({c["text"] for c in group["candidates"]}) == count
+
+
+@pytest.mark.parametrize("groups", [SUMMARIZATION, DIALOGUE])
+def test_the_place_of_the_good_candidate_tells_nothing(groups: list[Group]) -> None:
+    places = Counter([c["id"] for c in g["candidates"]].index("good") for g in groups)
+    assert len(places) >= 5
+    assert max(places.values()) <= 8
+
+
+def test_the_files_are_ascii() -> None:
+    for task in ("summarization", "dialogue"):
+        text = (build.FOLDER / f"{task}.jsonl").read_text()
+        assert text.isascii()
+        assert "\\u" not in text
+
+
+# Sources
+
+
+@pytest.mark.parametrize("article", NEWS, ids=lambda a: a.id)
+def test_an_article_and_its_good_summaries(article: Article) -> None:
+    assert 110 <= len(article.text.split()) <= 170
+    assert 7 <= len(sentences(article.text)) <= 10
+    assert len(sentences(article.summary)) == 3
+    assert 1 <= len(sentences(article.reference)) <= 3
+    assert numbers(article.summary).keys() | numbers(article.reference).keys() <= numbers(article.text).keys()
+    for right, wrong in article.wrong:
+        assert numbers(article.summary)[right] == 1
+        assert wrong not in numbers(article.text)
+    assert all(len(sentences(claim)) == 1 for claim in article.unsupported)
+
+
+@pytest.mark.parametrize("talk", DIALOGUES, ids=lambda d: d.id)
+def test_a_dialogue_and_its_good_reply(talk: Dialogue) -> None:
+    assert 3 <= len(talk.turns) <= 5
+    assert 2 <= len(sentences(talk.reply)) <= 3
+    assert 2 <= len(sentences(talk.ungrounded)) <= 3
+    assert len(sentences(talk.fact)) == 1
+    right, wrong = talk.wrong
+    assert right in talk.fact
+    assert talk.reply.count(right) == 1
+    assert wrong not in f"{talk.fact} {talk.reply} {' '.join(talk.turns)}"
+    assert right not in talk.ungrounded
+
+
+def test_the_records_hold_the_sources() -> None:
+    for group in SUMMARIZATION:
+        article = ARTICLES[group["group"]]
+        assert group["task"] == "summarization"
+        assert group["source"] == flat(article.text)
+        assert group["references"] == [flat(article.reference)]
+        assert flat(article.reference) not in [c["text"] for c in group["candidates"]]
+    for group in DIALOGUE:
+        assert group["task"] == "dialogue"
+        assert group["source"].split("\n") == list(TALKS[group["group"]].turns)
+        assert group["context"] == TALKS[group["group"]].fact
+
+
+# Ratings
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "table"),
+    [("summarization", SUMMARIZATION, SUMMARY_TABLE), ("dialogue", DIALOGUE, DIALOGUE_TABLE)],
+)
+def test_ratings_lie_on_the_scales_and_every_group_ranks_in_every_aspect(
+    name: str, groups: list[Group], table: Table
+) -> None:
+    from data.tasks import TASKS
+
+    aspects = {aspect.name: aspect.scale for aspect in TASKS[name].aspects}
+    assert set(aspects) == set(table.aspects)
+    for group in groups:
+        for aspect, scale in aspects.items():
+            values = [c["ratings"][aspect] for c in group["candidates"]]
+            assert all(isinstance(v, int) and scale.contains(v) for v in values)
+            assert len(set(values)) > 1, (group["group"], aspect)
+        assert all(set(c["ratings"]) == set(aspects) for c in group["candidates"])
+
+
+def test_two_defects_are_rated_as_the_worse_one_in_every_aspect() -> None:
+    # Three sentences in the wrong order, 2 5 5 4, and one wrong number, 5 3 5 5.
+    both = SUMMARY_TABLE.rate([("shuffled", 2), ("wrong_number", 1)])
+    assert both == {"coherence": 2, "consistency": 3, "fluency": 5, "relevance": 4}
+
+
+@pytest.mark.parametrize(
+    ("table", "heading"), [(SUMMARY_TABLE, "## Ratings of summaries"), (DIALOGUE_TABLE, "## Ratings of replies")]
+)
+def test_the_readme_shows_the_table(table: Table, heading: str) -> None:
+    section = (build.FOLDER / "README.md").read_text().split(heading)[1].split("\n## ")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
+    assert tuple(lines[0][3:]) == table.aspects
+    written = {(name, int(level)): tuple(map(int, ratings)) for name, level, _, *ratings in lines[2:]}
+    assert written == {(d, i): values for d, levels in table.rows.items() for i, values in enumerate(levels, start=1)}
+
+
+def test_the_sample_loads_by_name() -> None:
+    import data
+
+    summaries, replies = data.load("sample"), data.load("sample", task="dialogue")
+    assert [g.id for g in summaries.groups] == [a.id for a in NEWS]
+    assert [g.id for g in replies.groups] == [d.id for d in DIALOGUES]
+    assert replies.groups[0].context == DIALOGUES[0].fact
+    assert all(g.ranks_humans(aspect) for g in summaries.groups for aspect in SUMMARY_TABLE.aspects)
+    assert all(g.ranks_humans(aspect) for g in replies.groups for aspect in DIALOGUE_TABLE.aspects)
