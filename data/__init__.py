@@ -1,0 +1,103 @@
+"""Rated texts: what they are (schema), where they come from (loaders), how they are split and compared.
+
+Knows no DSPy and no MLflow. A new public set is one file with a `load` and one line in `LOADERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module, resources
+from pathlib import Path
+
+from data.errors import InputError
+from data.records import did_you_mean
+from data.schema import Corpus, Origin, Task
+
+__all__ = ["LOADERS", "load"]
+
+Loader = Callable[[Path | None, Task | None], Corpus]
+"""Takes a local copy (None: from its home) and the task that the caller wants (None: the set's own)."""
+
+
+def load(spec: str, task: Task | str | None = None) -> Corpus:
+    """Load a corpus by what a user wrote after --data.
+
+    Args:
+        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of your own.
+        task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
+            file; a public set takes another wording of its own task, under the same name.
+
+    Raises:
+        InputError: an unknown name, or data that cannot be used.
+    """
+    from data import rated_files
+    from data.task_files import find_task
+
+    wanted = find_task(task) if isinstance(task, str) else task
+    name, given, path = spec.partition("=")
+    if name in LOADERS and (path or not given):
+        return LOADERS[name](Path(path) if given else None, wanted)
+    if name in LOADERS:
+        raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
+    if Path(spec).suffix.lower() in rated_files.SUFFIXES:
+        return rated_files.load(spec, wanted)
+    raise InputError(
+        f"unknown data {spec!r}",
+        field="--data",
+        expected=", ".join(LOADERS) + ", one of them with =PATH, or a file ending in .jsonl or .csv",
+        found=spec,
+        remedy=did_you_mean(name, LOADERS),
+    )
+
+
+def _public(name: str) -> Loader:
+    # Imported when asked for: the names alone are needed for --help.
+    def load_set(path: Path | None, task: Task | None) -> Corpus:
+        corpus: Corpus = import_module(f"data.{name}").load(path)
+        return corpus if task is None else _reworded(corpus, task)
+
+    return load_set
+
+
+def _sample(path: Path | None, task: Task | None) -> Corpus:
+    from data import rated_files
+    from data.tasks import SUMMARIZATION
+
+    if path is not None:
+        raise InputError("the sample is part of the program", field="--data", expected="sample", found=f"sample={path}")
+    task = task or SUMMARIZATION
+    with resources.as_file(resources.files("data.sample") / f"{task.name}.jsonl") as file:
+        if not file.exists():
+            raise InputError(
+                f"there is no sample for the task {task.name!r}", field="--task", expected="summarization or dialogue"
+            )
+        corpus = rated_files.load(file, task)
+    return replace(corpus, origin=Origin("sample", f"data/sample/{task.name}.jsonl"))
+
+
+def _reworded(corpus: Corpus, task: Task) -> Corpus:
+    same = {a.name: a.scale for a in corpus.task.aspects}
+    if task.name != corpus.task.name:
+        raise InputError(
+            f"{corpus.origin.name} is rated for another task",
+            field="--task",
+            expected=f"{corpus.task.name}, or a task file with this name and the same aspects",
+            found=task.name,
+        )
+    if {a.name: a.scale for a in task.aspects} != same:
+        raise InputError(
+            f"the task {task.name!r} does not have the aspects and scales that {corpus.origin.name} was rated on",
+            field="--task",
+            expected=", ".join(f"{name} ({scale})" for name, scale in same.items()),
+            found=", ".join(f"{a.name} ({a.scale})" for a in task.aspects),
+        )
+    return replace(corpus, task=task)
+
+
+LOADERS: dict[str, Loader] = {
+    "summeval": _public("summeval"),
+    "topical_chat": _public("topical_chat"),
+    "sample": _sample,
+}
+"""Name after --data -> loader."""

@@ -13,26 +13,19 @@ several raters, blank for unrated). Without the column group every row is a grou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from data import ratings, reading
 from data.errors import InputError
-from data.records import Record
-from data.schema import Candidate, Corpus, Level, Origin, RatedGroup, Task
-from data.task_files import RESERVED, find_task
+from data.rated_records import Entry, Tasks, csv_groups, jsonl_groups
+from data.records import did_you_mean
+from data.schema import Corpus, Level, Origin, Task
+from data.task_files import find_task
+
+__all__ = ["SUFFIXES", "Entry", "iter_groups", "load", "require_level", "require_ratings"]
 
 SUFFIXES = (".jsonl", ".csv")
-
-
-class Entry(NamedTuple):
-    """A group with its task and the line of the file where it begins."""
-
-    task: Task
-    group: RatedGroup
-    line: int
 
 
 def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[Entry]:
@@ -50,12 +43,12 @@ def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[En
         InputError: naming file, line and field.
     """
     path = Path(path)
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             "a file of groups must end in " + " or ".join(SUFFIXES), file=path, found=path.suffix or "no suffix"
         )
-    tasks = _Tasks(path, find_task(task) if isinstance(task, str) else task)
-    return _csv_groups(path, tasks) if path.suffix == ".csv" else _jsonl_groups(path, tasks)
+    tasks = Tasks(path, find_task(task) if isinstance(task, str) else task)
+    return csv_groups(path, tasks) if path.suffix.lower() == ".csv" else jsonl_groups(path, tasks)
 
 
 def load(path: str | Path, task: Task | str | None = None) -> Corpus:
@@ -88,14 +81,22 @@ def load(path: str | Path, task: Task | str | None = None) -> Corpus:
     return Corpus(first.task, groups, Origin(path.stem, str(path)))
 
 
-def require_ratings(corpus: Corpus, aspects: tuple[str, ...]) -> None:
+def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
     """Refuse a corpus that nothing can be compared with.
 
     Raises:
         InputError: an aspect is unknown to the task, nobody rated it, or all its ratings are equal.
     """
+    known = [a.name for a in corpus.task.aspects]
     for name in aspects:
-        corpus.task.aspect(name)
+        if name not in known:
+            raise InputError(
+                f"the task {corpus.task.name!r} has no aspect {name!r}",
+                field="aspects",
+                expected="some of " + ", ".join(known),
+                found=name,
+                remedy=did_you_mean(name, known),
+            )
         values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
         if not values:
             rated = corpus.rated_aspects()
@@ -131,150 +132,15 @@ def require_level(corpus: Corpus, level: Level) -> None:
             remedy="choose the level sample, or give sources with several candidates",
         )
     if level == "system":
-        seen = [c.id for g in corpus.groups for c in g.candidates]
-        if len({i for i in seen if seen.count(i) > 1}) < 2:
+        seen = Counter(c.id for g in corpus.groups for c in g.candidates)
+        if sum(count > 1 for count in seen.values()) < 2:
             raise InputError(
                 "system-level agreement needs at least two candidate ids that occur in several groups",
                 file=corpus.origin.location,
                 field="candidates.id",
-                found=f"{len(set(seen))} ids on {len(seen)} candidates",
+                found=f"{len(seen)} ids on {seen.total()} candidates",
                 remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
             )
-
-
-class _Tasks:
-    """Finds the task of a record, reading each task file once."""
-
-    def __init__(self, file: Path, chosen: Task | None) -> None:
-        self._folder = file.parent
-        self._chosen = chosen
-        self._known: dict[str, Task] = {}
-
-    def of(self, record: Record) -> Task | None:
-        """The record's task, or None if the caller chose another."""
-        name = record.optional_text("task").strip()
-        if not name:
-            if self._chosen is None:
-                raise record.error(
-                    "the group names no task",
-                    "task",
-                    expected="a built-in task or the path of a task file",
-                    remedy="add the field task, or choose a task for the whole file with --task",
-                )
-            return self._chosen
-        if name not in self._known:
-            self._known[name] = self._find(name, record)
-        task = self._known[name]
-        if self._chosen is None:
-            return task
-        return self._chosen if task.name == self._chosen.name else None
-
-    def _find(self, name: str, record: Record) -> Task:
-        if self._chosen is not None and name == self._chosen.name:
-            return self._chosen
-        try:
-            return find_task(name, self._folder)
-        except InputError as error:
-            if error.file is not None and Path(error.file).exists():
-                raise
-            missing = None if error.file is None else f"no file {error.file}"
-            raise record.error(
-                error.problem,
-                "task",
-                expected=error.expected or "the path of a task file, relative to the folder of the data",
-                found=missing or name,
-                remedy=error.remedy,
-            ) from None
-
-
-def _jsonl_groups(path: Path, tasks: _Tasks) -> Iterator[Entry]:
-    for record in reading.jsonl(path):
-        task = tasks.of(record)
-        if task is not None:
-            yield Entry(task, _group(record, task), record.line)
-
-
-def _group(record: Record, task: Task) -> RatedGroup:
-    name = record.identifier("group")
-    return RatedGroup(
-        id=name,
-        source=record.text("source"),
-        candidates=_distinct([(c, _candidate(c, task)) for c in record.children("candidates")], name, "id"),
-        context=record.optional_text("context"),
-        references=record.texts("references"),
-    )
-
-
-def _candidate(record: Record, task: Task) -> Candidate:
-    name, text = record.identifier("id"), record.text("text")
-    if record.values.get("ratings") is None:
-        return Candidate(name, text)
-    return Candidate(name, text, ratings.from_json(record.child("ratings"), task))
-
-
-def _csv_groups(path: Path, tasks: _Tasks) -> Iterator[Entry]:
-    rows = enumerate(reading.csv_rows(path), start=1)
-    for name, numbered in groupby(rows, key=lambda row: _row_group(*row)):
-        # Rows are built as they come, so that a complaint comes from the first row that deserves it.
-        first: Record | None = None
-        task: Task | None = None
-        made: list[tuple[Record, Candidate]] = []
-        references: dict[str, None] = {}
-        for _, row in numbered:
-            if first is None:
-                first, task = row, tasks.of(row)
-            _refuse_difference(first, row, name)
-            if task is not None:
-                made.append((row, _row_candidate(row, task)))
-                references.update(dict.fromkeys(filter(None, [row.optional_text("reference")])))
-        if first is not None and task is not None:
-            candidates = _distinct(made, name, "candidate")
-            source, context = first.text("source"), first.optional_text("context")
-            yield Entry(task, RatedGroup(name, source, candidates, context, tuple(references)), first.line)
-
-
-def _row_group(number: int, row: Record) -> str:
-    row.require("source", "text")
-    return row.text("group").strip() if "group" in row.values else str(number)
-
-
-def _refuse_difference(first: Record, row: Record, group: str) -> None:
-    for name in ("source", "context", "task"):
-        if row.values.get(name) != first.values.get(name):
-            raise row.error(
-                f"the rows of group {group!r} differ in {name}",
-                name,
-                expected=f"the same {name} as in line {first.line}",
-                found=row.values.get(name) or "an empty cell",
-                remedy="repeat it in every row of the group, or give another source its own group",
-            )
-
-
-def _row_candidate(row: Record, task: Task) -> Candidate:
-    name = row.text("candidate").strip() if "candidate" in row.values else "1"
-    # Where rows choose their task, a blank cell may belong to another task's aspect.
-    several = "task" in row.values
-    rated = {
-        column: ratings.from_cell(row, task, column)
-        for column, cell in row.values.items()
-        if column not in RESERVED and not (several and not str(cell).strip())
-    }
-    return Candidate(name, row.text("text"), {column: values for column, values in rated.items() if values})
-
-
-def _distinct(made: list[tuple[Record, Candidate]], group: str, field: str) -> tuple[Candidate, ...]:
-    seen: dict[str, Record] = {}
-    for record, candidate in made:
-        if candidate.id in seen:
-            raise record.error(
-                f"group {group!r} has two candidates with the id {candidate.id!r}",
-                record.place(field),
-                expected="an id of its own for every candidate of a group",
-                found=f"{candidate.id!r}, as in line {seen[candidate.id].line}",
-                remedy="use the name of the system that wrote the candidate",
-            )
-        seen[candidate.id] = record
-    return tuple(candidate for _, candidate in made)
 
 
 def _refuse_twice(path: Path, entry: Entry, ids: dict[str, int], sources: dict[str, Entry]) -> None:
@@ -288,7 +154,7 @@ def _refuse_twice(path: Path, entry: Entry, ids: dict[str, int], sources: dict[s
             expected="an id of its own for every group",
             found=f"the id of line {ids[group.id]}",
             remedy="put the rows of a group next to each other"
-            if path.suffix == ".csv"
+            if path.suffix.lower() == ".csv"
             else "put all candidates of a source on one line, or rename one of the groups",
         )
     if text in sources:

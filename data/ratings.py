@@ -10,6 +10,7 @@ import re
 
 from data.records import Record, did_you_mean, kind
 from data.schema import Aspect, Task
+from data.task_files import RESERVED
 
 _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -54,11 +55,11 @@ def _aspect(record: Record, task: Task, name: str) -> Aspect:
             return aspect
     names = [a.name for a in task.aspects]
     raise record.error(
-        f"task {task.name!r} has no aspect {name!r}",
+        f"the task {task.name!r} has no aspect {name!r}",
         record.place(name),
         expected="one of " + ", ".join(names),
         found=name,
-        remedy=did_you_mean(name, names) or "remove it, or describe the aspect in a task file",
+        remedy=did_you_mean(name, [*names, *sorted(RESERVED)] if not record.path else names) or "remove it, or describe the aspect in a task file",
     )
 
 

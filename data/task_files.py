@@ -10,6 +10,8 @@
     low = 1
     high = 5
     step = 1                            # 1 if left out
+
+The definition is what a judge goes by: say what to look at and what the ends of the scale mean.
 """
 
 from __future__ import annotations
@@ -157,9 +159,7 @@ def _parse(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\s*\(at line (\d+), column \d+\)", str(error))
-        raise InputError(
-            f"not valid TOML: {error}", file=path, line=int(place.group(1)) if place else None
-        ) from None
+        raise InputError(f"not valid TOML: {error}", file=path, line=int(place.group(1)) if place else None) from None
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8: byte {error.start + 1} of the file", file=path) from None
     except FileNotFoundError:

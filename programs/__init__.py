@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from programs.judge import Judge
 
-KINDS: Mapping[str, str] = MappingProxyType({"debate": "programs.debate:Debate"})
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"debate": "programs.debate:Debate", "rouge-l": "programs.reference:RougeL"}
+)
 """Kind -> where its class is. A new judge is one file and one line here, and one in `JUDGES`."""
 
 
@@ -38,6 +40,7 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
+        "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),

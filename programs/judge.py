@@ -27,6 +27,8 @@ class Item:
     source: str
     text: str
     context: str = ""
+    references: tuple[str, ...] = ()
+    """Human-written candidates, for reference-based metrics only; no debate reads them."""
 
     @property
     def key(self) -> str:
@@ -143,7 +145,8 @@ def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granul
 def items_of(corpus_task: Task, group: RatedGroup, aspect: Aspect) -> list[Item]:
     """One item per candidate of the group, in candidate order."""
     return [
-        Item(group.id, c.id, corpus_task, aspect, group.source, c.text, group.context) for c in group.candidates
+        Item(group.id, c.id, corpus_task, aspect, group.source, c.text, group.context, group.references)
+        for c in group.candidates
     ]
 
 

@@ -40,9 +40,7 @@ def numbers(text: str) -> Counter[str]:
 # Both files
 
 
-@pytest.mark.parametrize(
-    ("task", "rows"), [("summarization", build.summarization), ("dialogue", build.dialogue)]
-)
+@pytest.mark.parametrize(("task", "rows"), [("summarization", build.summarization), ("dialogue", build.dialogue)])
 def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any]) -> None:
     assert (build.FOLDER / f"{task}.jsonl").read_bytes() == build.as_lines(rows()).encode()
 

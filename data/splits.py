@@ -1,0 +1,127 @@
+"""The seeded split of a corpus into train, dev and held-out, by source.
+
+Groups are put in the order of a hash of seed and source text and cut at the fractions. So the order of the file
+does not matter, and a group that is added or removed moves at most one other group across each cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from data.errors import InputError
+from data.schema import Corpus, RatedGroup
+
+PARTS = ("train", "dev", "held_out")
+
+MIN_GROUPS = 2
+"""Groups that every part needs per aspect, where candidates are ranked within groups."""
+
+MIN_ITEMS = 8
+"""Rated candidates that every part needs per aspect, where each source has one candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Three parts of a corpus that share no source."""
+
+    train: Corpus
+    dev: Corpus
+    held_out: Corpus
+    fingerprints: Mapping[str, str]
+    """Part -> digest of its texts and ratings."""
+    left_out: Mapping[str, int]
+    """`part/aspect` -> groups that stay in the part but say nothing on the aspect, because its ratings are equal or
+    missing there; without groups of several candidates, the candidates that nobody rated."""
+
+    def parts(self) -> dict[str, Corpus]:
+        """Name -> part, in the order of `PARTS`."""
+        return {"train": self.train, "dev": self.dev, "held_out": self.held_out}
+
+
+def split(
+    corpus: Corpus, *, aspects: Sequence[str], seed: int, fractions: tuple[float, float, float] = (0.3, 0.3, 0.4)
+) -> Splits:
+    """Split a corpus by source.
+
+    Args:
+        corpus: any corpus; every source text may occur in one group only.
+        aspects: the aspects that are going to be judged; each must be measurable in each part.
+        seed: another seed, another split.
+        fractions: shares of the groups for train, dev and held-out.
+
+    Raises:
+        InputError: a source text in two groups, fractions that do not add up to 1, or a part with too little to
+            measure an aspect: fewer than `MIN_GROUPS` groups whose candidates are rated differently, or, without
+            groups of several candidates, fewer than `MIN_ITEMS` rated ones or all of them rated alike.
+    """
+    if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(math.fsum(fractions), 1):
+        raise InputError("not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions)
+    ordered = _ordered(corpus, seed)
+    ends = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(2)]
+    cuts = (ordered[: ends[0]], ordered[ends[0] : ends[1]], ordered[ends[1] :])
+    train, dev, held_out = (replace(corpus, groups=tuple(groups)) for groups in cuts)
+    parts = dict(zip(PARTS, (train, dev, held_out), strict=True))
+    for aspect in aspects:
+        _require_enough(corpus, parts, corpus.task.aspect(aspect).name)
+    return Splits(
+        train,
+        dev,
+        held_out,
+        fingerprints={name: part.digest for name, part in parts.items()},
+        left_out={
+            f"{name}/{aspect}": _left_out(corpus, part, aspect) for name, part in parts.items() for aspect in aspects
+        },
+    )
+
+
+def _ordered(corpus: Corpus, seed: int) -> list[RatedGroup]:
+    keyed: dict[str, RatedGroup] = {}
+    for group in corpus.groups:
+        text = " ".join(group.source.split())
+        key = hashlib.sha256(f"{seed}\n{text}".encode()).hexdigest()
+        if key in keyed:
+            raise InputError(
+                f"groups {keyed[key].id!r} and {group.id!r} have the same source text",
+                file=corpus.origin.location,
+                field="source",
+                expected="every source in one group only, so that none is both trained on and tested on",
+                found=group.source,
+                remedy="put all candidates of this source into one group",
+            )
+        keyed[key] = group
+    return [keyed[key] for key in sorted(keyed)]
+
+
+def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) -> None:
+    needed, what = MIN_GROUPS, "groups whose candidates are rated differently"
+    if not corpus.grouped:
+        needed, what = MIN_ITEMS, "rated candidates"
+    counts = {name: len(part.groups) - _left_out(corpus, part, aspect) for name, part in parts.items()}
+    if min(counts.values()) < needed:
+        raise InputError(
+            f"too few ratings of {aspect} to train, choose and prove a judge on separate sources",
+            file=corpus.origin.location,
+            field=aspect,
+            expected=f"at least {needed} {what} in each part",
+            found=", ".join(f"{name} {count}" for name, count in counts.items()) + f" (of {len(corpus.groups)} sources)",
+            remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
+        )
+    if not corpus.grouped:
+        for name, part in parts.items():
+            if len({g.candidates[0].rating(aspect) for g in part.groups} - {None}) < 2:
+                raise InputError(
+                    f"all ratings of {aspect} in the part {name} are equal",
+                    file=corpus.origin.location,
+                    field=aspect,
+                    expected="at least two different ratings in each part",
+                    remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
+                )
+
+
+def _left_out(corpus: Corpus, part: Corpus, aspect: str) -> int:
+    if corpus.grouped:
+        return sum(not group.ranks_humans(aspect) for group in part.groups)
+    return sum(group.candidates[0].rating(aspect) is None for group in part.groups)
