@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 
 from data.errors import InputError
@@ -61,6 +61,8 @@ def _public(name: str) -> Loader:
 
 
 def _sample(path: Path | None, task: Task | None) -> Corpus:
+    from importlib import resources
+
     from data import rated_files
     from data.tasks import SUMMARIZATION
 

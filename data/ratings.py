@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from data.records import Record, did_you_mean, kind
-from data.schema import Aspect, Task
+from data.schema import Aspect, Scale, Task
 from data.task_files import RESERVED
 
 _WORDS = {"yes": True, "true": True, "no": False, "false": False}
@@ -59,7 +59,8 @@ def _aspect(record: Record, task: Task, name: str) -> Aspect:
         record.place(name),
         expected="one of " + ", ".join(names),
         found=name,
-        remedy=did_you_mean(name, [*names, *sorted(RESERVED)] if not record.path else names) or "remove it, or describe the aspect in a task file",
+        remedy=did_you_mean(name, [*names, *sorted(RESERVED)] if not record.path else names)
+        or "remove it, or describe the aspect in a task file",
     )
 
 
@@ -72,12 +73,11 @@ def _rating(value: object, aspect: Aspect, record: Record, field: str) -> float:
     choice = _WORDS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(choice, bool) and scale.binary:
         return scale.high if choice else scale.low
-    expected = f"a number from {scale}" + (", or yes/no, true/false" if scale.binary else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise record.error(
             f"not a rating of {aspect.name}",
             field,
-            expected=expected,
+            expected=_expected(scale),
             found=f"{kind(value)}: {value!r}",
             remedy=_remedy(value),
         )
@@ -86,11 +86,15 @@ def _rating(value: object, aspect: Aspect, record: Record, field: str) -> float:
         raise record.error(
             f"rating outside the scale of {aspect.name}",
             field,
-            expected=expected,
+            expected=_expected(scale),
             found=f"{value!r:.40}",
             remedy="correct the rating, or give the scale that the raters used in a task file",
         )
     return float(value)
+
+
+def _expected(scale: Scale) -> str:
+    return f"a number from {scale}" + (", or yes/no, true/false" if scale.binary else "")
 
 
 def _remedy(value: object) -> str | None:

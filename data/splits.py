@@ -58,7 +58,9 @@ def split(
             groups of several candidates, fewer than `MIN_ITEMS` rated ones or all of them rated alike.
     """
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(math.fsum(fractions), 1):
-        raise InputError("not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions)
+        raise InputError(
+            "not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions
+        )
     ordered = _ordered(corpus, seed)
     ends = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(2)]
     cuts = (ordered[: ends[0]], ordered[ends[0] : ends[1]], ordered[ends[1] :])
@@ -106,7 +108,8 @@ def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) ->
             file=corpus.origin.location,
             field=aspect,
             expected=f"at least {needed} {what} in each part",
-            found=", ".join(f"{name} {count}" for name, count in counts.items()) + f" (of {len(corpus.groups)} sources)",
+            found=", ".join(f"{name} {count}" for name, count in counts.items())
+            + f" (of {len(corpus.groups)} sources)",
             remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
         )
     if not corpus.grouped:

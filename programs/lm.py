@@ -119,9 +119,10 @@ class JudgeLM(dspy.LM):
         if close is not None:
             await close()
 
-    def call_key(self, messages: list[dict[str, Any]]) -> str:
-        """Identity of a call: model, endpoint, sampling settings and the messages, nothing secret."""
-        digest = hashlib.blake2b(self._identity(), digest_size=16)
+    def call_key(self, messages: list[dict[str, Any]], **settings: Any) -> str:
+        """Identity of a call: model, endpoint, settings of the LM and of the call, messages; nothing secret."""
+        known = {k: v for k, v in {**self.kwargs, **settings}.items() if v is not None}
+        digest = hashlib.blake2b(json.dumps([self.model, self.endpoint, known], sort_keys=True).encode(), digest_size=16)
         for message in messages:
             content = message["content"].encode()
             # The length keeps two messages from running into one another.
@@ -129,18 +130,28 @@ class JudgeLM(dspy.LM):
             digest.update(content)
         return digest.hexdigest()
 
-    def _identity(self) -> bytes:
-        settings = {k: v for k, v in self.kwargs.items() if v is not None}
-        return json.dumps([self.model, self.endpoint, settings], sort_keys=True).encode()
-
-    async def ask(self, messages: list[dict[str, Any]], role: str) -> Reply:
+    async def ask(self, messages: list[dict[str, Any]], role: str, **settings: Any) -> Reply:
         """Return the reply to `messages`, from the store if it was ever given before.
+
+        A reply that was cut off by the limit on its length is asked for once more with four times the limit.
+
+        Args:
+            messages: System and user texts.
+            role: Who asks, for the count of calls.
+            settings: Of this call only, e.g. `temperature`; a `sample` number asks for one more sample.
 
         Raises:
             dspy.LMError: The call failed for good; retries are over.
         """
+        reply = await self._ask(messages, role, settings)
+        limit = {**self.kwargs, **settings}.get("max_tokens")
+        if reply.finish == "length" and limit:
+            reply = await self._ask(messages, role, {**settings, "max_tokens": 4 * limit})
+        return reply
+
+    async def _ask(self, messages: list[dict[str, Any]], role: str, settings: dict[str, Any]) -> Reply:
         self.meter.asked[role] += 1
-        key = self.call_key(messages)
+        key = self.call_key(messages, **settings)
         while (stored := self.store.get(key)) is None and key in self._flying:
             # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
             await asyncio.wait((self._flying[key],))
@@ -150,7 +161,7 @@ class JudgeLM(dspy.LM):
         self._flying[key] = landed
         try:
             async with self._gate():
-                reply = await self._attempts(messages)
+                reply = await self._attempts(messages, {**self.kwargs, **settings})
             self.store.put(key, role, reply)
             self.meter.spend(role, reply)
             return reply
@@ -162,22 +173,11 @@ class JudgeLM(dspy.LM):
         loop = id(asyncio.get_running_loop())
         return self._gates.setdefault(loop, asyncio.Semaphore(self.concurrency))
 
-    def _request(self, messages: list[dict[str, Any]]) -> Request:
-        system = next((m["content"] for m in messages if m["role"] == "system"), None)
-        turns = tuple(
-            Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
-            for m in messages
-            if m["role"] != "system"
-        )
-        options = {k: v for k, v in self.kwargs.items() if v is not None}
-        options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
-        return Request(model=self.model, messages=turns, system=system, config=Config(**options))
-
-    async def _attempts(self, messages: list[dict[str, Any]]) -> Reply:
+    async def _attempts(self, messages: list[dict[str, Any]], settings: dict[str, Any]) -> Reply:
         for attempt in range(self.num_retries + 1):
             try:
                 with error_boundary(self.model, unexpected=True):
-                    return await self._send(messages)
+                    return await self._send(messages, settings)
             except dspy.LMError as error:
                 if attempt == self.num_retries or not dspy.is_retryable_lm_error(error):
                     raise
@@ -186,13 +186,26 @@ class JudgeLM(dspy.LM):
                 await asyncio.sleep(min(wait, 60.0))
         raise AssertionError("unreachable")
 
-    async def _send(self, messages: list[dict[str, Any]]) -> Reply:
+    async def _send(self, messages: list[dict[str, Any]], settings: dict[str, Any]) -> Reply:
         chat = getattr(self._async_engine_spec, "chat", None)
         if chat is not None:
             # An engine of this project takes messages as they are; DSPy's request objects would cost more
             # than the rest of the call.
-            return await chat(self.model, messages, self.kwargs)
-        return reply_of(await self._async_engine_spec.complete(self._request(messages)))
+            return await chat(self.model, messages, settings)
+        return reply_of(await self._async_engine_spec.complete(_request(self.model, messages, settings)))
+
+
+def _request(model: str, messages: list[dict[str, Any]], settings: dict[str, Any]) -> Request:
+    """DSPy's canonical request for the engines that want one."""
+    system = next((m["content"] for m in messages if m["role"] == "system"), None)
+    turns = tuple(
+        Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
+        for m in messages
+        if m["role"] != "system"
+    )
+    options = {k: v for k, v in settings.items() if v is not None and k != "sample"}
+    options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
+    return Request(model=model, messages=turns, system=system, config=Config(**options))
 
 
 class _StoredEngine:

@@ -38,6 +38,18 @@ class Material(dspy.Signature):
     correction: str = dspy.InputField(default="")
 
 
+_UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
+"""How a reply can end so that asking again would not help -> the reason why its item is unscored."""
+
+
+class _Unusable(Exception):
+    """A reply that ended badly."""
+
+    def __init__(self, reason: UnscoredReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
     """A reply that could be read, and the LM calls it took."""
@@ -81,6 +93,8 @@ class Role(dspy.Module):
                 if fatal(error):
                     raise
                 return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
+            except _Unusable as error:
+                return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", attempt)
             except AdapterParseError:
                 why = "the reply was empty"
                 continue
@@ -100,6 +114,8 @@ class Role(dspy.Module):
             prediction = await self.predict.acall(**inputs)
             return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
         reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
+        if reply.finish in _UNUSABLE:
+            raise _Unusable(_UNUSABLE[reply.finish])
         return ADAPTER.parse(self.predict.signature, reply.text)
 
 
