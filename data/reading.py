@@ -16,6 +16,7 @@ from data.records import Record, did_you_mean, kind
 
 _BOM = b"\xef\xbb\xbf"
 _GAP = " \t\r\n,"
+_ONE_A_LINE = "write every record on one line of its own, without a list around them"
 
 
 def jsonl(path: Path) -> Iterator[Record]:
@@ -149,13 +150,16 @@ def _bad_json(error: Exception, text: str, path: Path, line: int) -> InputError:
         file=path,
         line=line,
         found=text[max(0, error.pos - 20) : error.pos + 20].strip() or None,
-        remedy="write every record on one line of its own, without a list around them" if broken_up else None,
+        remedy=_ONE_A_LINE if broken_up else None,
     )
 
 
 def _as_record(value: object, path: Path, line: int) -> Record:
     if not isinstance(value, dict):
-        raise InputError("a record must be an object", file=path, line=line, expected="{…}", found=kind(value))
+        remedy = _ONE_A_LINE if isinstance(value, list) else None
+        raise InputError(
+            "a record must be an object", file=path, line=line, expected="{…}", found=kind(value), remedy=remedy
+        )
     return Record(value, str(path), line)
 
 

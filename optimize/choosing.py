@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from programs import JUDGES, build
 from programs.compiled import AspectJudge
 from programs.judge import Judge, Rules
 
+logger = logging.getLogger(__name__)
+
 TUNED = "tuned"
 """Name of the variant whose instructions the tuner wrote."""
 
@@ -26,9 +30,11 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
     label = "+".join(a.name for a in aspects)
     personas = run.personas if "persona" in JUDGES[run.settings.judge].searched else _own_persona(base, run)
     variants = base.variants(personas)
+    logger.info("%s: tuning instructions on train (%s)", label, run.settings.tuner)
     tuned = tune(run, base, aspects, personas, label)
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
+    logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
     readings = Readings(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
     found = search(
         readings,
@@ -69,7 +75,7 @@ def space(settings: Settings, base: Judge, variants: tuple[str, ...]) -> Space:
     return Space(variants, tuple(dict.fromkeys(rounds)), ties)
 
 
-def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: dict[str, str], label: str) -> Judge:
+def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: Mapping[str, str], label: str) -> Judge:
     """The judge with the instructions that the tuner found best on train."""
     proposals, trials = EFFORTS[run.settings.effort]
     rated = examples(run.splits.train, aspects, grouped=run.level == "summary", seed=run.settings.seed)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     data.add_argument("--data", help=f"sample, summeval, topical_chat, NAME=PATH, or a .jsonl or .csv file ({d.data})")
     data.add_argument("--task", help="task of the data: summarization, dialogue, or your task file (.toml)")
     data.add_argument("--aspects", help="comma-separated; all rated aspects by default")
-    data.add_argument("--level", help=f"agreement to choose by: summary (within groups), sample (pooled) or auto ({d.level})")
+    data.add_argument(
+        "--level", help=f"agreement to choose by: summary (within groups), sample (pooled) or auto ({d.level})"
+    )
     judge = parser.add_argument_group("judge")
     judge.add_argument("--judge", help=f"{', '.join(JUDGES)} ({d.judge})")
     judge.add_argument("--personas", help="TOML file with personas of your own for the Critic")
@@ -50,8 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
     search = parser.add_argument_group("optimization")
     search.add_argument("--tuner", help=f"{', '.join(TUNERS)} ({d.tuner})")
     search.add_argument("--effort", help=f"of the tuner: {', '.join(EFFORTS)} ({d.effort})")
-    search.add_argument("--trials", type=int, help=f"points that the search over n and the rest may visit, per aspect ({d.trials})")
-    search.add_argument("--max-rounds", type=int, help=f"longest debate to consider; 0 is a single call ({d.max_rounds})")
+    search.add_argument(
+        "--trials", type=int, help=f"points that the search over n and the rest may visit, per aspect ({d.trials})"
+    )
+    search.add_argument(
+        "--max-rounds", type=int, help=f"longest debate to consider; 0 is a single call ({d.max_rounds})"
+    )
     search.add_argument("--objective", help=f"spearman, pearson or kendall ({d.objective})")
     search.add_argument("--shared", action="store_true", default=None, help="one judge for all aspects together")
     search.add_argument("--seed", type=int, help=f"of the split, the tuner, the search and the intervals ({d.seed})")
@@ -76,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_INPUT
     except KeyboardInterrupt:
-        print("\nstopped; run the same command again and it goes on from here, no LM call is paid twice", file=sys.stderr)
+        print(
+            "\nstopped; run the same command again and it goes on from here, no LM call is paid twice", file=sys.stderr
+        )
         return EXIT_INTERRUPTED
 
 
@@ -85,7 +94,7 @@ def _run(settings: Settings) -> int:
     import os
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-    print("loading ...", file=sys.stderr)
+    _report_progress()
     import dspy
 
     from optimize.inputs import personas
@@ -106,6 +115,16 @@ def _run(settings: Settings) -> int:
     if settings.json:
         _write_json(Path(settings.json), result)
     return 0
+
+
+def _report_progress() -> None:
+    """Show the project's own progress lines on stderr; other libraries' loggers stay as they are."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("optimize")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.info("loading libraries")
 
 
 def _write_json(path: Path, result: Result) -> None:

@@ -44,7 +44,7 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
 
 
 def _example(items: list[Item], ratings: Sequence[float | None]) -> dspy.Example:
-    return dspy.Example(items=items, ratings=list(ratings)).with_inputs("items")
+    return dspy.Example(questions=items, ratings=list(ratings)).with_inputs("questions")
 
 
 def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:

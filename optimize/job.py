@@ -28,6 +28,7 @@ from runs.journal import Journal
 from runs.scoring import Panel
 from runs.tracking import Tracker
 
+
 @dataclass(frozen=True)
 class Result:
     """A finished compile."""
@@ -52,7 +53,11 @@ class Result:
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: self.held_out.tables[name].to_json() for name in COMPARED},
             "gain": difference_json(self.held_out.gain),
-            "lm_calls": {"total": self.asked, "executed": self.executed, "per_item": self.held_out.calls_per_item("compiled")},
+            "lm_calls": {
+                "total": self.asked,
+                "executed": self.executed,
+                "per_item": self.held_out.calls_per_item("compiled"),
+            },
             "export": str(self.export),
             "run_id": self.run_id,
             "seed": self.settings.seed,
@@ -77,7 +82,9 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     splits = split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
     identity = fingerprint([settings.identity(), corpus.digest, dict(personas)])
     with _tracker(settings, identity) as tracker, _panel(settings, progress) as panel:
-        run = Run(settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity)
+        run = Run(
+            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity
+        )
         announce(run)
         units = [tuple(aspects)] if settings.shared else [(a,) for a in aspects]
         judges: dict[str, AspectJudge] = {}
@@ -100,7 +107,9 @@ def _corpus(settings: Settings) -> tuple[Corpus, list[Aspect], Level]:
     corpus = data.load(settings.data, settings.task)
     names = settings.aspects or corpus.rated_aspects()
     require_ratings(corpus, names)
-    level: Level = cast(Level, settings.level) if settings.level != "auto" else "summary" if corpus.grouped else "sample"
+    level: Level = (
+        cast(Level, settings.level) if settings.level != "auto" else "summary" if corpus.grouped else "sample"
+    )
     require_level(corpus, level)
     return corpus, [corpus.task.aspect(n) for n in names], level
 
@@ -135,7 +144,9 @@ def _lm(settings: Settings, journal: Journal) -> JudgeLM:
     try:
         return make_lm(settings.lm, api_base=settings.api_base, store=journal, concurrency=settings.concurrency)
     except ValueError as error:
-        raise InputError(str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=settings.lm) from error
+        raise InputError(
+            str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=settings.lm
+        ) from error
 
 
 def difference_json(difference: Difference) -> dict[str, float | None]:

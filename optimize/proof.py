@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from optimize.run import Run
 from programs.compiled import CompiledJudge
 from programs.judge import Judgement, corpus_items
 from runs.scoring import calls_per_item, group_scores
+
+logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "uncompiled", "compiled")
 """One call of the Scorer; the debate as it comes; the debate as compiled."""
@@ -39,6 +42,7 @@ class HeldOut:
 
 def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
     """Score held-out with the single call, the uncompiled and the compiled judge, and compare them."""
+    logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
     judged: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     for aspect in run.aspects:
         uncompiled = _uncompiled(run, aspect)
@@ -67,14 +71,9 @@ def _uncompiled(run: Run, aspect: Aspect) -> list[tuple[Judgement, Judgement]]:
     rounds = judge.rules.rounds
     transcripts = run.panel.converse(judge, items, rounds, f"{aspect.name}: held-out, uncompiled")
     settled = run.panel.settle(judge, items, transcripts) if judge.rules.tie_breaker else transcripts
-    return [
-        (judge.verdict(t.until(0), 0), judge.verdict(s, rounds)) for t, s in zip(transcripts, settled, strict=True)
-    ]
+    return [(judge.verdict(t.until(0), 0), judge.verdict(s, rounds)) for t, s in zip(transcripts, settled, strict=True)]
 
 
 def _scores(run: Run, judged: Mapping[str, tuple[list[Judgement], Granularity]]) -> dict[str, list[GroupScores]]:
     held_out = run.splits.held_out
-    return {
-        aspect.name: group_scores(held_out, aspect, *judged[aspect.name])
-        for aspect in run.aspects
-    }
+    return {aspect.name: group_scores(held_out, aspect, *judged[aspect.name]) for aspect in run.aspects}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from programs.judge import Unscored, corpus_items
 from programs.lm import OFFLINE
 from runs import export, figures
 
+logger = logging.getLogger(__name__)
+
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
 TRANSCRIPTS = 200
@@ -31,13 +34,16 @@ def announce(run: Run) -> None:
     values = {k: v for k, v in asdict(settings).items() if v not in (None, "", ()) and k not in ("json", "store")}
     values["aspects"] = ",".join(a.name for a in run.aspects)
     run.tracker.params(values)
-    run.tracker.tags({"identity": run.identity, "level": run.level, **({"note": OFFLINE_NOTE} if settings.lm == OFFLINE else {})})
+    run.tracker.tags(
+        {"identity": run.identity, "level": run.level, **({"note": OFFLINE_NOTE} if settings.lm == OFFLINE else {})}
+    )
     for part, corpus in (("train", run.splits.train), ("dev", run.splits.dev), ("held_out", run.splits.held_out)):
         run.tracker.dataset(part, corpus, run.splits.fingerprints[part])
 
 
 def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
     """Track the result and write the export; returns the export's folder."""
+    logger.info("writing figures, tables and the export, registering the model")
     tracker, note = run.tracker, OFFLINE_NOTE if run.settings.lm == OFFLINE else None
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
@@ -106,7 +112,11 @@ def instruction_diff(run: Run, judge: CompiledJudge) -> str:
     for aspect, chosen in judge.aspects.items():
         for role, after in chosen.judge.instructions().items():
             lines += difflib.unified_diff(
-                before[role].splitlines(), after.splitlines(), f"{aspect}/{role}", f"{aspect}/{role}, compiled", lineterm=""
+                before[role].splitlines(),
+                after.splitlines(),
+                f"{aspect}/{role}",
+                f"{aspect}/{role}, compiled",
+                lineterm="",
             )
     return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
 
@@ -140,14 +150,14 @@ def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
     for aspect in run.aspects:
         pairs = zip(corpus_items(run.splits.held_out, aspect), held_out.judgements[aspect.name], strict=True)
         for item, judgement in list(pairs)[: TRANSCRIPTS // len(run.aspects)]:
-            unscored = isinstance(judgement, Unscored)
+            stop = judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason
             rows.append(
                 {
                     "group": item.group,
                     "candidate": item.candidate,
                     "aspect": aspect.name,
-                    "score": None if unscored else judgement.score,
-                    "stop": judgement.reason if unscored else judgement.stop_reason,
+                    "score": None if isinstance(judgement, Unscored) else judgement.score,
+                    "stop": stop,
                     "calls": judgement.calls,
                     "debate": str(judgement.transcript),
                 }

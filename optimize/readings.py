@@ -64,7 +64,15 @@ class Space:
 class Readings:
     """Judgements of the dev items at any point, each debate held once and each tie broken once."""
 
-    def __init__(self, variants: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect], panel: Panel, n_max: int, label: str) -> None:
+    def __init__(
+        self,
+        variants: Mapping[str, Judge],
+        corpus: Corpus,
+        aspects: Sequence[Aspect],
+        panel: Panel,
+        n_max: int,
+        label: str,
+    ) -> None:
         self.variants = variants
         self._corpus = corpus
         self._aspects = aspects
@@ -106,7 +114,6 @@ class Readings:
         }
         return by_aspect, calls_per_item(judgements)
 
-
     @property
     def held(self) -> tuple[str, ...]:
         """Variants whose debates were held; reading these costs nothing."""
@@ -117,7 +124,9 @@ class Readings:
         found = []
         for rounds in range(self._n_max + 1):
             scores, _ = self.scores(Point(persona, rounds, False, "given"))
-            found.append(agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed).aspects[aspect][level][statistic])
+            found.append(
+                agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed).aspects[aspect][level][statistic]
+            )
         return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +81,7 @@ def search(
     return Search(_cheapest_equal(found, best, statistic, level, seed), best, found, len(space.points()), readings)
 
 
-def _cheapest_equal(
-    found: Sequence[Outcome], best: Outcome, statistic: Statistic, level: Level, seed: int
-) -> Outcome:
+def _cheapest_equal(found: Sequence[Outcome], best: Outcome, statistic: Statistic, level: Level, seed: int) -> Outcome:
     """The cheapest outcome within one standard error of the best, by paired resampling of the dev groups.
 
     The one-standard-error rule of Breiman et al. (Classification and Regression Trees, 1984, section 3.4.3):
@@ -122,7 +121,7 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
     for point in points if budget == len(points) else points[: max(3, budget // 3)]:
         if point not in seen:
             seen[point] = None
-            yield point, lambda values, point=point: study.add_trial(_finished(space, point, values))
+            yield point, partial(_add, study, space, point)
     while len(seen) < budget:
         study.sampler = optuna.samplers.TPESampler(
             seed=seed * 100_003 + len(seen), n_startup_trials=5, multivariate=False, constant_liar=False
@@ -135,10 +134,10 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
             start = points.index(point)
             point = next(p for p in [*points[start:], *points[:start]] if p not in seen)
             seen[point] = None
-            yield point, lambda values, point=point: study.add_trial(_finished(space, point, values))
+            yield point, partial(_add, study, space, point)
         else:
             seen[point] = None
-            yield point, lambda values, asked=asked: _tell(study, asked, values)
+            yield point, partial(_tell, study, asked)
 
 
 def _told_before(values: Sequence[float]) -> None:
@@ -147,6 +146,10 @@ def _told_before(values: Sequence[float]) -> None:
 
 def _tell(study: optuna.Study, trial: optuna.Trial, values: Sequence[float]) -> None:
     study.tell(trial, values)
+
+
+def _add(study: optuna.Study, space: Space, point: Point, values: Sequence[float]) -> None:
+    study.add_trial(_finished(space, point, values))
 
 
 def _suggest(space: Space, trial: optuna.Trial) -> Point:
@@ -171,15 +174,18 @@ def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.tri
     if point.rounds:
         choices |= {"persona": space.personas, "tie_breaker": space.tie_breakers}
         params |= {"persona": point.persona, "tie_breaker": point.tie_breaker}
-    distributions = {name: optuna.distributions.CategoricalDistribution(c) for name, c in choices.items()}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.CategoricalDistribution(c) for name, c in choices.items()
+    }
     return optuna.trial.create_trial(params=params, distributions=distributions, values=list(values))
 
 
 def _study(storage: Path, name: str) -> optuna.Study:
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
     storage.parent.mkdir(parents=True, exist_ok=True)
-    backend: Any = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(storage)))
+    backend = optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

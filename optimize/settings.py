@@ -48,7 +48,9 @@ class Settings:
     def __post_init__(self) -> None:
         for field, low in (("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)):
             if getattr(self, field) < low:
-                raise InputError("number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field))
+                raise InputError(
+                    "number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field)
+                )
         one_of("objective", self.objective, ("spearman", "pearson", "kendall"))
         one_of("level", self.level, ("auto", "summary", "sample"))
         one_of("effort", self.effort, tuple(EFFORTS))

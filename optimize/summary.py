@@ -57,7 +57,8 @@ def _undefined(result: Result) -> str:
         found = [_of(result, judge, aspect) for aspect in result.searches]
         parts.append(f"{judge} {sum(a.undefined for a in found)}, unscored {sum(a.unscored for a in found)}")
     return (
-        "Groups without a correlation (constant ratings or scores), left out of the mean: " + "; ".join(parts)
+        "Groups without a correlation (constant ratings or scores), left out of the mean: "
+        + "; ".join(parts)
         + ". Counted as 0 instead, the compiled average is "
         + _or_dash(result.held_out.tables["compiled"].average[result.level][result.statistic].value_undefined_as_zero)
     )
@@ -80,5 +81,3 @@ def next_steps(result: Result) -> str:
             f"Real LM     OPENAI_API_KEY=... python optimize/compile.py {data}--lm openai/gpt-4o-mini",
         ]
     )
-
-

@@ -16,7 +16,9 @@ class Criticism(Material):
 
     review: str = dspy.OutputField(desc="your step-by-step review of the latest score")
     decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    feedback: str = dspy.OutputField(desc="if there is an issue: what the Scorer should reconsider, and in which direction")
+    feedback: str = dspy.OutputField(
+        desc="if there is an issue: what the Scorer should reconsider, and in which direction"
+    )
 
 
 class Critic(Role):

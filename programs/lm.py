@@ -122,7 +122,9 @@ class JudgeLM(dspy.LM):
     def call_key(self, messages: list[dict[str, Any]], **settings: Any) -> str:
         """Identity of a call: model, endpoint, settings of the LM and of the call, messages; nothing secret."""
         known = {k: v for k, v in {**self.kwargs, **settings}.items() if v is not None}
-        digest = hashlib.blake2b(json.dumps([self.model, self.endpoint, known], sort_keys=True).encode(), digest_size=16)
+        digest = hashlib.blake2b(
+            json.dumps([self.model, self.endpoint, known], sort_keys=True).encode(), digest_size=16
+        )
         for message in messages:
             content = message["content"].encode()
             # The length keeps two messages from running into one another.

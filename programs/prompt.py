@@ -38,7 +38,7 @@ class _Layout:
 
 
 @lru_cache(maxsize=256)
-def _layout(signature: type[Signature]) -> _Layout:
+def _layout(signature: Any) -> _Layout:
     outputs = signature.output_fields
     fields = (f"[[ ## {name} ## ]]\n<{field.json_schema_extra['desc']}>" for name, field in outputs.items())
     return _Layout(
@@ -47,6 +47,12 @@ def _layout(signature: type[Signature]) -> _Layout:
         f"[[ ## role ## ]]\n{signature.instructions}",
         "\n\n".join(["Reply with these fields, in this order:", *fields]),
     )
+
+
+def _layout_of(signature: type[Signature]) -> _Layout:
+    # mypy takes a pydantic model class for unhashable; classes hash by identity.
+    key: Any = signature
+    return _layout(key)
 
 
 class RoleLastAdapter(dspy.ChatAdapter):
@@ -76,7 +82,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
     def format(
         self, signature: type[Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        layout = _layout(signature)
+        layout = _layout_of(signature)
         messages = [{"role": "system", "content": SYSTEM}]
         for demo in demos:
             if all(name in demo for name in layout.outputs):
@@ -86,7 +92,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
         return messages
 
     def parse(self, signature: type[Signature], completion: str) -> dict[str, Any]:
-        names = _layout(signature).outputs
+        names = _layout_of(signature).outputs
         found = replies.sections(completion, names)
         if isinstance(found, replies.Unreadable):
             return dict.fromkeys(names, "")

@@ -98,7 +98,9 @@ def _as_text(value: object) -> str:
 
 
 def _by_labels(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
-    label = re.compile(rf"^[\s>*_`#-]*({'|'.join(map(re.escape, names))})[*_`]*\s*[:=][*_`]*", re.IGNORECASE | re.MULTILINE)
+    label = re.compile(
+        rf"^[\s>*_`#-]*({'|'.join(map(re.escape, names))})[*_`]*\s*[:=][*_`]*", re.IGNORECASE | re.MULTILINE
+    )
     heads = list(label.finditer(text))
     found: dict[str, str] = {}
     for head, following in zip(heads, [*heads[1:], None], strict=True):

@@ -42,7 +42,7 @@ _UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "
 """How a reply can end so that asking again would not help -> the reason why its item is unscored."""
 
 
-class _Unusable(Exception):
+class _UnusableError(Exception):
     """A reply that ended badly."""
 
     def __init__(self, reason: UnscoredReason) -> None:
@@ -93,7 +93,7 @@ class Role(dspy.Module):
                 if fatal(error):
                     raise
                 return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
-            except _Unusable as error:
+            except _UnusableError as error:
                 return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", attempt)
             except AdapterParseError:
                 why = "the reply was empty"
@@ -115,7 +115,7 @@ class Role(dspy.Module):
             return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
         reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
         if reply.finish in _UNUSABLE:
-            raise _Unusable(_UNUSABLE[reply.finish])
+            raise _UnusableError(_UNUSABLE[reply.finish])
         return ADAPTER.parse(self.predict.signature, reply.text)
 
 

@@ -41,7 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--api-base", help="address of an OpenAI-compatible server")
     parser.add_argument("--concurrency", type=int, default=16, help="LM calls in flight at once (16)")
     parser.add_argument("--part", choices=("all", "held-out"), default="all", help="which groups (all)")
-    parser.add_argument("--seed", type=int, default=0, help="of the split, if --part held-out, and of the intervals (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the split, if --part held-out, and of the intervals (0)"
+    )
     parser.add_argument("--level", choices=("auto", "summary", "sample", "system"), default="auto")
     parser.add_argument("--statistics", help="comma-separated: pearson, spearman, kendall (the task's usual two)")
     parser.add_argument("--baseline", help="judge that the others are compared with (the first one)")
@@ -129,13 +131,21 @@ def _compare(
     return 0
 
 
-def _legend(arguments: argparse.Namespace, corpus: Corpus, level: str, statistics: Sequence[str], winner: str | None) -> str:
-    part = "all groups of the file, those that an export was compiled on included" if arguments.part == "all" else "held-out"
+def _legend(
+    arguments: argparse.Namespace, corpus: Corpus, level: str, statistics: Sequence[str], winner: str | None
+) -> str:
+    part = (
+        "all groups of the file, those that an export was compiled on included"
+        if arguments.part == "all"
+        else "held-out"
+    )
     lines = [
         "",
-        f"{level}-level {' / '.join(STATISTICS[s] for s in statistics)} with the mean human rating; {len(corpus.groups)} "
-        f"groups ({part}); 95 % intervals of the first statistic by resampling groups",
-        "* differs from every other judge (p < 0.05, Holm)" if winner else "no judge differs from every other one (p < 0.05, Holm)",
+        f"{level}-level {' / '.join(STATISTICS[s] for s in statistics)} with the mean human rating; "
+        f"{len(corpus.groups)} groups ({part}); 95 % intervals of the first statistic by resampling groups",
+        "* differs from every other judge (p < 0.05, Holm)"
+        if winner
+        else "no judge differs from every other one (p < 0.05, Holm)",
     ]
     if arguments.lm == "offline":
         lines.append("offline LM: transparent text statistics, a stand-in, not a language model")
@@ -153,7 +163,7 @@ def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statisti
     for name in chosen:
         if name not in STATISTICS:
             raise InputError("unknown statistic", field="--statistics", expected=", ".join(STATISTICS), found=name)
-    return tuple(chosen)  # type: ignore[return-value]
+    return tuple(chosen)
 
 
 def _contestant(name: str, aspects: list[Aspect]) -> Contestant:

@@ -1,4 +1,4 @@
-"""Several judges on the same items: scores, agreement, paired differences, and which of them the data can tell apart."""
+"""Several judges on the same items: scores, agreement, paired differences, and which the data can tell apart."""
 
 from __future__ import annotations
 
@@ -52,13 +52,21 @@ class Comparison:
             "level": self.level,
             "baseline": self.baseline,
             "differences": {
-                name: {"value": d.value, "low": d.low, "high": d.high, "p_value": d.p_value, "p_corrected": self.corrected[name]}
+                name: {
+                    "value": d.value,
+                    "low": d.low,
+                    "high": d.high,
+                    "p_value": d.p_value,
+                    "p_corrected": self.corrected[name],
+                }
                 for name, d in self.differences.items()
             },
         }
 
 
-def score_all(panel: Panel, corpus: Corpus, aspects: Sequence[Aspect], contestant: Contestant) -> tuple[dict[str, list[GroupScores]], float]:
+def score_all(
+    panel: Panel, corpus: Corpus, aspects: Sequence[Aspect], contestant: Contestant
+) -> tuple[dict[str, list[GroupScores]], float]:
     """Score every candidate of the corpus; returns scores by aspect and LM calls per item."""
     scores: dict[str, list[GroupScores]] = {}
     everything: list[Judgement] = []
@@ -106,7 +114,8 @@ def best(comparison: Comparison, resamples: int, seed: int) -> str | None:
         return None
     first, others = ranked[0], ranked[1:]
     p_values = [
-        compare(first.scores, o.scores, statistic=statistic, level=level, resamples=resamples, seed=seed).p_value for o in others
+        compare(first.scores, o.scores, statistic=statistic, level=level, resamples=resamples, seed=seed).p_value
+        for o in others
     ]
     return first.name if all(p < 0.05 for p in correct([1.0 if p is None else p for p in p_values])) else None
 
@@ -115,7 +124,14 @@ def render(comparison: Comparison, aspects: Sequence[str], style: str, winner: s
     """The table as text, Markdown or LaTeX: aspects x statistics, average, calls, difference to the baseline."""
     names = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
     marks = "/".join(names[s] for s in comparison.statistics)
-    header = ["judge", *(f"{a} {marks}" for a in aspects), f"average {marks}", "LM calls per item", f"Δ to {comparison.baseline}", "p (Holm)"]
+    header = [
+        "judge",
+        *(f"{a} {marks}" for a in aspects),
+        f"average {marks}",
+        "LM calls per item",
+        f"Δ to {comparison.baseline}",
+        "p (Holm)",
+    ]
     rows = []
     for standing in comparison.standings:
         cells = [_cell(comparison, standing.table.aspects[a][comparison.level]) for a in aspects]
@@ -157,5 +173,13 @@ def _latex(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "\n".join(line(row) for row in rows)
     columns = "l" + "r" * (len(header) - 1)
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", line(header), r"\midrule", body, r"\bottomrule", r"\end{tabular}"]
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            line(header),
+            r"\midrule",
+            body,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
     )

@@ -110,7 +110,9 @@ class Panel:
         await self.lm.aclose()
 
 
-def group_scores(corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity) -> list[GroupScores]:
+def group_scores(
+    corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
+) -> list[GroupScores]:
     """Lay judgements (in the order of `programs.judge.corpus_items`) beside the human ratings, group by group."""
     reported = iter(in_granularity(j, aspect, granularity) for j in judgements)
     return [

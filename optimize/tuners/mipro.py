@@ -46,7 +46,9 @@ class _SeededMIPRO(dspy.MIPROv2):
     def _bootstrap_fewshot_examples(self, *args: Any, **kwargs: Any) -> None:
         return None
 
-    def _propose_instructions(self, program: Judge, trainset: list[dspy.Example], *args: Any, **kwargs: Any) -> dict[int, list[str]]:
+    def _propose_instructions(
+        self, program: Judge, trainset: list[dspy.Example], *args: Any, **kwargs: Any
+    ) -> dict[int, list[str]]:
         tuning = self._tuning
         proposer = GroundedProposer(
             prompt_model=self.prompt_model,
@@ -84,19 +86,21 @@ class _SeededMIPRO(dspy.MIPROv2):
         )
         return text
 
-    def _optimize_prompt_parameters(self, program: Judge, instructions: Any, demos: Any, evaluate: Any, *args: Any) -> Any:
+    def _optimize_prompt_parameters(
+        self, program: Judge, instructions: Any, demos: Any, evaluate: Any, *args: Any
+    ) -> Any:
         return super()._optimize_prompt_parameters(program, instructions, demos, self._evaluate, *args)
 
     def _evaluate(self, program: Judge, devset: list[dspy.Example], **_: Any) -> dspy.Prediction:
         tuning = self._tuning
-        items = [item for example in devset for item in example.items]
+        items = [item for example in devset for item in example.questions]
         try:
             transcripts = tuning.panel.converse(program, items, tuning.rounds, f"{tuning.label}: tuning")
-        except dspy.LMError as error:
+        except Exception as error:
             raise _Abort from error
         judged = iter([program.verdict(t, tuning.rounds) for t in transcripts])
         values = [
-            group_metric(e.ratings, [_score(next(judged)) for _ in e.items], tuning.statistic) for e in devset
+            group_metric(e.ratings, [_score(next(judged)) for _ in e.questions], tuning.statistic) for e in devset
         ]
         return dspy.Prediction(score=100 * sum(values) / len(values), results=[])
 

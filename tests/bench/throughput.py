@@ -83,7 +83,9 @@ def measured(run: Callable[[], int]) -> tuple[float, float, int]:
 def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, int]:
     """The debate as the project runs it, with its journal."""
     with tempfile.TemporaryDirectory() as folder:
-        lm: JudgeLM = make_lm("openai/mock", api_base=f"{base}/v1", store=Journal(Path(folder)), concurrency=concurrency)
+        lm: JudgeLM = make_lm(
+            "openai/mock", api_base=f"{base}/v1", store=Journal(Path(folder)), concurrency=concurrency
+        )
         with Panel(lm, progress=False) as panel:
             debate = Debate()
             panel.converse(debate, workload(ITEMS + 4)[ITEMS:], ROUNDS)
@@ -141,7 +143,9 @@ def main() -> int:
     expected = sum(map(calls_of, items))
     result: dict[str, dict[str, float]] = {}
     print(f"{ITEMS} items, {expected} calls, {LATENCY * 1000:.0f} ms latency")
-    print("concurrency  ideal s  ours s  efficiency  loop s  loop efficiency  ours / loop  CPU ms/call  loop CPU  RSS MB")
+    print(
+        "concurrency  ideal s  ours s  efficiency  loop s  loop efficiency  ours / loop  CPU ms/call  loop CPU  RSS MB"
+    )
     with mock_server() as base:
         for concurrency in map(int, arguments.concurrency.split(",")):
             ideal = max(max(map(calls_of, items)) * LATENCY, expected * LATENCY / concurrency)

@@ -1,0 +1,67 @@
+"""A role whose calls can differ from one another: further inputs, a temperature, the number of a sample.
+
+`programs.role.Role` asks with the material alone and with the LM's own settings. Here one question is bound
+to its own inputs and settings first; the predictor stays the same, so a tuner's instructions reach every call.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+import dspy
+from dspy.signatures.signature import Signature
+
+from programs.lm import JudgeLM, Reply
+from programs.role import _UNUSABLE, ADAPTER, Fields, Role, _Unusable
+
+SAMPLING_TEMPERATURE = 1.0
+"""Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
+
+
+def sample_settings(number: int, samples: int) -> dict[str, Any]:
+    """Settings of sample `number` of `samples`: none where one reply is enough, so that the LM's own hold."""
+    return {} if samples == 1 else {"temperature": SAMPLING_TEMPERATURE, "sample": number}
+
+
+class Sampled(Role):
+    """A speaker that can be bound to one question at a time."""
+
+    def __init__(self, signature: type[Signature], instructions: str | None = None, speaker: str | None = None) -> None:
+        super().__init__(signature, instructions)
+        if speaker is not None:
+            self.speaker = speaker
+        self._inputs: Mapping[str, str] = {}
+        self._settings: Mapping[str, Any] = {}
+        self.reply: Reply | None = None
+        """Of a bound copy: the last reply as it came, where it came through `JudgeLM.ask`."""
+
+    def bound(self, inputs: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None) -> Self:
+        """The same speaker for one question.
+
+        Args:
+            inputs: Input fields besides the material, or in place of it. They must be disarmed already.
+            settings: Of these calls only, as `JudgeLM.ask` takes them.
+        """
+        one = copy.copy(self)
+        one._inputs, one._settings, one.reply = inputs or {}, settings or {}, None
+        return one
+
+    async def _reply(self, inputs: dict[str, str]) -> Fields:
+        signature = self.predict.signature
+        inputs = {name: text for name, text in {**inputs, **self._inputs}.items() if name in signature.input_fields}
+        if not self._settings:
+            return await super()._reply(inputs)
+        lm = dspy.settings.lm
+        if not isinstance(lm, JudgeLM):
+            config = {"temperature": self._settings.get("temperature"), "rollout_id": self._settings.get("sample")}
+            prediction = await self.predict.acall(**inputs, config={k: v for k, v in config.items() if v is not None})
+            return {name: prediction[name] or "" for name in signature.output_fields}
+        # Not through DSPy even where somebody watches: its adapters hand no sample number on, and equal
+        # messages without one are one call, not k.
+        reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **self._settings)
+        self.reply = reply
+        if reply.finish in _UNUSABLE:
+            raise _Unusable(_UNUSABLE[reply.finish])
+        return ADAPTER.parse(signature, reply.text)

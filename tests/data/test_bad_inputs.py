@@ -1,0 +1,188 @@
+"""One table of files that cannot be used: each must be refused with its line, its field and words that help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.errors import InputError
+from data.rated_files import iter_groups, load
+
+GOOD: dict[str, Any] = {
+    "group": "g1",
+    "task": "summarization",
+    "source": "It rained all day in Elm.",
+    "candidates": [
+        {"id": "a", "text": "Rain in Elm.", "ratings": {"coherence": [4, 5], "fluency": 5}},
+        {"id": "b", "text": "Elm rain.", "ratings": {"coherence": 2}},
+    ],
+}
+
+
+def line(**changes: Any) -> str:
+    return json.dumps({key: value for key, value in {**GOOD, **changes}.items() if value is not ...})
+
+
+def rated(value: Any, aspect: str = "coherence", **changes: Any) -> str:
+    return line(candidates=[{"id": "a", "text": "Rain.", "ratings": {aspect: value}}], **changes)
+
+
+FIRST = line()
+
+# (name, content, line, field, words of the message)
+JSONL: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
+    ("not JSON", FIRST + '\n{"group": "g2" "task"}', 2, None, ["not valid JSON", "column 16"]),
+    ("cut off", FIRST[:-10], 1, None, ["not valid JSON"]),
+    ("pretty-printed", json.dumps(GOOD, indent=1), 1, None, ["every record on one line"]),
+    ("array", "[" + FIRST + "]", 1, None, ["must be an object", "a list"]),
+    ("no object", "3", 1, None, ["must be an object", "a number"]),
+    ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, ["not UTF-8: byte 15", "0xe9"]),
+    ("UTF-16", FIRST.encode("utf-16"), 1, None, ["not UTF-8", "save the file as UTF-8"]),
+    ("NaN", FIRST.replace("[4, 5]", "NaN"), 1, None, ["NaN is not a JSON number"]),
+    ("name twice", FIRST.replace('"fluency"', '"coherence"'), 1, None, ["'coherence' stands twice"]),
+    ("nested too deeply", "[" * 100_000, 1, None, ["nested too deeply"]),
+    ("endless number", rated(0).replace("0}", "9" * 5000 + "}"), 1, None, ["not usable JSON"]),
+    ("empty file", "\n\n", None, None, ["no groups in the file"]),
+    ("no group", line(group=...), 1, "group", ["'group' is missing", "fields task, source, candidates"]),
+    ("misspelt field", line(source=..., sources="x"), 1, "source", ["is it called 'sources'?"]),
+    ("group is a list", line(group=["g"]), 1, "group", ["a text or a whole number", "a list"]),
+    ("group is true", line(group=True), 1, "group", ["true/false"]),
+    ("source is a number", line(source=7), 1, "source", ["expected: a text", "a number: 7"]),
+    ("blank source", line(source=" \n "), 1, "source", ["source is empty"]),
+    ("half a character", line(source="sun \ud83d"), 1, "source", ["lone surrogate", "position 5", "\\ud83d"]),
+    ("context is a number", line(context=4), 1, "context", ["expected: a text"]),
+    ("references is a text", line(references="one"), 1, "references", ["expected: a list"]),
+    ("blank reference", line(references=["one", ""]), 1, "references[1]", ["is empty"]),
+    ("no candidates", line(candidates=[]), 1, "candidates", ["at least one object"]),
+    ("candidate is a text", line(candidates=["Rain."]), 1, "candidates[0]", ["expected: an object"]),
+    ("no id", line(candidates=[{"text": "x"}]), 1, "candidates[0].id", ["'id' is missing"]),
+    ("blank id", line(candidates=[{"id": "", "text": "x"}]), 1, "candidates[0].id", ["id is empty"]),
+    ("no text", line(candidates=[{"id": "a"}]), 1, "candidates[0].text", ["'text' is missing"]),
+    ("blank text", line(candidates=[{"id": "a", "text": "\t"}]), 1, "candidates[0].text", ["text is empty"]),
+    (
+        "candidate twice",
+        line(candidates=[{"id": "a", "text": "x"}, {"id": "b", "text": "y"}, {"id": "a", "text": "z"}]),
+        1,
+        "candidates[2].id",
+        ["'g1' has two candidates with the id 'a'", "candidates[0]"],
+    ),
+    ("unknown aspect", rated(3, "coherance"), 1, "candidates[0].ratings.coherance", ["did you mean 'coherence'?"]),
+    ("aspect of another task", rated(3, "groundedness"), 1, None, ["describe the aspect in a task file"]),
+    ("ratings is a list", line(candidates=[{"id": "a", "text": "x", "ratings": [3]}]), 1, None, ["an object"]),
+    ("above the scale", rated(5.01), 1, "candidates[0].ratings.coherence", ["from 1 to 5", "found:    5.01"]),
+    ("below the scale", rated([3, 0]), 1, "candidates[0].ratings.coherence[1]", ["outside the scale of coherence"]),
+    ("more than a float", rated(10**400), 1, "candidates[0].ratings.coherence", ["outside the scale"]),
+    ("number in quotes", rated("4"), 1, "candidates[0].ratings.coherence", ["without quotes", "a text: '4'"]),
+    ("decimal comma", rated("4,5"), 1, "candidates[0].ratings.coherence", ["decimals with a point"]),
+    ("true on five points", rated(True), 1, "candidates[0].ratings.coherence", ["true/false: True"]),
+    ("yes on five points", rated("yes"), 1, "candidates[0].ratings.coherence", ["a text: 'yes'"]),
+    ("a rater without value", rated([4, None]), 1, "candidates[0].ratings.coherence[1]", ["leave out the raters"]),
+    ("a word on two points", rated("maybe", "groundedness", task="dialogue"), 1, None, ["yes/no, true/false"]),
+    ("no task", line(task=...), 1, "task", ["names no task", "--task"]),
+    ("unknown task", line(task="sumarization"), 1, "task", ["did you mean 'summarization'?"]),
+    ("no task file", line(task="tone.toml"), 1, "task", ["no such task file", "tone.toml"]),
+    ("several tasks", FIRST + "\n" + rated(0, "overall", task="dialogue").replace("0}", "1}"), 2, "task", ["--task "]),
+    ("group twice", FIRST + "\n" + line(source="Sun."), 2, "group", ["'g1'", "the id of line 1"]),
+    (
+        "source twice",
+        FIRST + "\n" + line(group="g2", source="It rained  all day\nin Elm. "),
+        2,
+        "source",
+        ["'g1' and 'g2' have the same source text", "line 1"],
+    ),
+]
+
+HEADER = "group,source,candidate,text,coherence\n"
+
+CSV: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
+    ("header only", HEADER, None, None, ["no groups in the file"]),
+    ("no source", "group,text\ng,x\n", 2, "source", ["'source' is missing"]),
+    ("semicolons", "group;source;text\ng;s;x\n", 1, None, ["not separated by commas"]),
+    ("unnamed column", ",source,text\n0,s,x\n", 1, None, ["column 1 has no name", "index=False"]),
+    ("column twice", "source,text,text\ns,x,y\n", 1, "text", ["two columns have the same name"]),
+    ("too many cells", HEADER + "g,It rained, all day,a,Rain.,4\n", 2, None, ["5 cells", "6 cells", "double quotes"]),
+    ("open quote", HEADER + 'g,s,a,"Rain.,4\ng,s,b,Sun.,5\n', 2, None, ["not valid CSV", "close every quote"]),
+    ("not UTF-8", HEADER.encode() + b"g,s,a,caf\xe9,4\n", 2, None, ["not UTF-8: byte 10"]),
+    ("unknown aspect", "source,text,Coherense\ns,x,4\n", 2, "Coherense", ["did you mean 'coherence'?"]),
+    ("nearly a column", "source,text,references\ns,x,r\n", 2, "references", ["did you mean 'reference'?"]),
+    ("outside the scale", HEADER + 'g,"two\nlines",a,x,4\ng,"two\nlines",b,y,6\n', 4, "coherence", ["from 1 to 5"]),
+    ("no number", HEADER + "g,s,a,x,n/a\n", 2, "coherence", ["a text: 'n/a'"]),
+    ("nan", HEADER + "g,s,a,x,nan\n", 2, "coherence", ["a text: 'nan'"]),
+    ("infinite", HEADER + "g,s,a,x,1e999\n", 2, "coherence", ["outside the scale", "inf"]),
+    ("decimal comma", HEADER + 'g,s,a,x,"3,5"\n', 2, "coherence", ["decimals with a point"]),
+    ("a rater without value", HEADER + "g,s,a,x,4;;5\n", 2, "coherence", ["leave out the raters"]),
+    ("sources differ", HEADER + "g,s,a,x,4\ng,S,b,y,5\n", 3, "source", ["differ in source", "line 2", "found:    S"]),
+    ("candidate twice", HEADER + "g,s,a,x,4\ng,s,a,y,5\n", 3, "candidate", ["two candidates", "line 2"]),
+    ("no candidate column", "group,source,text\ng,s,x\ng,s,y\n", 3, "candidate", ["name of the system"]),
+    ("rows apart", HEADER + "g,s,a,x,4\nh,t,a,x,4\ng,s,b,y,5\n", 4, "group", ["next to each other"]),
+    ("blank text", HEADER + "g,s,a,,4\n", 2, "text", ["text is empty"]),
+    ("source twice", "source,text\ns,x\ns,y\n", 3, "source", ["'1' and '2'", "into one group"]),
+]
+
+
+def _refused(path: Path, content: str | bytes, task: str | None) -> InputError:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as caught:
+        load(path, task)
+    return caught.value
+
+
+def _check(error: InputError, path: Path, line: int | None, field: str | None, words: list[str]) -> None:
+    assert error.file == str(path)
+    assert error.line == line
+    if field is not None:
+        assert error.field == field
+    for word in words:
+        assert word in str(error)
+
+
+@pytest.mark.parametrize(("name", "content", "line", "field", "words"), JSONL, ids=[row[0] for row in JSONL])
+def test_json_lines_are_refused_with_their_place(
+    tmp_path: Path, name: str, content: str | bytes, line: int | None, field: str | None, words: list[str]
+) -> None:
+    path = tmp_path / "rated.jsonl"
+    _check(_refused(path, content, None), path, line, field, words)
+
+
+@pytest.mark.parametrize(("name", "content", "line", "field", "words"), CSV, ids=[row[0] for row in CSV])
+def test_tables_are_refused_with_their_place(
+    tmp_path: Path, name: str, content: str | bytes, line: int | None, field: str | None, words: list[str]
+) -> None:
+    path = tmp_path / "rated.csv"
+    _check(_refused(path, content, "summarization"), path, line, field, words)
+
+
+def test_the_line_that_the_table_starts_from_is_good(tmp_path: Path) -> None:
+    path = tmp_path / "rated.jsonl"
+    path.write_text(FIRST)
+    assert load(path).groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0), "fluency": (5.0,)}
+
+
+def test_groups_before_the_bad_line_are_handed_out(tmp_path: Path) -> None:
+    path = tmp_path / "rated.jsonl"
+    path.write_text(FIRST + "\nnot json\n")
+    groups = iter_groups(path)
+    assert next(groups).group.id == "g1"
+    with pytest.raises(InputError, match="line 2"):
+        next(groups)
+
+
+def test_a_missing_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "ratings.jsonl").write_text(FIRST)
+    with pytest.raises(InputError, match=r"(?s)no such file.*did you mean 'ratings\.jsonl'"):
+        load(tmp_path / "rating.jsonl")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "rated.jsonl"
+    folder.mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
+        load(folder)
+
+
+def test_other_suffixes_are_refused_before_reading(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"(?s)\.jsonl or \.csv.*\.tsv"):
+        iter_groups(tmp_path / "rated.tsv")

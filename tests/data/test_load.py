@@ -1,0 +1,104 @@
+"""What may be written after --data, and the contract that every loader meets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import data
+from data.errors import InputError
+from data.schema import Aspect, Scale, Task
+from data.tasks import SUMMARIZATION
+from tests.contracts import check_corpus
+
+ROOT = Path(__file__).parents[2]
+COPIES = {"summeval": "summeval.jsonl", "topical_chat": "topical_chat.json"}
+
+
+@pytest.mark.parametrize("name", data.LOADERS)
+def test_every_loader_meets_the_contract(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "sample":
+        check_corpus(data.load("sample"))
+    else:
+        check_corpus(data.load(f"{name}={request.getfixturevalue('shared_data') / COPIES[name]}"))
+
+
+def test_the_sample_is_chosen_by_task_and_has_no_path_of_this_machine() -> None:
+    for task, name in ((None, "summarization"), ("summarization", "summarization"), ("dialogue", "dialogue")):
+        corpus = data.load("sample", task)
+        check_corpus(corpus)
+        assert corpus.task.name == name
+        assert corpus.grouped
+        assert corpus.origin.location == f"data/sample/{name}.jsonl"
+
+
+def test_a_sample_for_another_task_is_refused() -> None:
+    with pytest.raises(InputError, match="no sample for the task 'tone'"):
+        data.load("sample", Task("tone", "message", "reply", (Aspect("kind", "Is it kind?", Scale(1, 5)),)))
+
+
+def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "own.CSV"
+    path.write_text("source,text,fluency\ns,x,4\n")
+    assert data.load(str(path), "summarization").groups[0].candidates[0].ratings == {"fluency": (4.0,)}
+    odd = tmp_path / "a=b.jsonl"
+    odd.write_text('{"group": "g", "source": "s", "candidates": [{"id": "a", "text": "x"}]}')
+    assert data.load(str(odd), "summarization").groups[0].id == "g"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("sumeval", "(?s)unknown data 'sumeval'.*did you mean 'summeval'"),
+        ("topicalchat=x.json", "did you mean 'topical_chat'"),
+        ("ratings.json", r"(?s)unknown data 'ratings.json'.*a file ending in \.jsonl or \.csv"),
+        ("", "unknown data ''"),
+        ("summeval=", "no path after 'summeval='"),
+        ("summeval=nowhere.jsonl", "no such file"),
+        ("sample=x.jsonl", "part of the program"),
+        ("nowhere.jsonl", "no such file"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused(spec: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        data.load(spec)
+
+
+def test_an_unknown_task_is_refused_before_any_data_is_read() -> None:
+    with pytest.raises(InputError, match="unknown task 'dialog'"):
+        data.load("nowhere.jsonl", "dialog")
+
+
+def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared_data: Path) -> None:
+    spec = f"summeval={shared_data / 'summeval.jsonl'}"
+    worded = replace(
+        SUMMARIZATION, aspects=tuple(replace(a, definition="In my own words.") for a in SUMMARIZATION.aspects)
+    )
+    assert data.load(spec, worded).task is worded
+    with pytest.raises(InputError, match="(?s)rated for another task.*summarization"):
+        data.load(spec, "dialogue")
+    with pytest.raises(InputError, match=r"(?s)aspects and scales.*fluency \(1 to 5\)"):
+        data.load(spec, replace(SUMMARIZATION, aspects=SUMMARIZATION.aspects[:2]))
+
+
+def test_loading_own_data_needs_no_heavy_library() -> None:
+    code = (
+        "import sys, data\n"
+        "import data.splits\n"
+        "data.load('sample')\n"
+        "print([m for m in ('datasets', 'dspy', 'mlflow', 'pandas', 'scipy', 'numpy') if m in sys.modules])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,262 @@
+"""The loaders of public sets, on made-up copies and, where they are present, on the real ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import data
+from data import summeval, topical_chat
+from data.errors import InputError
+from data.schema import Candidate, Corpus, RatedGroup, Scale
+from data.tasks import DIALOGUE, SUMMARIZATION
+from tests.contracts import check_corpus
+
+ARTICLE: dict[str, Any] = {
+    "id": "dm-1",
+    "text": "The town of Elm has bought a plough .",
+    "machine_summaries": ["Elm buys a plough .\n", "A plough ."],
+    "human_summaries": ["Elm has a plough .", "Snow beware ."],
+    "coherence": [4.666666666666667, 1],
+    "consistency": [5.0, 5.0],
+    "fluency": [5.0, 2.0],
+    "relevance": [4.0, 2.0],
+}
+
+REPLY: dict[str, Any] = {
+    "source": "do you like chess ? \n i do . \n\n",
+    "system_id": "A",
+    "system_output": "wow . \n",
+    "context": "the longest game took 269 moves .\n",
+    "scores": {"naturalness": 2.6666666667, "groundedness": 0.3333333333, "overall": 3},
+}
+
+
+def written(path: Path, records: list[dict[str, Any]], *, array: bool = False) -> Path:
+    path.write_text(json.dumps(records, indent=1) if array else "\n".join(json.dumps(r) for r in records))
+    return path
+
+
+def test_a_summeval_record_becomes_a_group(tmp_path: Path) -> None:
+    corpus = summeval.load(written(tmp_path / "s.jsonl", [{**ARTICLE, "model_ids": ["M0", "M1"]}]))
+    check_corpus(corpus)
+    rest = {"consistency": (5.0,)}
+    assert corpus.groups == (
+        RatedGroup(
+            "dm-1",
+            "The town of Elm has bought a plough .",
+            (
+                Candidate(
+                    "M0",
+                    "Elm buys a plough .",
+                    {"coherence": (4.666666666666667,), **rest, "fluency": (5.0,), "relevance": (4.0,)},
+                ),
+                Candidate("M1", "A plough .", {"coherence": (1.0,), **rest, "fluency": (2.0,), "relevance": (2.0,)}),
+            ),
+            references=("Elm has a plough .", "Snow beware ."),
+        ),
+    )
+
+
+def test_summaries_without_model_names_are_numbered(tmp_path: Path) -> None:
+    (group,) = summeval.load(written(tmp_path / "s.jsonl", [ARTICLE])).groups
+    assert [c.id for c in group.candidates] == ["1", "2"]
+
+
+def test_summeval_is_read_in_unievals_packing_too(tmp_path: Path) -> None:
+    scores = {"coherence": 2.0, "consistency": 5.0, "fluency": 5.0, "relevance": 3.0}
+    rows = [
+        {"doc_id": doc, "system_id": system, "source": f"{doc} rained .", "reference": "Rain .", "scores": scores}
+        | {"system_output": f"{system} says rain ."}
+        for system in ("M8", "M9")
+        for doc in ("d1", "d2")
+    ]
+    corpus = summeval.load(written(tmp_path / "s.json", rows, array=True))
+    check_corpus(corpus)
+    assert [(g.id, [c.id for c in g.candidates], g.references) for g in corpus.groups] == [
+        ("d1", ["M8", "M9"], ("Rain .",)),
+        ("d2", ["M8", "M9"], ("Rain .",)),
+    ]
+
+
+def test_replies_to_one_history_become_a_group(tmp_path: Path) -> None:
+    other = {**REPLY, "source": "hi \n", "context": "_nofact\n"}
+    corpus = topical_chat.load(written(tmp_path / "t.json", [REPLY, other, {**REPLY, "system_id": "B"}], array=True))
+    check_corpus(corpus)
+    first, second = corpus.groups
+    rated = {"naturalness": (2.6666666667,), "groundedness": (0.3333333333,), "overall": (3.0,)}
+    assert first == RatedGroup(
+        "1",
+        "do you like chess ? \n i do . ",
+        (Candidate("A", "wow . ", rated), Candidate("B", "wow . ", rated)),
+        "the longest game took 269 moves .",
+    )
+    assert (second.id, second.source, second.context, second.references) == ("2", "hi ", "", ())
+
+
+BAD_ARTICLES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
+    ("empty", [], None, None, "no records in the file"),
+    ("another layout", [{"id": "x", "article": "y"}], 1, "text", "'text' is missing"),
+    ("short column", [ARTICLE, {**ARTICLE, "fluency": [5.0]}], 2, "fluency", "2 values, one per summary"),
+    ("outside the scale", [{**ARTICLE, "fluency": [5.0, 0.0]}], 1, "fluency[1]", "from 1 to 5"),
+    ("blank summary", [{**ARTICLE, "machine_summaries": ["a", " "]}], 1, "machine_summaries[1]", "is empty"),
+    ("no summaries", [{**ARTICLE, "machine_summaries": []}], 1, "machine_summaries", "at least one summary"),
+    ("short model names", [{**ARTICLE, "model_ids": ["M1"]}], 1, "model_ids", "2 values"),
+    ("model twice", [{**ARTICLE, "model_ids": ["M1", "M1"]}], 1, "model_ids", "a model occurs twice"),
+    ("id twice", [ARTICLE, {**ARTICLE, "text": "Other ."}], 2, "id", "the id of line 1"),
+    ("text twice", [ARTICLE, {**ARTICLE, "id": "dm-2"}], 2, "text", "the text of line 1"),
+]
+
+BAD_REPLIES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
+    ("empty", [], None, None, "no records in the file"),
+    ("no scores", [{k: v for k, v in REPLY.items() if k != "scores"}], 2, "scores", "'scores' is missing"),
+    ("unknown aspect", [{**REPLY, "scores": {"fluency": 1}}], 2, "scores.fluency", "no aspect 'fluency'"),
+    ("outside the scale", [{**REPLY, "scores": {"overall": 6}}], 2, "scores.overall", "from 1 to 5"),
+    ("system twice", [REPLY, REPLY], 13, "system_id", "a second output of 'A'"),
+    ("facts differ", [REPLY, {**REPLY, "system_id": "B", "context": "x"}], 13, "context", "the context of line 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "rows", "line", "field", "words"), BAD_ARTICLES, ids=[r[0] for r in BAD_ARTICLES])
+def test_bad_articles_are_refused_with_their_place(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], line: int | None, field: str | None, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        summeval.load(written(tmp_path / "s.jsonl", rows))
+    assert (caught.value.line, caught.value.field) == (line, field)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "rows", "line", "field", "words"), BAD_REPLIES, ids=[r[0] for r in BAD_REPLIES])
+def test_bad_replies_are_refused_with_their_place(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], line: int | None, field: str | None, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        topical_chat.load(written(tmp_path / "t.json", rows, array=True))
+    assert (caught.value.line, caught.value.field) == (line, field)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('[\n{"source": "a"},\n{"source" "b"}]', 3, "not valid JSON"),
+        ('[\n{"source": "a"},\n\n7]', 4, "must be an object"),
+        ('[\n{"source": "a"},\n', 3, "not closed"),
+    ],
+)
+def test_an_array_that_is_no_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as caught:
+        topical_chat.load(path)
+    assert caught.value.line == line
+
+
+class Rows(list[dict[str, Any]]):
+    """What `datasets` gives back, as far as it is used."""
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self[0])
+
+
+def home(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def load_dataset(*args: Any, **kwargs: Any) -> Any:
+        asked.append((args, kwargs))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return asked
+
+
+def test_summeval_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = home(monkeypatch, Rows([ARTICLE]))
+    corpus = data.load("summeval")
+    revision = "bfc121155064afa2d81b5505682ffc0d96f4334c"
+    assert asked == [(("mteb/summeval",), {"split": "test", "revision": revision})]
+    assert (corpus.origin.location, corpus.origin.revision) == ("mteb/summeval", revision)
+
+
+def test_topical_chat_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = home(monkeypatch, Rows([REPLY]))
+    corpus = data.load("topical_chat")
+    assert asked == [(("json",), {"data_files": topical_chat.HOME, "split": "train"})]
+    assert topical_chat.COMMIT in corpus.origin.location
+
+
+@pytest.mark.parametrize("name", ["summeval", "topical_chat"])
+@pytest.mark.parametrize("failure", [ConnectionError("no route"), FileNotFoundError("gone"), RuntimeError("closed")])
+def test_an_unreachable_home_is_answered_with_the_local_way(
+    monkeypatch: pytest.MonkeyPatch, name: str, failure: Exception
+) -> None:
+    home(monkeypatch, failure)
+    with pytest.raises(InputError, match=f"(?s){type(failure).__name__}.*--data {name}=PATH"):
+        data.load(name)
+
+
+def test_a_changed_home_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    home(monkeypatch, Rows([{"document": "x", "id": 1}]))
+    with pytest.raises(InputError, match="(?s)has changed at its home: without text, machine.*columns document, id"):
+        data.load("summeval")
+
+
+def test_a_row_from_home_is_named_in_complaints(monkeypatch: pytest.MonkeyPatch) -> None:
+    home(monkeypatch, Rows([REPLY, {**REPLY, "system_id": "B", "system_output": ""}]))
+    with pytest.raises(InputError, match=r"topical_chat\.json, line 2, field 'system_output'"):
+        data.load("topical_chat")
+
+
+def test_offline_the_real_library_ends_in_the_same_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    # The copy on disk is read by the builder that reads the URL; only the transport differs.
+    monkeypatch.setattr(topical_chat, "HOME", str(written(tmp_path / "t.json", [REPLY], array=True)))
+    real = datasets.load_dataset
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda path, **kw: real("json", data_files=path, split="train", cache_dir=tmp_path)
+    )
+    assert topical_chat.load().groups[0].candidates[0].ratings["overall"] == (3.0,)
+    monkeypatch.setattr(topical_chat, "HOME", str(tmp_path / "gone.json"))
+    with pytest.raises(InputError, match="--data topical_chat=PATH"):
+        topical_chat.load()
+
+
+def scores(corpus: Corpus, aspect: str) -> list[float]:
+    return [c.ratings[aspect][0] for g in corpus.groups for c in g.candidates]
+
+
+def test_the_real_summeval(shared_data: Path) -> None:
+    corpus = data.load(f"summeval={shared_data / 'summeval.jsonl'}")
+    check_corpus(corpus)
+    assert corpus.task is SUMMARIZATION
+    assert {len(g.candidates) for g in corpus.groups} == {16}
+    assert {len(g.references) for g in corpus.groups} == {11}
+    assert len(corpus.groups) == 50
+    assert corpus.rated_aspects() == ("coherence", "consistency", "fluency", "relevance")
+    # Means of three whole ratings: thirds.
+    assert all(abs(3 * s - round(3 * s)) < 1e-6 for a in corpus.rated_aspects() for s in scores(corpus, a))
+    raw = [json.loads(line) for line in (shared_data / "summeval.jsonl").read_text().splitlines()]
+    assert [r["fluency"] for r in raw] == [g.ratings("fluency") for g in corpus.groups]
+    assert [r["machine_summaries"] for r in raw] == [[c.text for c in g.candidates] for g in corpus.groups]
+
+
+def test_the_real_topical_chat(shared_data: Path) -> None:
+    corpus = data.load(f"topical_chat={shared_data / 'topical_chat.json'}")
+    check_corpus(corpus)
+    assert corpus.task is DIALOGUE
+    assert len(corpus.groups) == 30
+    assert {len(g.candidates) for g in corpus.groups} == {6}
+    assert corpus.rated_aspects() == tuple(a.name for a in DIALOGUE.aspects)
+    assert sum(not g.context for g in corpus.groups) == 4
+    assert corpus.task.aspect("groundedness").scale == Scale(0, 1)
+    raw = json.loads((shared_data / "topical_chat.json").read_text())
+    assert sorted(r["scores"]["overall"] for r in raw) == sorted(scores(corpus, "overall"))

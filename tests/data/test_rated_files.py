@@ -1,0 +1,219 @@
+"""What the project's own JSON lines and CSV mean."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data
+from data.errors import InputError
+from data.rated_files import iter_groups, load, require_level, require_ratings
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
+from data.tasks import DIALOGUE, SUMMARIZATION
+from tests.contracts import check_corpus
+
+TASK = Task(
+    "support",
+    "customer message",
+    "reply",
+    (Aspect("tone", "How it treats the customer.", Scale(1, 5)), Aspect("solved", "Is it solved?", Scale(0, 1))),
+)
+
+
+def jsonl(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("\n".join(json.dumps(r) for r in records), encoding="utf-8")
+    return path
+
+
+def record(name: str = "g", **changes: Any) -> dict[str, Any]:
+    return {"group": name, "source": f"About {name}.", "candidates": [{"id": "a", "text": "x"}], **changes}
+
+
+def test_all_fields_of_a_line(tmp_path: Path) -> None:
+    path = jsonl(
+        tmp_path / "f.jsonl",
+        {
+            "group": 7,
+            "task": "dialogue",
+            "source": "hi\n",
+            "context": "a fact",
+            "references": ["hello", "hey"],
+            "split": "ignored",
+            "candidates": [{"id": 1, "text": " yo ", "ratings": {"overall": [1, 2.5], "coherence": None}, "note": 0}],
+        },
+    )
+    corpus = load(path)
+    (group,) = corpus.groups
+    assert (group.id, group.source, group.context, group.references) == ("7", "hi\n", "a fact", ("hello", "hey"))
+    assert group.candidates == (Candidate("1", " yo ", {"overall": (1.0, 2.5)}),)
+    assert group.candidates[0].rating("overall") == 1.75
+    assert corpus.task is DIALOGUE
+    assert corpus.origin == Origin("f", str(path))
+
+
+def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(record(source="Дождь 雨"), ensure_ascii=False).encode() + b"\r\n\n")
+    (entry,) = iter_groups(path, SUMMARIZATION)
+    assert (entry.group.source, entry.line) == ("Дождь 雨", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, 1.0), (False, 0.0), ("Yes", 1.0), ("no", 0.0), ("TRUE", 1.0), ("False", 0.0), (0.67, 0.67), (1, 1.0)],
+)
+def test_words_are_ratings_on_a_scale_of_two_values(tmp_path: Path, value: object, expected: float) -> None:
+    candidate = {"id": "a", "text": "x", "ratings": {"solved": [value]}}
+    (group,) = load(jsonl(tmp_path / "f.jsonl", record(candidates=[candidate])), TASK).groups
+    assert group.candidates[0].ratings == {"solved": (expected,)}
+
+
+def test_words_mean_the_ends_of_the_scale_whatever_they_are(tmp_path: Path) -> None:
+    task = replace(TASK, aspects=(Aspect("solved", "Is it solved?", Scale(-1, 1, 2)),))
+    path = tmp_path / "f.csv"
+    path.write_text("source,text,solved\ns,x,yes;No;-1\n")
+    assert load(path, task).groups[0].candidates[0].ratings == {"solved": (1.0, -1.0, -1.0)}
+
+
+def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(
+        "group,source,context,candidate,text,reference,tone,solved\r\n"
+        'g1,"Where, please,\nis it?",policy,a,"Over ""there"".",Here.,4;5;4,yes\r\n'
+        'g1,"Where, please,\nis it?",policy,b,No idea.,There.,2.5,\r\n'
+        "\r\n"
+        "g2,When?,,a,Soon.,,,0\r\n",
+        newline="",
+    )
+    first, second = iter_groups(path, TASK)
+    assert first.group == RatedGroup(
+        "g1",
+        "Where, please,\nis it?",
+        (
+            Candidate("a", 'Over "there".', {"tone": (4.0, 5.0, 4.0), "solved": (1.0,)}),
+            Candidate("b", "No idea.", {"tone": (2.5,)}),
+        ),
+        "policy",
+        ("Here.", "There."),
+    )
+    assert second.group == RatedGroup("g2", "When?", (Candidate("a", "Soon.", {"solved": (0.0,)}),))
+    assert (first.line, second.line) == (2, 7)
+
+
+def test_a_table_without_groups_has_one_candidate_per_source(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("source,text,tone\ns,x,1\nt,y,2\n")
+    corpus = load(path, TASK)
+    assert [(g.id, [c.id for c in g.candidates]) for g in corpus.groups] == [("1", ["1"]), ("2", ["1"])]
+    assert not corpus.grouped
+
+
+def test_rows_may_name_their_task_and_leave_the_other_tasks_columns_blank(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("task,source,text,relevance,overall\nsummarization,s,x,3,\ndialogue,t,y,,4\nsummarization,u,z,2,\n")
+    assert [e.task.name for e in iter_groups(path)] == ["summarization", "dialogue", "summarization"]
+    assert [g.id for g in load(path, "summarization").groups] == ["1", "3"]
+    assert load(path, "dialogue").groups[0].candidates[0].ratings == {"overall": (4.0,)}
+
+
+def test_a_chosen_task_keeps_its_lines_and_those_without_a_task(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "f.jsonl", record("a", task="dialogue"), record("b", task="summarization"), record("c"))
+    assert [g.id for g in load(path, "dialogue").groups] == ["a", "c"]
+    assert [g.id for g in load(path, SUMMARIZATION).groups] == ["b", "c"]
+
+
+def test_a_task_that_no_line_has_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "f.jsonl", record("a", task="dialogue"))
+    with pytest.raises(InputError, match="(?s)no group of task 'summarization'.*groups of dialogue.*--task dialogue"):
+        load(path, "summarization")
+
+
+def test_a_task_file_is_found_beside_the_data(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "tone.toml").write_text(
+        'name = "tone"\nsource_label = "message"\ncandidate_label = "reply"\n'
+        '[aspects.tone]\ndefinition = "Is it kind?"\nlow = 0\nhigh = 10\n'
+    )
+    candidate = {"id": "a", "text": "x", "ratings": {"tone": 9}}
+    path = jsonl(tmp_path / "f.jsonl", record(task="tasks/tone.toml", candidates=[candidate]))
+    corpus = load(path)
+    assert corpus.task.aspect("tone").scale == Scale(0, 10)
+    assert load(path, corpus.task).digest == corpus.digest
+
+
+def test_an_unusable_task_file_is_named_itself(tmp_path: Path) -> None:
+    (tmp_path / "tone.toml").write_text('name = "tone"\n')
+    with pytest.raises(InputError) as caught:
+        load(jsonl(tmp_path / "f.jsonl", record(task="tone.toml")))
+    assert caught.value.file == str(tmp_path / "tone.toml")
+
+
+def test_what_is_written_as_group_records_is_read_back_equal(tmp_path: Path) -> None:
+    corpus = data.load("sample", "dialogue")
+    again = load(jsonl(tmp_path / "f.jsonl", *(group_record(g) for g in corpus.groups)), DIALOGUE)
+    assert again.groups == corpus.groups
+    assert again.digest == corpus.digest
+    check_corpus(again)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"f{suffix}"
+    text = "word " * 2000
+    if suffix == ".jsonl":
+        jsonl(path, *(record(str(i), source=f"{i} {text}") for i in range(400)))
+    else:
+        path.write_text("source,text\n" + "".join(f"{i} {text},x\n" for i in range(400)))
+    tracemalloc.start()
+    count = sum(1 for _ in iter_groups(path, SUMMARIZATION))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 400
+    assert path.stat().st_size > 4_000_000
+    assert peak < 1_000_000
+
+
+def corpus_of(*groups: list[float | None]) -> Corpus:
+    made = tuple(
+        RatedGroup(
+            f"g{i}",
+            f"source {i}",
+            tuple(Candidate(str(j), "x", {} if r is None else {"tone": (r,)}) for j, r in enumerate(ratings)),
+        )
+        for i, ratings in enumerate(groups)
+    )
+    return Corpus(TASK, made, Origin("made", "made.jsonl"))
+
+
+def test_ratings_that_can_rank_are_enough() -> None:
+    require_ratings(corpus_of([3, 3], [4, None]), ["tone"])
+
+
+@pytest.mark.parametrize(
+    ("corpus", "aspect", "words"),
+    [
+        (corpus_of([3, 4]), "tune", "(?s)no aspect 'tune'.*did you mean 'tone'"),
+        (corpus_of([3, 4]), "solved", "(?s)made.jsonl.*no candidate has a rating of solved.*ratings of tone"),
+        (corpus_of([None], [None]), "tone", '(?s)no ratings at all.*"ratings": {"tone"'),
+        (corpus_of([3, 3], [3, None]), "tone", "(?s)all ratings of tone are equal.*only 3"),
+    ],
+)
+def test_ratings_that_cannot_rank_are_refused(corpus: Corpus, aspect: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        require_ratings(corpus, [aspect])
+
+
+def test_a_level_needs_what_it_compares() -> None:
+    grouped, single = corpus_of([1, 2], [3, 4]), corpus_of([1], [2])
+    for level in ("summary", "sample", "system"):
+        require_level(grouped, level)  # type: ignore[arg-type]
+    require_level(single, "sample")
+    with pytest.raises(InputError, match="choose the level sample"):
+        require_level(single, "summary")
+    with pytest.raises(InputError, match="(?s)two candidate ids.*1 ids on 2 candidates"):
+        require_level(single, "system")
