@@ -165,7 +165,7 @@ def _refuse_twice(path: Path, entry: Entry, ids: dict[str, int], sources: dict[s
             line=entry.line,
             field="source",
             expected="every source in one group only, so that none is both trained on and tested on",
-            found=f"the source of line {other.line}: {group.source}",
+            found=f"the source of line {other.line}: {group.source!r}",
             remedy="put all candidates of this source into one group",
         )
     ids[group.id], sources[text] = entry.line, entry

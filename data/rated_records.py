@@ -127,7 +127,7 @@ def _refuse_difference(first: Record, row: Record, group: str) -> None:
                 f"the rows of group {group!r} differ in {name}",
                 name,
                 expected=f"the same {name} as in line {first.line}",
-                found=row.values.get(name) or "an empty cell",
+                found=repr(row.values.get(name)),
                 remedy="repeat it in every row of the group, or give another source its own group",
             )
 
@@ -153,7 +153,7 @@ def _distinct(made: list[tuple[Record, Candidate]], group: str, field: str) -> t
                 record.place(field),
                 expected="an id of its own for every candidate of a group",
                 found=f"{candidate.id!r}, as in {seen[candidate.id].path or f'line {seen[candidate.id].line}'}",
-                remedy="use the name of the system that wrote the candidate",
+                remedy=f"put the name of the system that wrote the candidate into {field!r}",
             )
         seen[candidate.id] = record
     return tuple(candidate for _, candidate in made)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from data.records import Record, did_you_mean, kind
+from data.records import Record, did_you_mean, shown
 from data.schema import Aspect, Scale, Task
 from data.task_files import RESERVED
 
@@ -78,7 +78,7 @@ def _rating(value: object, aspect: Aspect, record: Record, field: str) -> float:
             f"not a rating of {aspect.name}",
             field,
             expected=_expected(scale),
-            found=f"{kind(value)}: {value!r}",
+            found=shown(value),
             remedy=_remedy(value),
         )
     # The comparison comes before float(), which cannot take every int that JSON can spell.
@@ -100,6 +100,8 @@ def _expected(scale: Scale) -> str:
 def _remedy(value: object) -> str | None:
     if value is None or value == "":
         return "leave out the raters who gave no value"
+    if isinstance(value, str) and value.strip().lower() in {"n/a", "na", "nan", "none", "null", "-"}:
+        return "leave it out (in a table: a blank cell) where nobody rated"
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return "write the number without quotes"
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip().replace(",", ".")):

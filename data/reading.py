@@ -124,7 +124,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                         file=path,
                         line=number,
                         found=f"byte 0x{data[error.start]:02x}",
-                        remedy="save the file as UTF-8",
+                        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
                     ) from None
     except FileNotFoundError:
         near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -141,8 +141,10 @@ def _parse_line(text: str, path: Path, line: int) -> object:
 
 
 def _bad_json(error: Exception, text: str, path: Path, line: int) -> InputError:
+    if isinstance(error, _RefusedError):
+        return InputError(f"not usable JSON: {error}", file=path, line=line)
     if not isinstance(error, json.JSONDecodeError):
-        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has thousands of digits"
         return InputError(f"not usable JSON: {problem}", file=path, line=line)
     broken_up = text.strip() in ("{", "[")
     return InputError(
@@ -163,16 +165,20 @@ def _as_record(value: object, path: Path, line: int) -> Record:
     return Record(value, str(path), line)
 
 
+class _RefusedError(ValueError):
+    """JSON that Python would take, and that would lose or spoil a value."""
+
+
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+        raise _RefusedError(f"the name {next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
     return values
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
+    raise _RefusedError(f"{name} is not a number that JSON knows; leave the value out")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)

@@ -53,7 +53,7 @@ class Record:
             self._wrong(name, "a text", value)
         self._check_characters(name, value)
         if not value.strip():
-            raise self.error(f"{name} is empty", self.place(name), expected="a text", found=value)
+            raise self.error(f"{name} is empty", self.place(name), expected="a text", found=repr(value))
         return value
 
     def optional_text(self, name: str) -> str:
@@ -118,14 +118,13 @@ class Record:
             raise self.error(
                 f"the field {name!r} is missing",
                 self.place(name),
-                expected=f"a field {name!r}",
                 found="fields " + ", ".join(self.values) if self.values else "no fields",
                 remedy=did_you_mean(name, [n for n in self.values if isinstance(n, str)], "is it called {}?"),
             )
         return self.values[name]
 
     def _wrong(self, name: str, expected: str, value: object) -> NoReturn:
-        raise self.error("wrong type", self.place(name), expected=expected, found=f"{kind(value)}: {value!r}")
+        raise self.error("wrong type", self.place(name), expected=expected, found=shown(value))
 
     def _check_characters(self, name: str, value: str) -> None:
         # JSON can spell half of a surrogate pair, which no UTF-8 file, hash or request can carry later.
@@ -146,6 +145,13 @@ def kind(value: object) -> str:
         return "null"
     names = {bool: "true/false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
     return names.get(type(value), type(value).__name__)
+
+
+def shown(value: object) -> str:
+    """A JSON value as it may stand in a message: what it is, and how it is written."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return f"{kind(value)}: {value!r}"
 
 
 def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:

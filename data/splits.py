@@ -90,7 +90,7 @@ def _ordered(corpus: Corpus, seed: int) -> list[RatedGroup]:
                 file=corpus.origin.location,
                 field="source",
                 expected="every source in one group only, so that none is both trained on and tested on",
-                found=group.source,
+                found=repr(group.source),
                 remedy="put all candidates of this source into one group",
             )
         keyed[key] = group

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import InputError
-from data.records import did_you_mean, kind
+from data.records import did_you_mean, shown
 from data.schema import Aspect, Scale, Task
 from data.tasks import TASKS
 
@@ -124,9 +124,7 @@ class _Table:
         return self.values[key]
 
     def _wrong(self, key: str, expected: str, value: object) -> NoReturn:
-        raise InputError(
-            "wrong value", file=self.file, field=self._place(key), expected=expected, found=f"{kind(value)}: {value!r}"
-        )
+        raise InputError("wrong value", file=self.file, field=self._place(key), expected=expected, found=shown(value))
 
     def _place(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

@@ -13,6 +13,7 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,6 +36,8 @@ class Reply:
     cached_tokens: int = 0
     """Input tokens that the provider served from its prefix cache."""
     finish: str = "stop"
+    logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
+    """Where the call asked for them: for each token, that token and the others that were likely there."""
 
 
 class ReplyStore(Protocol):
@@ -252,6 +255,10 @@ def reply_of(response: Response) -> Reply:
         usage.output_tokens or 0,
         usage.cache_read_tokens or 0,
         response.finish_reason,
+        tuple(
+            ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()
+        )
+        or None,
     )
 
 

@@ -1,14 +1,18 @@
 """From an LM's reply to typed values, or to a reason why not. The only parser of replies in the project.
 
-Texts that come from a data set or from another agent are disarmed here before they enter a prompt, so
-that nothing in them can look like a field of the protocol.
+The rule is to read what is unmistakable and to refuse the rest: a refused reply is asked for once more, a
+misread one goes unnoticed. Texts that come from a data set or from another agent are disarmed here before they
+enter a prompt, so that a reply which quotes them cannot be taken for one that says what they say.
+
+A reply may be long and odd, so every pattern is written to take linear time: no repetition is followed by
+another one that could match the same characters, and no line's prefix can run over the end of the line.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from data.schema import Scale
@@ -16,21 +20,24 @@ from data.schema import Scale
 NO_ISSUE = "NO ISSUE"
 """The protocol's words for a Critic who is content (DEBATE, Algorithm 1, line 8)."""
 
-_OPENING = re.compile(r"\[(\s*)\[(\s*)#\s*#")
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_LEFT_OPEN = re.compile(r"^.*?</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
-_HEADER = re.compile(r"^[ \t>*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
-_NUMBER = r"[-+]?\d+(?:[.,]\d+)?"
-_PLAIN = re.compile(rf"^\W*?({_NUMBER})(?:\s*(?:/|out of|of)\s*({_NUMBER}))?(?:\s*points?)?\s*[.!]?\W*$", re.IGNORECASE)
+_THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
+_TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
+_HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
+_ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
+
+_NUMBER = r"[-+−]?(?:\d+(?:\.\d+|,\d{1,2}(?!\d))?|\.\d+)"
+_OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
+_ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 _LABELLED = re.compile(
-    rf"\b(?:final |overall |revised |new )?(?:score|rating)\b\W{{0,6}}(?:is|of|=|:)?\W{{0,4}}({_NUMBER})"
-    rf"(?:\s*(?:/|out of)\s*({_NUMBER}))?(?![\d%])",
-    re.IGNORECASE,
+    r"(?:^|(?<=[.!?;]\s))[ \t*_`#]*(?:(?:the|my|final|overall|revised|updated|new)[ \t]+){0,3}(?:score|rating)\b"
+    rf"[ \t*_`]*(?:[:=]|is\b)[\s*_`]*({_NUMBER}){_OF}(?=[\s*_`]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
-_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|^\s*>.*$", re.MULTILINE)
-_CONTENT = re.compile(r"^no[\s_-]*issues?(?:\s+(?:found|remain|left))?$", re.IGNORECASE)
-_OBJECTION = re.compile(r"^(?:issues?|an issue|yes|there is an issue|issue found|issues found)$", re.IGNORECASE)
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
+
+_CONTENT = re.compile(r"(?:decision )?(?:there (?:is|are) )?no ?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE)
+_OBJECTION = re.compile(r"(?:decision )?(?:there (?:is|are) )?(?:an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,108 +49,189 @@ class Unreadable:
 
 
 def disarm(text: str) -> str:
-    """Break every protocol marker in a text that the project did not write."""
-    return _OPENING.sub(r"[ \1[\2##", text)
+    """Break everything in a text that `sections` would take for structure: field headers and thinking tags.
+
+    A space is all it takes, so the text stays readable; a second pass changes nothing more.
+    """
+    return _ARMED.sub(r"\g<0> ", text)
 
 
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
-    Understood are marker headers, a JSON object, and lines that start with `name:`; thinking tags and code
-    fences are dropped. A field that stands twice with different content is refused: one of the two may
-    come from the text under evaluation.
+    Understood are marker headers, a JSON object, and lines that start with `name:`; thinking is dropped. What
+    stands before the first header belongs to the first field if that has no header of its own. A field that
+    stands twice with different content is refused: one of the two may come from the text under evaluation.
 
     Returns:
-        Field name -> text, for the fields that were found (absent fields are absent).
+        Field name -> text, for the fields that were found. A reply without any structure is returned whole
+        under the only name, or under "" where several were asked for.
     """
-    text = _LEFT_OPEN.sub("", _THINKING.sub("", reply)).strip()
+    spoken = _spoken(reply)
+    if isinstance(spoken, Unreadable):
+        return spoken
+    text = _unfenced(spoken.strip())
     if not text:
         return Unreadable("the reply was empty")
     for split in (_by_markers, _by_json, _by_labels):
         found = split(text, names)
         if isinstance(found, Unreadable) or found:
             return found
-    return {names[-1]: text} if len(names) == 1 else {"": text}
+    return {names[0] if len(names) == 1 else "": text}
+
+
+def _spoken(reply: str) -> str | Unreadable:
+    """The reply without its thinking.
+
+    A closing tag that nobody opened ends thoughts that began in the prompt. An opening tag that nobody closes
+    is refused where a reply begins with it, and is a word like any other further on.
+    """
+    kept, start, thinking = "", 0, False
+    for tag in _TAG.finditer(reply):
+        closing = tag[0][1] == "/"
+        if closing:
+            kept = kept if thinking else ""
+            start, thinking = tag.end(), False
+        elif not thinking:
+            kept += reply[start : tag.start()]
+            start, thinking = tag.start(), True
+    if thinking and not kept.strip():
+        return Unreadable("the reply ended before the thinking did")
+    return kept + reply[start:]
+
+
+def _unfenced(text: str) -> str:
+    """The content of a code fence that holds the whole reply; any other text as it is."""
+    if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
+        return text[3:-3].partition("\n")[2].strip()
+    return text
 
 
 def _by_markers(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
-    heads = list(_HEADER.finditer(text))
-    found: dict[str, str] = {}
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        name = head[1].lower()
-        body = text[head.end() : following.start() if following else len(text)].strip()
-        if name in found and found[name] != body:
-            return Unreadable(f"the field {name!r} stood twice with different content")
-        if name in names:
-            found[name] = body
-    return found
-
-
-def _by_json(text: str, names: Sequence[str]) -> dict[str, str]:
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return {}
-    try:
-        value = json.loads(text[start : end + 1], strict=False)
-    except ValueError:
-        return {}
-    if not isinstance(value, dict):
-        return {}
-    lowered = {str(k).lower(): v for k, v in value.items()}
-    return {n: _as_text(lowered[n]) for n in names if n in lowered and lowered[n] is not None}
-
-
-def _as_text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _under_heads(text, list(_HEADER.finditer(text)), names)
 
 
 def _by_labels(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
+    marks = "[ \t*_`#-]*"
     label = re.compile(
-        rf"^[\s>*_`#-]*({'|'.join(map(re.escape, names))})[*_`]*\s*[:=][*_`]*", re.IGNORECASE | re.MULTILINE
+        rf"^(?:{marks}({known})[*_`]*[ \t]*[:=][*_`]*|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
+        re.IGNORECASE | re.MULTILINE,
     )
-    heads = list(label.finditer(text))
+    return _under_heads(text, list(label.finditer(text)), names)
+
+
+def _under_heads(text: str, heads: list[re.Match[str]], names: Sequence[str]) -> dict[str, str] | Unreadable:
+    if not heads:
+        return {}
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    bodies = ((_name(head), text[head.end() : end]) for head, end in zip(heads, ends, strict=True))
+    found = _collect(bodies, names)
+    opening = text[: heads[0].start()].strip()
+    if found and not isinstance(found, Unreadable) and opening:
+        found.setdefault(names[0], opening)
+    return found
+
+
+def _name(head: re.Match[str]) -> str:
+    return re.sub("[ -]", "_", str(next(filter(None, head.groups()))).lower())
+
+
+def _by_json(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
+    found: list[tuple[str, str]] = []
+    for piece in _objects(text):
+        try:
+            value = json.loads(piece, strict=False, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError):
+            if piece == text:
+                return Unreadable("the reply looked like a JSON object but was not a valid one")
+            continue
+        found += [(key.strip().lower(), _as_text(v)) for key, v in value.items() if v is not None]
+    return _collect(found, names)
+
+
+def _objects(text: str) -> Iterator[str]:
+    """What may be JSON objects: the fenced blocks that look like one, else all from the first brace to the last."""
+    blocks = [block.strip().removeprefix("json").strip() for block in text.split("```")[1::2]]
+    fenced = [block for block in blocks if block.startswith("{")]
+    start, end = text.find("{"), text.rfind("}")
+    outermost = [text[start : end + 1]] if 0 <= start < end else [text] if text.startswith("{") else []
+    yield from fenced or outermost
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> dict[str, str] | Unreadable:
     found: dict[str, str] = {}
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        name = head[1].lower()
-        body = text[head.end() : following.start() if following else len(text)].strip()
-        if name in found and found[name] != body:
+    for name, body in bodies:
+        content = body.strip()
+        if name not in names or not content:
+            continue
+        if found.setdefault(name, content) != content:
             return Unreadable(f"the field {name!r} stood twice with different content")
-        found[name] = body
     return found
 
 
 def score(text: str, scale: Scale) -> float | Unreadable:
-    """Read one number on the scale. What the scale does not contain is refused, never clamped."""
-    bare = _RANGE.sub("", text).strip().strip("`*_\"' \n\t")
-    spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(bare.lower().rstrip("."))
+    """Read one number on the scale. What the scale does not contain is refused, never clamped.
+
+    Read are a number that has its line to itself, the first, and one that a label at the start of a sentence
+    calls the score; digits of any script. Refused are numbers in prose, in words or in quotation marks, and
+    different ones side by side.
+    """
+    bare = _bare(_RANGE.sub("", text))
+    first = _bare(bare.partition("\n")[0])
+    spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and spelled is not None:
         return spelled
-    match = _PLAIN.match(bare)
+    alone = _ALONE.fullmatch(first)
     # What stands in quotation marks is somebody else's: a candidate may well claim a score for itself.
-    pairs = [match.groups()] if match else [m.groups() for m in _LABELLED.finditer(_QUOTED.sub("", bare))]
-    values = {_number(v) for v, _ in pairs}
+    claims = [*([alone] if alone else []), *_LABELLED.finditer(_QUOTED.sub("", bare))]
+    values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
-        why = "no score could be found" if not values else "several different scores were given"
+        why = "several different scores were given" if values else "no score could be found"
         return Unreadable(f"{why}; give one number from {scale}")
-    (value, ceiling) = (_number(pairs[-1][0]), pairs[-1][1])
-    if ceiling is not None and _number(ceiling) != scale.high:
-        return Unreadable(f"the score was given on another scale (of {ceiling}); give one number from {scale}")
+    for claim in claims:
+        ceiling = claim[2] or ("100" if claim[3] else None)
+        if ceiling is not None and _number(ceiling) != scale.high:
+            return Unreadable(f"the score was given on another scale (of {ceiling}); give one number from {scale}")
+    value = values.pop()
     if not scale.contains(value):
         return Unreadable(f"the score {value:g} is outside the scale; give one number from {scale}")
     return value
 
 
+def _bare(text: str) -> str:
+    text = text.strip().strip("`*_\"'.! \n\t")
+    return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
+
+
 def _number(text: str) -> float:
-    return float(text.replace(",", "."))
+    return float(text.replace(",", ".").replace("−", "-"))
 
 
 def no_issue(text: str) -> bool | Unreadable:
-    """Read the Critic's decision: True for NO ISSUE, False for an issue, else why it cannot be told."""
-    bare = re.sub(r"[^\w\s-]", " ", text.replace("_", " ")).strip()
-    first = bare.splitlines()[0].strip() if bare else ""
-    for candidate in (bare, first):
-        if _CONTENT.match(candidate):
-            return True
-        if _OBJECTION.match(candidate):
-            return False
-    return Unreadable(f"the decision must be {NO_ISSUE} or ISSUE")
+    """Read the Critic's decision: True for NO ISSUE, False for an issue, else why it cannot be told.
+
+    The decision must have the first line to itself, whatever its case, punctuation and markup, and no other
+    line may say the opposite.
+    """
+    lines = [_decision(line) for line in text.splitlines() if line.strip()]
+    decision = lines[0] if lines else None
+    if decision is None or (not decision) in lines:
+        return Unreadable(f"the decision must be {NO_ISSUE} or ISSUE and nothing else")
+    return decision
+
+
+def _decision(line: str) -> bool | None:
+    words = " ".join(re.sub(r"[\W_]+", " ", line).split())
+    return True if _CONTENT.fullmatch(words) else False if _OBJECTION.fullmatch(words) else None

@@ -14,15 +14,15 @@ import dspy
 from dspy.signatures.signature import Signature
 
 from programs.lm import JudgeLM, Reply
-from programs.role import _UNUSABLE, ADAPTER, Fields, Role, _Unusable
+from programs.role import _UNUSABLE, ADAPTER, Fields, Role, _UnusableError
 
 SAMPLING_TEMPERATURE = 1.0
 """Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
 
 
-def sample_settings(number: int, samples: int) -> dict[str, Any]:
-    """Settings of sample `number` of `samples`: none where one reply is enough, so that the LM's own hold."""
-    return {} if samples == 1 else {"temperature": SAMPLING_TEMPERATURE, "sample": number}
+def sample(number: int) -> dict[str, Any]:
+    """Settings of one of several samples; without a number of its own it would be the same call as the others."""
+    return {"temperature": SAMPLING_TEMPERATURE, "sample": number}
 
 
 class Sampled(Role):
@@ -63,5 +63,5 @@ class Sampled(Role):
         reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **self._settings)
         self.reply = reply
         if reply.finish in _UNUSABLE:
-            raise _Unusable(_UNUSABLE[reply.finish])
+            raise _UnusableError(_UNUSABLE[reply.finish])
         return ADAPTER.parse(signature, reply.text)

@@ -80,7 +80,7 @@ def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared
         SUMMARIZATION, aspects=tuple(replace(a, definition="In my own words.") for a in SUMMARIZATION.aspects)
     )
     assert data.load(spec, worded).task is worded
-    with pytest.raises(InputError, match="(?s)rated for another task.*summarization"):
+    with pytest.raises(InputError, match=r"(?s)rated for another task.*summarization"):
         data.load(spec, "dialogue")
     with pytest.raises(InputError, match=r"(?s)aspects and scales.*fluency \(1 to 5\)"):
         data.load(spec, replace(SUMMARIZATION, aspects=SUMMARIZATION.aspects[:2]))

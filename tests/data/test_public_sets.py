@@ -99,6 +99,15 @@ def test_replies_to_one_history_become_a_group(tmp_path: Path) -> None:
     assert (second.id, second.source, second.context, second.references) == ("2", "hi ", "", ())
 
 
+def test_one_id_for_two_articles_is_refused(tmp_path: Path) -> None:
+    rows = [
+        {"doc_id": "d1", "system_id": "M8", "system_output": "Rain .", "source": source, "scores": {"fluency": 5}}
+        for source in ("It rained .", "It snowed .")
+    ]
+    with pytest.raises(InputError, match="line 2, field 'doc_id': a second source for the doc_id 'd1'"):
+        summeval.load(written(tmp_path / "s.jsonl", rows))
+
+
 BAD_ARTICLES: list[tuple[str, list[dict[str, Any]], int | None, str | None, str]] = [
     ("empty", [], None, None, "no records in the file"),
     ("another layout", [{"id": "x", "article": "y"}], 1, "text", "'text' is missing"),
@@ -200,13 +209,13 @@ def test_an_unreachable_home_is_answered_with_the_local_way(
     monkeypatch: pytest.MonkeyPatch, name: str, failure: Exception
 ) -> None:
     home(monkeypatch, failure)
-    with pytest.raises(InputError, match=f"(?s){type(failure).__name__}.*--data {name}=PATH"):
+    with pytest.raises(InputError, match=rf"(?s){type(failure).__name__}.*--data {name}=PATH"):
         data.load(name)
 
 
 def test_a_changed_home_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     home(monkeypatch, Rows([{"document": "x", "id": 1}]))
-    with pytest.raises(InputError, match="(?s)has changed at its home: without text, machine.*columns document, id"):
+    with pytest.raises(InputError, match=r"(?s)has changed at its home: without text, machine.*columns document, id"):
         data.load("summeval")
 
 
@@ -216,7 +225,7 @@ def test_a_row_from_home_is_named_in_complaints(monkeypatch: pytest.MonkeyPatch)
         data.load("topical_chat")
 
 
-def test_offline_the_real_library_ends_in_the_same_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
     monkeypatch.setattr(topical_chat, "HOME", str(written(tmp_path / "t.json", [REPLY], array=True)))

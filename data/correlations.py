@@ -1,0 +1,159 @@
+"""Pearson, Spearman and Kendall's tau-b for many rows, or many tables of counts, at once.
+
+Undefined is NaN in here, since arrays have no None; `data/agreement.py` turns it into None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Statistic = Literal["pearson", "spearman", "kendall"]
+STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
+
+Floats = NDArray[np.float64]
+
+_LONGEST_ROW = 1024
+"""Rows up to this length have all their pairs compared; that is quicker than sorting many short rows."""
+
+
+def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
+    """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
+
+    Args:
+        x: Shape (rows, width); NaN where a row has no entry, then in `y` too.
+        y: Likewise.
+        statistics: What to compute.
+
+    Returns:
+        Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.
+    """
+    if x.shape[1] < 2:
+        return np.full((len(statistics), len(x)), np.nan)
+    return np.stack([_ROWS[name](x, y) for name in statistics])
+
+
+def table_correlations(cells: Floats, statistics: Sequence[Statistic]) -> Floats:
+    """Spearman or Kendall of many tables that count how often x and y took each pair of values.
+
+    Args:
+        cells: Shape (x values, y values, tables), both sides in ascending order of value.
+        statistics: Of spearman, kendall.
+
+    Returns:
+        Shape (statistics, tables), NaN where a side has only one value.
+    """
+    return np.stack([_TABLES[name](cells) for name in statistics])
+
+
+def mid_ranks(x: Floats) -> Floats:
+    """Ranks in each row from 0, ties sharing their mean rank; NaN stays NaN."""
+    order = np.argsort(x, axis=1)
+    ordered = np.take_along_axis(x, order, axis=1)
+    position = np.broadcast_to(np.arange(x.shape[1], dtype=float), x.shape)
+    starts = np.ones(x.shape, dtype=bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.ones(x.shape, dtype=bool)
+    ends[:, :-1] = starts[:, 1:]
+    first = np.maximum.accumulate(np.where(starts, position, 0.0), axis=1)
+    last = np.minimum.accumulate(np.where(ends, position, np.inf)[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(x.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
+    ranks[np.isnan(x)] = np.nan
+    return ranks
+
+
+def _pearson(x: Floats, y: Floats) -> Floats:
+    dx, dy = _deviations(x), _deviations(y)
+    with np.errstate(invalid="ignore"):
+        r = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
+    return np.clip(r, -1.0, 1.0)
+
+
+def _deviations(x: Floats) -> Floats:
+    """Deviations from the row's mean in units of its range, 0 where missing; NaN throughout a constant row."""
+    missing = np.isnan(x)
+    low, high = np.fmin.reduce(x, axis=1)[:, None], np.fmax.reduce(x, axis=1)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = np.where(missing, 0.0, (x - low) / (high - low))
+        mean = unit.sum(axis=1, keepdims=True) / (~missing).sum(axis=1, keepdims=True)
+    return np.where(missing & ~np.isnan(mean), 0.0, unit - mean)
+
+
+def _spearman(x: Floats, y: Floats) -> Floats:
+    return _pearson(mid_ranks(x), mid_ranks(y))
+
+
+def _kendall(x: Floats, y: Floats) -> Floats:
+    if x.shape[1] > _LONGEST_ROW:
+        return np.array([_kendall_by_sorting(*row) for row in zip(x, y, strict=True)])
+    agree, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
+    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    for i in range(len(x) - 1):
+        x_sign, y_sign = _sign(x[i + 1 :], x[i]), _sign(y[i + 1 :], y[i])
+        agree += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
+        x_differs += np.count_nonzero(x_sign, axis=0)
+        y_differs += np.count_nonzero(y_sign, axis=0)
+    return _tau_b(agree, x_differs, y_differs)
+
+
+def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
+    # Comparisons rather than a difference: with NaN they are false, so a missing entry is tied with all others.
+    return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
+
+
+def _kendall_by_sorting(x: Floats, y: Floats) -> float:
+    from scipy import stats
+
+    x, y = x[~np.isnan(x)], y[~np.isnan(y)]
+    if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
+        return math.nan
+    # The method is that of the p-value, which is not used; the exact one is slow.
+    return float(stats.kendalltau(x, y, method="asymptotic").statistic)
+
+
+def _tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
+    """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.clip(agree / np.sqrt(x_differs) / np.sqrt(y_differs), -1.0, 1.0)
+
+
+def _spearman_of_table(cells: Floats) -> Floats:
+    x, y = cells.sum(axis=1), cells.sum(axis=0)
+    x_rank, y_rank = _centred_ranks(x), _centred_ranks(y)
+    covariance = (np.einsum("xyr,yr->xr", cells, y_rank) * x_rank).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = covariance / np.sqrt((x * x_rank**2).sum(axis=0) * (y * y_rank**2).sum(axis=0))
+    return found
+
+
+def _centred_ranks(sizes: Floats) -> Floats:
+    """Mid-ranks of the values that occur `sizes` times, minus the mean rank."""
+    return np.cumsum(sizes, axis=0) - sizes / 2 - sizes.sum(axis=0) / 2
+
+
+def _kendall_of_table(cells: Floats) -> Floats:
+    x, y = cells.sum(axis=1), cells.sum(axis=0)
+    below = cells.copy()
+    for axis in (below, below.swapaxes(0, 1)):
+        for previous, current in pairwise(axis):
+            current += previous
+    concordant = np.einsum("xyr,xyr->r", cells[1:, 1:], below[:-1, :-1])
+    # All in numbers of unordered pairs, those of a candidate with its own copies being ties.
+    square = x.sum(axis=0) ** 2
+    x_ties, y_ties = (x**2).sum(axis=0), (y**2).sum(axis=0)
+    untied = (square - x_ties - y_ties + np.einsum("xyr,xyr->r", cells, cells)) / 2
+    return _tau_b(2 * concordant - untied, (square - x_ties) / 2, (square - y_ties) / 2)
+
+
+_ROWS: dict[Statistic, Callable[[Floats, Floats], Floats]] = {
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+}
+_TABLES: dict[Statistic, Callable[[Floats], Floats]] = {"spearman": _spearman_of_table, "kendall": _kendall_of_table}

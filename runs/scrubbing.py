@@ -1,0 +1,52 @@
+"""Takes secrets out of what a run records: settings, tags, addresses, error messages.
+
+For what people configure, not for the texts under evaluation: those are recorded as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+REMOVED = "[removed]"
+
+_SECRET = {"password", "passwords", "passwd", "pwd", "secret", "secrets", "credential", "credentials", "authorization"}
+_SECRET_UNLESS_NUMBER = {"key", "keys", "apikey", "token", "tokens", "auth", "bearer"}
+"""A limit on tokens is a number and no secret."""
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_USERINFO = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s?#]*@")
+_QUERY = re.compile(r"([?&;][^=&\s]*(?:key|token|secret|password|signature)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
+_LOOKS_LIKE_KEY = re.compile(r"(?i:\bbearer\s+[\w.~+/=-]{8,})|\b(?:sk-|gsk_|hf_|xai-|AIza)[\w-]{12,}")
+
+
+def clean(value: object, name: str = "") -> object:
+    """Return `value` without secrets, its structure kept.
+
+    Args:
+        value: A setting: text, number, or mappings and sequences of them.
+        name: What the setting is called; a name such as `api_key` makes its text a secret.
+    """
+    if isinstance(value, Mapping):
+        return {k: clean(v, str(k)) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [clean(v, name) for v in value]
+    words = set(re.split(r"[^a-z0-9]+", _CAMEL.sub("_", name).lower()))
+    if value is not None and words & _SECRET:
+        return REMOVED
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return REMOVED if words & _SECRET_UNLESS_NUMBER else clean_text(str(value))
+
+
+def clean_text(text: str) -> str:
+    """Return `text` without user:password@ in addresses, keys in queries, and values of secret variables."""
+    text = _USERINFO.sub(r"\1", text)
+    text = _QUERY.sub(rf"\1{REMOVED}", text)
+    text = _LOOKS_LIKE_KEY.sub(REMOVED, text)
+    for variable, value in os.environ.items():
+        # Short values would blank ordinary words.
+        if len(value) >= 8 and value in text and clean(value, variable) == REMOVED:
+            text = text.replace(value, REMOVED)
+    return text

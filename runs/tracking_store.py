@@ -1,0 +1,205 @@
+"""Opens where runs are kept: the embedded SQLite store, another database, or an MLflow server.
+
+What can be found out about an address cheaply is found out before MLflow is imported, because its own
+retries take minutes to say that nobody is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import socket
+import sqlite3
+import urllib.error
+import urllib.request
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from data.errors import InputError
+from runs.scrubbing import clean_text
+
+TIMEOUT = 4.0
+"""Seconds that a server is given to answer before a run."""
+
+_DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+"""Scheme -> default port."""
+
+_FORMS = "http(s)://HOST:PORT, sqlite:///FILE, postgresql://…, mysql://…, mssql://… or databricks"
+
+_DEFAULTS = {
+    # No usage statistics leave the machine, and stdout and stderr stay ours.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # A server that dies during a run costs seconds, not the four minutes of MLflow's defaults.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """An open store with its experiment."""
+
+    client: Any
+    uri: str
+    experiment_id: str
+
+    @property
+    def served(self) -> bool:
+        """Whether the store is a server, with a UI of its own."""
+        return is_server(self.uri)
+
+    @property
+    def ui_command(self) -> str:
+        """The command that shows a store without a server of its own."""
+        return f"mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
+
+
+def open_place(uri: str | None, store: Path, experiment: str) -> Place:
+    """Open a store and its experiment, making what is absent.
+
+    Args:
+        uri: Tracking URI; None for the SQLite database in `store`.
+        store: Folder of the embedded database, and of the artifacts of every store without a server.
+        experiment: Name of the experiment.
+
+    Raises:
+        InputError: The address is malformed, nobody answers there, or the store cannot be used.
+    """
+    store = store.resolve()
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder of the store cannot be made: {error.strerror}", field="store", found=store) from error
+    if uri is None:
+        uri = f"sqlite:///{store}/mlflow.db"
+    _check(uri)
+    prepare_mlflow()
+    from filelock import FileLock, Timeout
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        # Processes that create the tables of one database at the same moment break each other.
+        with FileLock(store / "mlflow.lock", timeout=120):
+            return _open(uri, store, experiment)
+    except (MlflowException, SQLAlchemyError) as error:
+        raise InputError(
+            "the tracking store cannot be used: " + clean_text(str(error).strip().splitlines()[0]),
+            field="tracking URI",
+            found=clean_text(uri),
+            remedy="mend the store as its message says, or leave the URI out for the embedded store",
+        ) from error
+    except Timeout as error:
+        raise InputError(
+            "another process has held the tracking store's lock for two minutes",
+            file=store / "mlflow.lock",
+            remedy="wait for it, or end it",
+        ) from error
+
+
+def prepare_mlflow() -> None:
+    """Set what keeps MLflow quiet and private in this process. Variables that are set already win."""
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401 - configures its loggers when it is imported
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"])
+
+
+def is_server(uri: str) -> bool:
+    return urlsplit(uri).scheme in ("http", "https")
+
+
+def _open(uri: str, store: Path, experiment: str) -> Place:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    found = client.get_experiment_by_name(experiment)
+    if found is None:
+        # Else MLflow puts artifacts into ./mlruns of whatever folder the command was started in.
+        local = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
+        try:
+            return Place(client, uri, client.create_experiment(experiment, artifact_location=local))
+        except MlflowException:
+            # Somebody on another machine may have been faster.
+            found = client.get_experiment_by_name(experiment)
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        raise InputError(
+            f"the experiment {experiment!r} has been deleted in this tracking store",
+            found=clean_text(uri),
+            remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}, with MLFLOW_TRACKING_URI set",
+        )
+    return Place(client, uri, found.experiment_id)
+
+
+def _check(uri: str) -> None:
+    """Reject what can be known to fail, within seconds."""
+    parts = urlsplit(uri)
+    scheme = parts.scheme.partition("+")[0]
+    if is_server(uri) and parts.hostname:
+        _check_server(uri)
+    elif scheme in _DATABASES and parts.hostname:
+        _check_port(uri, parts.hostname, parts.port or _DATABASES[scheme])
+    elif scheme == "sqlite" and uri.startswith(f"{parts.scheme}:///") and len(parts.path) > 1:
+        _check_sqlite(Path(unquote(uri.partition(":///")[2])))
+    elif not uri.startswith("databricks"):
+        raise InputError(
+            "not a tracking URI",
+            field="tracking URI",
+            expected=_FORMS,
+            found=clean_text(uri),
+            remedy="correct it, or leave it out for the embedded store",
+        )
+
+
+def _check_server(uri: str) -> None:
+    request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310 - the scheme is http or https
+            return
+    except urllib.error.HTTPError as error:
+        # Anything else than a server error is an answer; a gateway may guard or hide this path.
+        if error.code >= 500:
+            raise _unreachable(uri, f"it answers HTTP {error.code}") from error
+    except (OSError, ValueError) as error:
+        raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
+
+
+def _check_port(uri: str, host: str, port: int) -> None:
+    try:
+        socket.create_connection((host, port), TIMEOUT).close()
+    except OSError as error:
+        raise _unreachable(uri, str(error)) from error
+
+
+def _unreachable(uri: str, why: str) -> InputError:
+    start = "start it (mlflow server --port 5000)" if is_server(uri) else "start it"
+    return InputError(
+        f"the tracking server cannot be reached: {clean_text(why)}",
+        field="tracking URI",
+        found=clean_text(uri),
+        remedy=f"{start}, correct the address, or leave it out for the embedded store",
+    )
+
+
+def _check_sqlite(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(file, timeout=TIMEOUT)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"not a database that can be used: {error}", file=file, remedy="name another file") from error
+    if not writable:
+        raise InputError("the database cannot be written", file=file, remedy="change its permissions, or name another")
