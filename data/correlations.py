@@ -71,8 +71,8 @@ def mid_ranks(x: Floats) -> Floats:
 def _pearson(x: Floats, y: Floats) -> Floats:
     dx, dy = _deviations(x), _deviations(y)
     with np.errstate(invalid="ignore"):
-        r = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
-    return np.clip(r, -1.0, 1.0)
+        r: Floats = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
+    return r.clip(-1.0, 1.0)
 
 
 def _deviations(x: Floats) -> Floats:
@@ -120,7 +120,8 @@ def _kendall_by_sorting(x: Floats, y: Floats) -> float:
 def _tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
     """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.clip(agree / np.sqrt(x_differs) / np.sqrt(y_differs), -1.0, 1.0)
+        tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
+    return tau.clip(-1.0, 1.0)
 
 
 def _spearman_of_table(cells: Floats) -> Floats:
@@ -134,7 +135,8 @@ def _spearman_of_table(cells: Floats) -> Floats:
 
 def _centred_ranks(sizes: Floats) -> Floats:
     """Mid-ranks of the values that occur `sizes` times, minus the mean rank."""
-    return np.cumsum(sizes, axis=0) - sizes / 2 - sizes.sum(axis=0) / 2
+    ranks: Floats = np.cumsum(sizes, axis=0) - sizes / 2 - sizes.sum(axis=0) / 2
+    return ranks
 
 
 def _kendall_of_table(cells: Floats) -> Floats:

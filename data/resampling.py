@@ -75,7 +75,8 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
     def mean(counts: Floats) -> Floats:
         *sums, drawn = summands @ counts
         with np.errstate(invalid="ignore"):
-            return np.stack(sums) / drawn
+            means: Floats = np.stack(sums) / drawn
+        return means
 
     return Estimate(np.array([math.fsum(row) / len(row) for row in values[:, defined]]), defined, mean)
 
@@ -142,7 +143,7 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     if np.isnan(values).any():
         return _undefined(pairs, statistics, zero=constant_as_zero and bool(np.ptp(mean_ratings) > 0))
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
-    stride = 2 ** math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS)))
+    stride = 1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS)))
     return Estimate(values, rests_on, over_systems, stride)
 
 
@@ -152,7 +153,7 @@ def resample(
     *,
     resamples: int,
     seed: int,
-    progress: Callable[[int], object],
+    progress: Callable[[int], object] = lambda done: None,
 ) -> list[Floats]:
     """Replicate all estimates on the same resampled groups.
 
@@ -167,6 +168,8 @@ def resample(
         One array of shape (statistics, resamples) per estimate, NaN where a resample leaves it undefined.
     """
     # Few resamples are kept whole, and a chunk of draw counts stays below some 100 MB.
+    if not groups:
+        return [np.full((len(e.values), resamples), np.nan) for e in estimates]
     strides = [min(e.stride, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
     size = min(_CHUNK, _power_of_two_below(2**23 / groups))
     starts = range(0, resamples, size)
@@ -179,7 +182,7 @@ def resample(
             first = -start % stride
             chosen = counts if stride == 1 else np.ascontiguousarray(counts[:, first::stride])
             into[:, start + first : start + counts.shape[1] : stride] = estimate.replicate(chosen)
-        return counts.shape[1]
+        return len(counts[0])
 
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         for done in pool.map(fill, starts, seeds):
@@ -196,7 +199,7 @@ def _draw(rng: np.random.Generator, groups: int, resamples: int) -> Floats:
 
 
 def _power_of_two_below(limit: float) -> int:
-    return 2 ** max(0, math.floor(math.log2(max(1.0, limit))))
+    return 1 << max(0, math.floor(math.log2(max(1.0, limit))))
 
 
 def _undefined(pairs: Pairs, statistics: Sequence[Statistic], zero: bool = False) -> Estimate:

@@ -13,13 +13,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import dspy
 
 from data.errors import InputError
-from programs.chateval_roles import ROLES, Opinion, Referee, Summarizer
+from programs.chateval_roles import COMPARISON_SCALE, ROLES, Opinion, Referee, Summarizer
 from programs.chateval_talk import STRATEGIES, SUMMARIZER, Agent, Minutes, Said
 from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
 from programs.role import ADAPTER, Answer, NoAnswer
@@ -125,7 +125,7 @@ class ChatEval(Judge):
         latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
         score = math.fsum(latest.values()) / len(latest)
         held = max(turn.round for turn in transcript.turns)
-        reason: StopReason = "single call" if transcript.calls == 1 else "rounds over"
+        reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
         return Verdict(score, held, reason, transcript.calls, transcript)
 
     async def compare(self, item_a: Item, item_b: Item) -> Comparison | Unscored:
@@ -156,6 +156,8 @@ class ChatEval(Judge):
         return Comparison(_majority(votes), votes, scores, calls, transcripts)
 
     async def _compared(self, pair: tuple[Item, Item]) -> Minutes:
+        aspect = replace(pair[0].aspect, scale=COMPARISON_SCALE)
+        pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
         return await self._discuss(
             pair[0], self.rules.rounds, lambda referee, heard, n: referee.compare(pair, heard, n)
         )
@@ -171,14 +173,17 @@ class ChatEval(Judge):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
-        """Rebuild a judge. `roles` is a mapping from name to text, or a list of names of built-in roles.
+        """Rebuild a judge.
+
+        `roles` is a mapping from name to text, or a list of names of built-in roles; referees who share a role
+        are told apart by numbers (annotator-1, annotator-2).
 
         Raises:
             InputError: As the constructor, or a name is not that of a built-in role.
         """
         roles = config["roles"]
         return cls(
-            roles if isinstance(roles, Mapping) else {str(name): _builtin(str(name)) for name in roles},
+            roles if isinstance(roles, Mapping) else _builtin([str(name) for name in roles]),
             str(config.get("communication", "one-by-one")),
             int(config.get("turns", 2)),
             int(config.get("samples", 1)),
@@ -186,16 +191,21 @@ class ChatEval(Judge):
         )
 
 
-def _builtin(name: str) -> str:
-    if name not in ROLES:
+def _builtin(names: Sequence[str]) -> dict[str, str]:
+    unknown = [name for name in names if name not in ROLES]
+    if unknown:
         raise InputError(
-            f"there is no built-in role {name!r}",
+            f"there is no built-in role {unknown[0]!r}",
             field="roles",
             expected="names out of " + ", ".join(ROLES),
-            found=name,
+            found=unknown[0],
             remedy="give your own roles as a mapping from name to text",
         )
-    return ROLES[name]
+    roles: dict[str, str] = {}
+    for index, name in enumerate(names):
+        number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
+        roles[name + number] = ROLES[name]
+    return roles
 
 
 def _check(roles: Mapping[str, str], communication: str, turns: int, samples: int) -> None:

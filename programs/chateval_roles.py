@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -36,9 +36,10 @@ ROLES = MappingProxyType(
         "scientist": "You are a scientist, used to systematic study. Reason from evidence, put every claim to the "
         "test, and help the others to solve disputed points by method instead of impression.",
         "annotator": "You are an annotator, one of the referees of this text evaluation.",
+        "evaluator": "You evaluate the candidate.",
     }
 )
-"""Name -> text. The last is the one role that everybody has in the paper's ablation (section 4.1)."""
+"""Name -> text: the paper's five, the role that everybody has in its ablation (section 4.1), and a lone judge's."""
 
 _ALONE = (
     "Judge in the given aspect only, by its definition and against the source. Think critically, then give your "
@@ -128,7 +129,7 @@ class Referee(Sampled):
 
     async def compare(self, pair: tuple[Item, Item], heard: str, samples: Sequence[int]) -> Answer[Opinion] | NoAnswer:
         """Score both answers, the first of `pair` shown as answer 1; else as `rate`."""
-        first = replace(pair[0], aspect=replace(pair[0].aspect, scale=COMPARISON_SCALE))
+        first, second = pair
         task = first.task
         told = (
             f"The source is a {task.source_label}; answer 1 and answer 2 are two {task.candidate_label} texts for it. "
@@ -137,10 +138,14 @@ class Referee(Sampled):
         )
         if first.context:
             told += f" The context is a {task.context_label} that belongs to the source."
-        shown = {name: material(item, "")["candidate"] for name, item in zip(("answer_1", "answer_2"), pair, strict=True)}
+        inputs = {
+            "task": told,
+            "answer_1": material(first, "")["candidate"],
+            "answer_2": material(second, "")["candidate"],
+        }
         # The same instructions under another form: what a tuner made of a role holds for both.
         role = Sampled(Comparing, self.predict.signature.instructions, speaker=self.speaker)
-        return await _opinion(role, first, heard, _read_pair, samples, {"task": told, **shown})
+        return await _opinion(role, first, heard, _read_pair, samples, inputs)
 
 
 async def _opinion(

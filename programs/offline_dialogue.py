@@ -43,6 +43,7 @@ def readings(history: str, fact: str, reply: str) -> dict[str, Reading]:
 
 
 def _wording(text: Text) -> dict[str, Reading]:
+    # Content that fits any conversation tells nothing about this one.
     specific = [c for c in text.distinct if c not in PLAIN]
     talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in _SELF]
     talk += [w for w in text.all_words if w in _SELF_SHORT]
@@ -69,12 +70,14 @@ def _grounds(past: Text, known: Text, text: Text) -> dict[str, Reading]:
     links = [c for c in distinct if c in past.vocabulary]
     from_fact = [c for c in distinct if c in known.vocabulary]
     new = [c for c in from_fact if c not in past.vocabulary]
-    loose = [c for c in distinct if c not in past.vocabulary and c not in known.vocabulary]
+    heard = frozenset(tools.grams(past.all_words, 3))
+    triples = tools.grams(text.all_words, 3)
+    parroted = [t for t in triples if t in heard]
     return {
         "links": Reading(float(len(links)), ", ".join(links[:3])),
         "fact": Reading(float(len(from_fact)), ", ".join(from_fact[:3])),
         # A specific word of the fact is worth two everyday ones.
         "newfact": Reading(sum(0.5 if c in PLAIN else 1.0 for c in new), ", ".join(new[:4])),
         "factrun": Reading(float(tools.longest_run(text.all_content, known.all_content))),
-        "loose": Reading(len(loose) / len(distinct) if distinct else 1.0, ", ".join(loose[:3])),
+        "parroted": Reading(len(parroted) / len(triples) if triples else 0.0, " ".join(parroted[0]) if parroted else ""),
     }

@@ -56,7 +56,7 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
         "fact": Feature("words shared with the fact", "number"),
         "newfact": Feature("words of the fact that are new to the conversation", "number"),
         "factrun": Feature("words in a row from the fact", "number"),
-        "loose": Feature("words from neither fact nor conversation", "share"),
+        "parroted": Feature("word triples repeated from the conversation", "share"),
     }
 )
 

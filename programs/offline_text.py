@@ -192,6 +192,11 @@ def pairs(sequence: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(sequence, sequence[1:], strict=False))
 
 
+def grams(sequence: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """All runs of `size` words."""
+    return [tuple(sequence[i : i + size]) for i in range(len(sequence) - size + 1)]
+
+
 def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
     """Length of the longest common subsequence, by the bit-parallel rows of Hyyrö (2004)."""
     places: dict[str, int] = {}

@@ -25,19 +25,23 @@ _TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
 _HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
 _ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
 
+_LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
+
 _NUMBER = r"[-+−]?(?:\d+(?:\.\d+|,\d{1,2}(?!\d))?|\.\d+)"
 _OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 _LABELLED = re.compile(
     r"(?:^|(?<=[.!?;]\s))[ \t*_`#]*(?:(?:the|my|final|overall|revised|updated|new)[ \t]+){0,3}(?:score|rating)\b"
-    rf"[ \t*_`]*(?:[:=]|is\b)[\s*_`]*({_NUMBER}){_OF}(?=[\s*_`]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
+    rf"[ \t*_`]*(?:[:=]|is\b)[\s*_`(\[]*({_NUMBER}){_OF}(?:\s*points?)?(?=[\s*_`)\]]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
     re.IGNORECASE | re.MULTILINE,
 )
+_MARKUP = " \t\r\n`*_\"'"
 _RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
 
-_CONTENT = re.compile(r"(?:decision )?(?:there (?:is|are) )?no ?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE)
-_OBJECTION = re.compile(r"(?:decision )?(?:there (?:is|are) )?(?:an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE)
+_DECISION = re.compile(
+    r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +90,26 @@ def _spoken(reply: str) -> str | Unreadable:
     A closing tag that nobody opened ends thoughts that began in the prompt. An opening tag that nobody closes
     is refused where a reply begins with it, and is a word like any other further on.
     """
-    kept, start, thinking = "", 0, False
+    kept: list[str] = []
+    start, thinking = 0, False
     for tag in _TAG.finditer(reply):
-        closing = tag[0][1] == "/"
-        if closing:
-            kept = kept if thinking else ""
+        if tag[0].startswith("</"):
+            if not thinking:
+                kept.clear()
             start, thinking = tag.end(), False
         elif not thinking:
-            kept += reply[start : tag.start()]
+            kept.append(reply[start : tag.start()])
             start, thinking = tag.start(), True
-    if thinking and not kept.strip():
+    before = "".join(kept)
+    if thinking and not before.strip():
         return Unreadable("the reply ended before the thinking did")
-    return kept + reply[start:]
+    return before + reply[start:]
 
 
 def _unfenced(text: str) -> str:
     """The content of a code fence that holds the whole reply; any other text as it is."""
     if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
-        return text[3:-3].partition("\n")[2].strip()
+        return _LANGUAGE.sub("", text[3:-3]).strip()
     return text
 
 
@@ -134,7 +140,11 @@ def _under_heads(text: str, heads: list[re.Match[str]], names: Sequence[str]) ->
 
 
 def _name(head: re.Match[str]) -> str:
-    return re.sub("[ -]", "_", str(next(filter(None, head.groups()))).lower())
+    return _field(next(filter(None, head.groups())))
+
+
+def _field(label: str) -> str:
+    return re.sub("[ -]", "_", label.strip().lower())
 
 
 def _by_json(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
@@ -146,7 +156,7 @@ def _by_json(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
             if piece == text:
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
-        found += [(key.strip().lower(), _as_text(v)) for key, v in value.items() if v is not None]
+        found += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
     return _collect(found, names)
 
 
@@ -211,8 +221,8 @@ def score(text: str, scale: Scale) -> float | Unreadable:
 
 
 def _bare(text: str) -> str:
-    text = text.strip().strip("`*_\"'.! \n\t")
-    return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
+    text = text.strip(_MARKUP).rstrip(_MARKUP + ".!")
+    return text[1:-1].strip(_MARKUP) if text.startswith("<") and text.endswith(">") else text
 
 
 def _number(text: str) -> float:
@@ -233,5 +243,5 @@ def no_issue(text: str) -> bool | Unreadable:
 
 
 def _decision(line: str) -> bool | None:
-    words = " ".join(re.sub(r"[\W_]+", " ", line).split())
-    return True if _CONTENT.fullmatch(words) else False if _OBJECTION.fullmatch(words) else None
+    match = _DECISION.fullmatch(re.sub(r"[\W_]+", " ", line).strip())
+    return None if match is None else match[1] is not None

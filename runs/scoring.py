@@ -10,6 +10,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -54,9 +55,13 @@ class Panel:
         # Optimizers copy the programs that hold a panel; there is one loop.
         return self
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start `work` on the loop; whoever wants the result waits for the future, or cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and return its result; an interrupt here cancels it there."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:

@@ -13,7 +13,8 @@ import socket
 import sqlite3
 import urllib.error
 import urllib.request
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,17 @@ class Place:
     uri: str
     experiment_id: str
 
+    def start_run(self, name: str, tags: Mapping[str, str]) -> str:
+        """Start a run and return its id.
+
+        Raises:
+            InputError: The store takes no runs.
+        """
+        with _explained(self.uri):
+            run = self.client.create_run(self.experiment_id, run_name=name, tags=dict(tags))
+        run_id: str = run.info.run_id
+        return run_id
+
     @property
     def served(self) -> bool:
         """Whether the store is a server, with a UI of its own."""
@@ -76,31 +88,40 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the folder of the store cannot be made: {error.strerror}", field="store", found=store) from error
+        raise InputError(f"the store's folder cannot be made: {error.strerror}", field="store", found=store) from error
     if uri is None:
         uri = f"sqlite:///{store}/mlflow.db"
     _check(uri)
     prepare_mlflow()
     from filelock import FileLock, Timeout
+
+    lock = store / "mlflow.lock"
+    try:
+        # Processes that create the tables of one database at the same moment break each other.
+        with _explained(uri), FileLock(lock, timeout=120):
+            return _open(uri, store, experiment)
+    except Timeout as error:
+        raise InputError(
+            "another process has held the tracking store's lock for two minutes",
+            file=lock,
+            remedy="wait for it, or end it",
+        ) from error
+
+
+@contextmanager
+def _explained(uri: str) -> Iterator[None]:
+    """Turn what MLflow and its database raise into an error that can be acted on."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        # Processes that create the tables of one database at the same moment break each other.
-        with FileLock(store / "mlflow.lock", timeout=120):
-            return _open(uri, store, experiment)
+        yield
     except (MlflowException, SQLAlchemyError) as error:
         raise InputError(
             "the tracking store cannot be used: " + clean_text(str(error).strip().splitlines()[0]),
             field="tracking URI",
             found=clean_text(uri),
             remedy="mend the store as its message says, or leave the URI out for the embedded store",
-        ) from error
-    except Timeout as error:
-        raise InputError(
-            "another process has held the tracking store's lock for two minutes",
-            file=store / "mlflow.lock",
-            remedy="wait for it, or end it",
         ) from error
 
 
@@ -164,9 +185,9 @@ def _check(uri: str) -> None:
 
 
 def _check_server(uri: str) -> None:
-    request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})  # noqa: S310
+    request = urllib.request.Request(uri.rstrip("/") + "/health", headers={"User-Agent": "debate-judge"})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310 - the scheme is http or https
+        with urllib.request.urlopen(request, timeout=TIMEOUT):
             return
     except urllib.error.HTTPError as error:
         # Anything else than a server error is an answer; a gateway may guard or hide this path.

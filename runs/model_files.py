@@ -1,0 +1,122 @@
+"""Packs an export into an MLflow model that loads where this project is not installed, and registers it.
+
+The model holds its own copy of the code (`data`, `programs`, `runs`), the export, and pinned requirements;
+`runs/pyfunc_model.py` is how it is loaded. Nothing is pickled and nothing is inferred by running it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from runs.pyfunc_model import INPUTS, OUTPUTS
+
+if TYPE_CHECKING:
+    from runs.tracking_store import Place
+
+_FOLDERS = ("data", "programs", "runs")
+
+_REQUIREMENTS = ("dspy", "mlflow", "numpy", "pandas", "scipy", "tqdm")
+"""What the code of the model imports; each is pinned to the version that made the judge."""
+
+
+def log_model(
+    place: Place, run_id: str, export: Path, name: str, registered_name: str, example: Sequence[Mapping[str, object]]
+) -> str:
+    """Keep an export in a run, as a folder and as a model, and register the model; return its registry URI.
+
+    Args:
+        place: The open store.
+        run_id: The run that made the export.
+        export: Folder that `runs.export.save` wrote.
+        name: Name of the model in the run.
+        registered_name: Name in the registry; what is not allowed there becomes a hyphen.
+        example: Input rows, kept as the model's example.
+    """
+    from mlflow.entities import LoggedModelOutput
+
+    client = place.client
+    client.log_artifacts(run_id, str(export), "export")
+    logged = client.create_logged_model(place.experiment_id, name=name, source_run_id=run_id, model_type="judge")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        save_model(path, export, example, logged=logged, run_id=run_id)
+        client.log_model_artifacts(logged.model_id, str(path))
+    client.finalize_logged_model(logged.model_id, "READY")
+    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
+    return _register(place, re.sub(r"[^\w.-]+", "-", registered_name), logged, run_id)
+
+
+def save_model(
+    path: Path, export: Path, example: Sequence[Mapping[str, object]], *, logged: Any = None, run_id: str | None = None
+) -> None:
+    """Write the model folder.
+
+    Args:
+        path: Folder to make.
+        export: Folder that `runs.export.save` wrote.
+        example: Input rows.
+        logged: The store's record that the folder belongs to, if there is one.
+        run_id: The run that made the export, if there is one.
+    """
+    import mlflow.pyfunc
+    import pandas as pd
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ColSpec, Schema
+
+    def schema(columns: Mapping[str, tuple[str, bool]]) -> Schema:
+        return Schema([ColSpec(kind, name, required=required) for name, (kind, required) in columns.items()])
+
+    record = Model(run_id=run_id)
+    if logged is not None:
+        record = Model(
+            artifact_path=logged.artifact_location,
+            run_id=run_id,
+            model_uuid=logged.model_id,
+            model_id=logged.model_id,
+        )
+    with TemporaryDirectory() as folder:
+        code = _staged(Path(folder))
+        mlflow.pyfunc.save_model(
+            path,
+            python_model=str(code / "runs" / "pyfunc_model.py"),
+            artifacts={"export": str(export.resolve())},
+            code_paths=[str(code / name) for name in _FOLDERS],
+            signature=ModelSignature(schema(INPUTS), schema(OUTPUTS)),
+            input_example=pd.DataFrame(list(example)),
+            pip_requirements=[f"{name}=={version(name)}" for name in _REQUIREMENTS],
+            mlflow_model=record,
+        )
+
+
+def _staged(folder: Path) -> Path:
+    """Copy the code alone: the folders also hold the store of runs, replies and samples."""
+    root = Path(__file__).resolve().parent.parent
+    for name in _FOLDERS:
+        for file in (root / name).rglob("*.py"):
+            relative = file.relative_to(root)
+            if "store" in relative.parts or any(part.startswith((".", "__py")) for part in relative.parts):
+                continue
+            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, folder / relative)
+    return folder
+
+
+def _register(place: Place, name: str, logged: Any, run_id: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    client = place.client
+    try:
+        client.create_registered_model(name, description="Judges compiled by debate; one version a compile.")
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    version_made = client.create_model_version(
+        name, logged.artifact_location, run_id, model_id=logged.model_id, await_creation_for=0
+    )
+    return f"models:/{name}/{version_made.version}"

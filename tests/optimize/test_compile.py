@@ -1,0 +1,150 @@
+"""The main job through its command line: output, JSON, determinism, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optimize import compile as command
+
+ROOT = Path(__file__).parents[2]
+QUICK = ["--max-rounds", "2", "--trials", "12", "--resamples", "200"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def numbers(value: object) -> list[float]:
+    if isinstance(value, dict):
+        return [n for v in value.values() for n in numbers(v)]
+    return [value] if isinstance(value, float) else []
+
+
+def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main([*QUICK, "--aspects", "coherence,consistency", "--json", "r.json"])
+    assert code == 0
+    result = json.loads(Path("r.json").read_text())
+    assert set(result) == {"chosen", "held_out", "gain", "lm_calls", "export", "run_id", "seed"}
+    assert set(result["chosen"]) == {"coherence", "consistency"}
+    assert set(result["chosen"]["coherence"]) == {"persona", "rounds", "tie_breaker", "granularity"}
+    assert set(result["held_out"]) == {"single", "uncompiled", "compiled"}
+    for table in result["held_out"].values():
+        assert set(table) == {"aspects", "average"}
+        cell = table["aspects"]["coherence"]["summary"]["spearman"]
+        assert set(cell) == {
+            *("value", "low", "high", "groups", "undefined", "unscored", "value_undefined_as_zero"),
+        }
+        assert cell["low"] <= cell["value"] <= cell["high"]
+    assert set(result["gain"]) == {"value", "low", "high", "p_value"}
+    assert all(math.isfinite(n) for n in numbers(result))
+    assert (Path(result["export"]) / "manifest.json").exists()
+    printed = capsys.readouterr().out
+    assert "stand-in" in printed
+    assert "not a language model" in printed
+    assert "runs/score.py --program" in printed
+    assert "mlflow ui" in printed
+
+
+def test_a_second_run_executes_no_call_and_gives_the_same(tmp_path: Path) -> None:
+    arguments = [*QUICK, "--aspects", "relevance", "--tuner", "none"]
+    assert command.main([*arguments, "--json", "a.json"]) == 0
+    assert command.main([*arguments, "--json", "b.json"]) == 0
+    first, second = (json.loads(Path(name).read_text()) for name in ("a.json", "b.json"))
+    assert first["lm_calls"]["executed"] > 0
+    assert second["lm_calls"]["executed"] == 0
+    assert first["held_out"] == second["held_out"]
+    assert first["chosen"] == second["chosen"]
+    assert first["export"] == second["export"]
+
+
+def test_results_do_not_depend_on_process_or_hash_seed(tmp_path: Path) -> None:
+    results = []
+    for hash_seed in ("0", "1", "4711"):
+        folder = tmp_path / hash_seed
+        folder.mkdir()
+        arguments = [*QUICK, "--aspects", "fluency", "--seed", "3", "--json", "r.json"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        subprocess.run(
+            [sys.executable, str(ROOT / "optimize" / "compile.py"), *arguments],
+            cwd=folder, env=environment, check=True, capture_output=True,
+        )  # fmt: skip
+        result = json.loads((folder / "r.json").read_text())
+        del result["run_id"]
+        results.append(result)
+    assert results[0] == results[1] == results[2]
+
+
+def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = ROOT / "data" / "sample" / "summarization.jsonl"
+    with open("flat.jsonl", "w") as out:
+        for line in sample.read_text().splitlines():
+            group = json.loads(line)
+            group["candidates"] = group["candidates"][:1]
+            out.write(json.dumps(group) + "\n")
+        for number, line in enumerate(sample.read_text().splitlines()):
+            group = json.loads(line)
+            group["candidates"] = group["candidates"][1:2]
+            group["group"] = f"again-{number}"
+            group["source"] += " The editors added a line later."
+            out.write(json.dumps(group) + "\n")
+    code = command.main(["--data", "flat.jsonl", *QUICK, "--aspects", "relevance", "--json", "r.json"])
+    assert code == 0
+    result = json.loads(Path("r.json").read_text())
+    assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
+    assert result["held_out"]["compiled"]["aspects"]["relevance"]["sample"]["spearman"]["value"] is not None
+    assert "sample-level" in capsys.readouterr().out
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+BAD = [
+    (["--lm", "oflin"], "'oflin' is not an LM"),
+    (["--tuner", "mirpo"], "did you mean 'mipro'?"),
+    (["--judge", "debat"], "did you mean 'debate'?"),
+    (["--data", "summevall"], "did you mean 'summeval'"),
+    (["--aspects", "coherense"], "coherence"),
+    (["--objective", "spearmann"], "did you mean 'spearman'?"),
+    (["--level", "sumary"], "did you mean 'summary'?"),
+    (["--trials", "0"], "at least 1"),
+    (["--data", "missing.jsonl"], "missing.jsonl"),
+    (["--config", "missing.toml"], "missing.toml"),
+    (["--personas", "missing.toml"], "missing.toml"),
+    (["--tracking-uri", "http://127.0.0.1:9"], "127.0.0.1:9"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_bad_input_is_refused_before_anything_is_spent(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([*arguments, "--json", "r.json"]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert "Traceback" not in error
+    assert not Path("r.json").exists()
+    assert not list(Path(".").rglob("*.replies"))
+
+
+def test_too_few_groups_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:3]
+    assert command.main(["--data", write(Path("few.jsonl"), "\n".join(lines))]) == 2
+    assert "groups" in capsys.readouterr().err
+
+
+def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(Path("c.toml"), 'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\n')
+    assert command.main(["--config", config, "--seed", "6", "--json", "r.json"]) == 0
+    result = json.loads(Path("r.json").read_text())
+    assert result["seed"] == 6
+    assert set(result["chosen"]) == {"fluency"}

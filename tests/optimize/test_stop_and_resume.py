@@ -1,0 +1,88 @@
+"""A compile is killed at random moments; the result is the same as without, and no call is executed twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+CONCURRENCY = 8
+ARGUMENTS = [
+    *("--aspects", "coherence", "--max-rounds", "2", "--trials", "9", "--effort", "light", "--resamples", "200"),
+    *("--concurrency", str(CONCURRENCY)),
+]
+SCRIPT = Path(__file__).with_name("counted_compile.py")
+ROOT = Path(__file__).parents[2]
+
+
+def command(folder: Path, pause: float) -> list[str]:
+    output = ["--store", str(folder / "store"), "--json", str(folder / "result.json")]
+    return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *ARGUMENTS, *output]
+
+
+def start(folder: Path, pause: float) -> subprocess.Popen[bytes]:
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        command(folder, pause), cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def calls(folder: Path) -> list[str]:
+    log = folder / "calls.log"
+    return log.read_text().split() if log.exists() else []
+
+
+def result(folder: Path) -> dict[str, object]:
+    found = json.loads((folder / "result.json").read_text())
+    # What a run is called and how much of it was left to do are its own; everything else must be equal.
+    found["lm_calls"].pop("executed")
+    for own in ("run_id", "export"):
+        found.pop(own)
+    return dict(found)
+
+
+def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_path: Path) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    process = start(straight, 0.0)
+    errors = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, errors.decode()
+    needed = len(calls(straight))
+    assert len(set(calls(straight))) == needed
+
+    rng, kills = random.Random(5), 0
+    for stop_after in sorted(rng.sample(range(1, needed), 4)):
+        process = start(killed, 0.002)
+        while process.poll() is None and len(calls(killed)) < stop_after:
+            time.sleep(0.01)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.communicate(timeout=60)
+    assert kills >= 3
+    process = start(killed, 0.0)
+    errors = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, errors.decode()
+
+    assert result(killed) == result(straight)
+    executed = Counter(calls(killed))
+    assert set(executed) == set(calls(straight))
+    # A call that was in flight when the process died had not been answered; it is asked again.
+    repeated = sum(executed.values()) - len(executed)
+    assert repeated <= kills * CONCURRENCY
+
+
+def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", 0.005)
+    while not calls(tmp_path / "run") and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130, errors
+    assert "run the same command again" in errors
+    assert "Traceback" not in errors
