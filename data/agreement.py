@@ -228,8 +228,8 @@ def _agreements(
         value = as_zero = _number(estimate.values[i])
         if level == "summary" and rated:
             as_zero = (value or 0.0) * rests_on / rated
-        interval = _interval(replicates[i], rests_on)
-        found[statistic] = Agreement(statistic, level, value, *interval, rests_on, rated - rests_on, unscored, as_zero)
+        low, high = _interval(replicates[i], rests_on)
+        found[statistic] = Agreement(statistic, level, value, low, high, rests_on, rated - rests_on, unscored, as_zero)
     return found
 
 
@@ -257,7 +257,8 @@ def _interval(replicates: Floats, groups: int) -> tuple[float, float] | tuple[No
 
 
 def _p_value(differences: Floats) -> float:
-    smaller = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    # Differences of equal agreements can miss 0 by rounding.
+    smaller = min(int((differences <= 1e-12).sum()), int((differences >= -1e-12).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(differences) + 1))
 
 

@@ -31,7 +31,8 @@ class GroupScores:
             raise InputError(f"group {self.group!r} has two candidates with the same id", field="candidate")
         for field, values in (("rating", self.ratings), ("score", self.scores)):
             for value in values:
-                if value is not None and not math.isfinite(value):
+                # Twice, for differences of two values have to be finite too.
+                if value is not None and not math.isfinite(2 * value):
                     raise InputError(f"group {self.group!r} has a {field} that is not finite", field=field, found=value)
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from data.agreement import NAMES
 from data.schema import fingerprint
 from optimize.choosing import start
 from optimize.proof import COMPARED, HeldOut
@@ -140,7 +141,8 @@ def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> figu
         [(o.calls, o.agreement, describe(o.point)) for o in found.outcomes],
         [(o.calls, o.agreement, describe(o.point)) for o in found.front],
         (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point)),
-        title=f"{aspect}: dev {run.statistic} against LM calls per item",
+        title=f"{aspect}: dev agreement against LM calls per item",
+        measure=f"dev {run.level}-level {NAMES[run.statistic]}",
         note=note,
     )
 

@@ -8,12 +8,8 @@ from functools import lru_cache
 from programs import offline_text as tools
 from programs.offline_summary import Reading
 from programs.offline_text import PLAIN, Text
+from programs.offline_words import SELF_TALK, SELF_TALK_SHORT
 
-_SELF = frozenset(
-    "do don't dont would wouldn't think thought guess know knew wonder love loved like liked was am 'm m have haven't "
-    "'ve ve agree believe suppose".split()
-)
-_SELF_SHORT = frozenset("i'm i've i'd".split())
 _RUN_ON = re.compile(r", (?:and |but |so )?(?:i|he|she|it|they|we|that|there|you)\b")
 _WINDOW = 20
 _NO_FACT = frozenset(("", "_nofact", "nofact"))
@@ -45,8 +41,8 @@ def readings(history: str, fact: str, reply: str) -> dict[str, Reading]:
 def _wording(text: Text) -> dict[str, Reading]:
     # Content that fits any conversation tells nothing about this one.
     specific = [c for c in text.distinct if c not in PLAIN]
-    talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in _SELF]
-    talk += [w for w in text.all_words if w in _SELF_SHORT]
+    talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in SELF_TALK]
+    talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
     glued = _RUN_ON.findall(" ".join(tools.straight(text.raw).lower().split()).replace(" ,", ","))
     return {
         "specific": Reading(float(len(specific)), ", ".join(specific[:4])),
@@ -68,16 +64,25 @@ def _variety(words: tuple[str, ...]) -> float:
 def _grounds(past: Text, known: Text, text: Text) -> dict[str, Reading]:
     distinct = text.distinct
     links = [c for c in distinct if c in past.vocabulary]
-    from_fact = [c for c in distinct if c in known.vocabulary]
-    new = [c for c in from_fact if c not in past.vocabulary]
     heard = frozenset(tools.grams(past.all_words, 3))
     triples = tools.grams(text.all_words, 3)
     parroted = [t for t in triples if t in heard]
     return {
         "links": Reading(float(len(links)), ", ".join(links[:3])),
-        "fact": Reading(float(len(from_fact)), ", ".join(from_fact[:3])),
+        "parroted": Reading(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Reading(0.0),
+        **(_use_of_fact(past, known, text) if known.vocabulary else dict.fromkeys(_FACT, Reading(None))),
+    }
+
+
+_FACT = ("fact", "newfact", "factrun")
+
+
+def _use_of_fact(past: Text, known: Text, text: Text) -> dict[str, Reading]:
+    shared = [c for c in text.distinct if c in known.vocabulary]
+    new = [c for c in shared if c not in past.vocabulary]
+    return {
+        "fact": Reading(float(len(shared)), ", ".join(shared[:3])),
         # A specific word of the fact is worth two everyday ones.
         "newfact": Reading(sum(0.5 if c in PLAIN else 1.0 for c in new), ", ".join(new[:4])),
         "factrun": Reading(float(tools.longest_run(text.all_content, known.all_content))),
-        "parroted": Reading(len(parroted) / len(triples) if triples else 0.0, " ".join(parroted[0]) if parroted else ""),
     }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from programs import offline_text as tools
-from programs.offline_text import STOP, Text
+from programs.offline_text import Text
+from programs.offline_words import STOP
 
 
 class Reading(NamedTuple):
     """One measurement: its value, and the place in the text that it rests on (may be empty)."""
 
-    value: float
+    value: float | None
+    """None where there is nothing to measure, e.g. the use of a fact that was not given."""
     evidence: str = ""
 
 
@@ -34,13 +38,11 @@ class _Source:
     weight: dict[str, float]
     """Content stem -> salience: its occurrences, each discounted by how late its sentence comes."""
     norm: float
-    lead: Counter[str]
-    """Content of the first three sentences."""
     numbers: frozenset[str]
 
 
-LEAD = 3
 DECAY = 0.25
+"""How much less a word counts with each sentence that comes before it."""
 
 
 @lru_cache(maxsize=128)
@@ -62,7 +64,6 @@ def _prepare(source: str) -> _Source:
         frozenset(ws[-2:] for ws in text.words),
         weight,
         math.sqrt(math.fsum(v * v for v in weight.values())) or 1.0,
-        Counter(c for content in text.content[:LEAD] for c in content),
         tools.values(source),
     )
 
@@ -83,10 +84,9 @@ def readings(source: str, candidate: str) -> dict[str, Reading]:
 
 
 EMPTY = {
-    "support": Reading(0.0), "passage": Reading(0.0), "weakest": Reading(0.0), "wording": Reading(0.0),
     "whole": Reading(0.0), "joints": Reading(1.0), "fragments": Reading(99.0), "numbers": Reading(0.0),
     "order": Reading(0.0), "opening": Reading(0.0), "repeats": Reading(1.0), "overlap": Reading(1.0),
-    "echoes": Reading(1.0), "topic": Reading(0.0), "lead": Reading(0.0), "cuts": Reading(9.0),
+    "echoes": Reading(1.0), "topic": Reading(0.0), "cuts": Reading(9.0),
     "shortest": Reading(0.0), "slips": Reading(9.0), "unfinished": Reading(1.0),
 }  # fmt: skip
 """What an empty candidate reads: the worst everywhere."""
@@ -105,7 +105,6 @@ def _copying(source: _Source, text: Text) -> dict[str, Reading]:
     return {
         "support": Reading(_share(found, len(text.all_content), 1.0), ", ".join(unknown[:3])),
         "passage": Reading(_mean(passage), _at_worst(text, passage)),
-        "weakest": Reading(min(passage), _at_worst(text, passage)),
         "wording": Reading(min(kept), _at_worst(text, kept)),
         "whole": Reading(_mean(whole), _at_worst(text, whole)),
         "joints": Reading(_share(len(joints), len(grams), 0.0), " ".join(joints[0]) if joints else ""),
@@ -121,7 +120,7 @@ def _best_window(source: _Source, content: tuple[str, ...]) -> float:
 
 
 def _alignment(source: _Source, text: Text) -> tuple[list[float], list[float]]:
-    """Per sentence: the largest share of its words, and of both sentences' words, kept in order from one source sentence."""
+    """Per sentence, over the source's sentences: most of its words, and of both sentences' words, kept in order."""
     kept, whole = [], []
     for ws in text.words:
         common = [tools.common_subsequence(ws, other) for other in source.text.words]
@@ -138,7 +137,7 @@ def _order(source: _Source, text: Text) -> dict[str, Reading]:
         shared = [len(content & other) for other in source.text.sets]
         places.append(shared.index(max(shared)) if shared else 0)
     steps = [(b > a) - (b < a) for i, a in enumerate(places) for b in places[i + 1 :]]
-    back = next((i + 1 for i, (a, b) in enumerate(zip(places, places[1:], strict=False)) if b < a), 0)
+    back = next((i + 1 for i, (a, b) in enumerate(pairwise(places)) if b < a), 0)
     return {"order": Reading(_share(sum(steps), len(steps), 1.0), _quote(text.sentences[back]) if back else "")}
 
 
@@ -166,14 +165,11 @@ def _salience(source: _Source, text: Text) -> dict[str, Reading]:
     topic = math.fsum(n * source.weight.get(c, 0.0) for c, n in counts.items()) / (length * source.norm)
     first = tuple(dict.fromkeys(text.content[0]))
     opening = math.fsum(source.weight.get(c, 0.0) for c in first) / (math.sqrt(len(first) or 1) * source.norm)
-    shared = sum((counts & source.lead).values())
-    lead = _share(2 * shared, sum(counts.values()) + sum(source.lead.values()), 0.0)
     heaviest = sorted(source.weight, key=lambda c: -source.weight[c])[:10]
     missing = ", ".join([c for c in heaviest if c not in counts][:3])
     return {
         "topic": Reading(topic, f"without {missing}" if missing else ""),
         "opening": Reading(opening, _quote(text.sentences[0])),
-        "lead": Reading(lead),
     }
 
 
@@ -200,7 +196,7 @@ def _mean(numbers: list[float]) -> float:
     return math.fsum(numbers) / len(numbers)
 
 
-def _at_worst(text: Text, merit: list[float] | list[int]) -> str:
+def _at_worst(text: Text, merit: Sequence[float]) -> str:
     return _quote(text.sentences[merit.index(min(merit))])
 
 

@@ -10,6 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+
+from programs.offline_words import ABBREVIATIONS, EVERYDAY, IMPOSSIBLE, MAY_REPEAT, NUMBER_VALUES, STOP
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.,'-][a-z0-9]+)*|n't|'[a-z]+")
 _TOKEN = re.compile(r"[a-z0-9]+(?:[.,'-][a-z0-9]+)*|n't|'[a-z]+|[.,;:?!]")
@@ -17,78 +20,6 @@ _END = re.compile(r"[.?!]+(?=\s|$)(?:\s*(?:''|[\"')]))*|\n+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|[a-z]+")
 _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
-
-STOP = frozenset(
-    "a an the and or but nor so yet if then than that this these those there here it its it's he him his she her "
-    "hers they them their theirs we us our ours you your yours i me my mine myself himself herself itself "
-    "themselves who whom whose which what when where why how all any both each few more most other some such no "
-    "not only own same too very can will just do does did doing done have has had having be am is are was were "
-    "been being would could should may might must shall of in on at by for with about against between into "
-    "through during before after above below to from up down out off over under again further once as because "
-    "until while also n't 's 'm 're 've 'd 'll s t don't didn't doesn't isn't wasn't aren't weren't can't won't "
-    "wouldn't couldn't shouldn't haven't hasn't hadn't i'm that's you're they're we're i've oh yes no yeah ya "
-    "well like get got go really much many lot one two said say says told".split()
-)
-"""Words that carry grammar rather than content."""
-
-_PLAIN = (
-    "think know guess believe suppose wonder hope love enjoy agree prefer want need see look hear heard feel find "
-    "try use make made take going goes come came keep good great nice cool bad best better worst interesting "
-    "funny crazy amazing awesome weird strange scary sad fun wild neat pretty sure right true wrong big little "
-    "old new different hard easy thing stuff something anything everything nothing someone everyone anyone people "
-    "person guy man woman kid way time day year idea fact point kind sort bit reason part place maybe probably "
-    "actually definitely totally absolutely haha lol wow ok okay hello hi hey bye thanks yep nope nah even still "
-    "never always ever sometimes often watch seen play read happen seem sound work give gave let put mean talk "
-    "tell call ask start stop help hate remember imagine bet wish care first last next long high early late able "
-    "back around today now already soon ago since enough almost mind".split()
-)
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr st sen rep gov gen lt col sgt capt prof rev jr sr vs etc inc corp co ltd no jan feb mar apr jun "
-    "jul aug sept sep oct nov dec".split()
-)
-_VALUES = {
-    **{
-        word: str(value)
-        for value, word in enumerate(
-            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-            "seventeen eighteen nineteen twenty".split()
-        )
-    },
-    **{word: str(10 * value) for value, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), 3)},
-    **{
-        word: str(value)
-        for value, word in enumerate("first second third fourth fifth sixth seventh eighth ninth tenth".split(), 1)
-    },
-    "once": "1", "twice": "2", "double": "2", "half": "2", "dozen": "12", "hundred": "100",
-}  # fmt: skip
-
-_DETERMINERS = frozenset("a an the his her their its my our your every".split())
-_BE = frozenset("is was are were am".split())
-_HAVE = frozenset("has have had".split())
-_MODAL = frozenset("will would can could should may might must".split())
-_SUBJECT = frozenset("he she they we i".split())
-_LINK = frozenset("and or but nor".split())
-_PREPOSITIONS = frozenset(
-    "of in on at by for with about against between into through during from to than as".split()
-)
-_END_MARKS = frozenset(".?!,;:")
-_VERBS = _BE | _HAVE | _MODAL
-# Word pairs that no English sentence holds: first word -> what cannot follow it.
-_IMPOSSIBLE: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
-    (
-        _DETERMINERS,
-        _DETERMINERS | frozenset("of against between into through during from".split())
-        | _LINK | _VERBS | _SUBJECT | _END_MARKS,
-    ),
-    (_PREPOSITIONS, _LINK | _BE | (_HAVE - {"have"}) | (_MODAL - {"will", "may", "can"})),
-    (frozenset("of from into than during between".split()), _END_MARKS | frozenset("of from to".split())),
-    (_LINK, _LINK | _END_MARKS),
-    (_MODAL, (_DETERMINERS - {"her"}) | _BE | frozenset(("has", "had")) | _MODAL),
-    (_BE, _VERBS),
-    (_HAVE, _BE | _MODAL | frozenset(("has", "have"))),
-    (frozenset((",",)), frozenset((".", ",", ";"))),
-)  # fmt: skip
-_MAY_REPEAT = frozenset(("had", "that", ".", "!", "?"))
 
 
 def straight(text: str) -> str:
@@ -116,13 +47,14 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-PLAIN = frozenset(stem(word) for word in _PLAIN)
+PLAIN = frozenset(stem(word) for word in EVERYDAY)
 """Stems of everyday words that fit any conversation; what is left is specific to a topic."""
 
 
 def sentences(text: str) -> list[str]:
     """Cut at . ? ! and line ends, but not after initials and common abbreviations."""
-    text, out, start = straight(text), [], 0
+    text, start = straight(text), 0
+    out: list[str] = []
     for match in _END.finditer(text):
         if match.group().strip() == "." and _abbreviates(text[start : match.start()]):
             continue
@@ -136,7 +68,7 @@ def _abbreviates(before: str) -> bool:
     if not before or before[-1].isspace():
         return False
     last = before.split()[-1].lower()
-    return len(last) == 1 or last in _ABBREVIATIONS or ("." in last and last.replace(".", "").isalpha())
+    return len(last) == 1 or last in ABBREVIATIONS or ("." in last and last.replace(".", "").isalpha())
 
 
 def _append(out: list[str], sentence: str) -> None:
@@ -189,7 +121,7 @@ def read(text: str) -> Text:
 
 def pairs(sequence: Sequence[str]) -> list[tuple[str, str]]:
     """Adjacent pairs."""
-    return list(zip(sequence, sequence[1:], strict=False))
+    return list(pairwise(sequence))
 
 
 def grams(sequence: Sequence[str], size: int) -> list[tuple[str, ...]]:
@@ -257,8 +189,8 @@ def slips(sentence: str) -> list[str]:
         tokens.append(".")
     found = []
     for a, b in pairs(tokens):
-        if (a == b and a not in _MAY_REPEAT and not a.isdigit()) or any(
-            a in first and b in second for first, second in _IMPOSSIBLE
+        if (a == b and a not in MAY_REPEAT and not a.isdigit()) or any(
+            a in first and b in second for first, second in IMPOSSIBLE
         ):
             found.append(f"{a} {b}")
     return found
@@ -272,7 +204,9 @@ def digits(text: str) -> list[str]:
 def values(text: str) -> frozenset[str]:
     """Every number that a text mentions, in digits or in words."""
     tokens = _numeric_tokens(text)
-    return frozenset(_spelling(t) if t[0].isdigit() else _VALUES[t] for t in tokens if t[0].isdigit() or t in _VALUES)
+    return frozenset(
+        _spelling(t) if t[0].isdigit() else NUMBER_VALUES[t] for t in tokens if t[0].isdigit() or t in NUMBER_VALUES
+    )
 
 
 def _numeric_tokens(text: str) -> list[str]:

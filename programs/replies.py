@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from data.schema import Scale
@@ -31,7 +31,7 @@ _NUMBER = r"[-+−]?(?:\d+(?:\.\d+|,\d{1,2}(?!\d))?|\.\d+)"
 _OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 _LABELLED = re.compile(
-    r"(?:^|(?<=[.!?;]\s))[ \t*_`#]*(?:(?:the|my|final|overall|revised|updated|new)[ \t]+){0,3}(?:score|rating)\b"
+    r"(?:^|(?<=[.!?;]\s))[ \t*_`#]*(?:(?:the|my|final|overall|revised|updated|new)[ \t]+){0,3}(?:score|rating)"
     rf"[ \t*_`]*(?:[:=]|is\b)[\s*_`(\[]*({_NUMBER}){_OF}(?:\s*points?)?(?=[\s*_`)\]]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -153,20 +153,22 @@ def _by_json(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
         try:
             value = json.loads(piece, strict=False, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError):
-            if piece == text:
+            if text.startswith("{"):
                 return Unreadable("the reply looked like a JSON object but was not a valid one")
             continue
         found += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
     return _collect(found, names)
 
 
-def _objects(text: str) -> Iterator[str]:
+def _objects(text: str) -> list[str]:
     """What may be JSON objects: the fenced blocks that look like one, else all from the first brace to the last."""
-    blocks = [block.strip().removeprefix("json").strip() for block in text.split("```")[1::2]]
-    fenced = [block for block in blocks if block.startswith("{")]
-    start, end = text.find("{"), text.rfind("}")
-    outermost = [text[start : end + 1]] if 0 <= start < end else [text] if text.startswith("{") else []
-    yield from fenced or outermost
+    if not text.startswith("{"):
+        blocks = [block.strip().removeprefix("json").strip() for block in text.split("```")[1::2]]
+        fenced = [block for block in blocks if block.startswith("{")]
+        if fenced:
+            return fenced
+    start, end = text.find("{"), text.rfind("}") + 1
+    return [text[start : end or None]] if start >= 0 else []
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -202,7 +204,7 @@ def score(text: str, scale: Scale) -> float | Unreadable:
     first = _bare(bare.partition("\n")[0])
     spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and spelled is not None:
-        return spelled
+        return float(spelled)
     alone = _ALONE.fullmatch(first)
     # What stands in quotation marks is somebody else's: a candidate may well claim a score for itself.
     claims = [*([alone] if alone else []), *_LABELLED.finditer(_QUOTED.sub("", bare))]

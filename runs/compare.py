@@ -177,7 +177,7 @@ def _contestant(name: str, aspects: list[Aspect]) -> Contestant:
         judge = AspectJudge(build(JUDGES[name].kind, JUDGES[name].config))
         return Contestant(name, {a.name: judge for a in aspects})
     if Path(name).is_dir():
-        from runs.export import read
+        from runs.manifest import read
 
         compiled = read(Path(name)).judge
         missing = [a.name for a in aspects if a.name not in compiled.aspects]

@@ -45,14 +45,14 @@ class JsonObject:
             self._wrong(name, "a number", value)
         return float(value)
 
-    def object(self, name: str) -> JsonObject:
+    def child(self, name: str) -> JsonObject:
         """A required object."""
         value = self._required(name)
         if not isinstance(value, dict):
             self._wrong(name, "an object", value)
         return JsonObject(self.file, value, f"{self.path}.{name}" if self.path else name)
 
-    def objects(self, name: str) -> list[JsonObject]:
+    def children(self, name: str) -> list[JsonObject]:
         """A required list of objects."""
         value = self._required(name)
         if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):

@@ -89,11 +89,11 @@ def read(path: str | Path) -> Export:
     folder = _locate(Path(path))
     root = read_object(folder / MANIFEST)
     _check_format(root)
-    task = _task(root.object("task"))
-    entries = root.object("aspects")
+    task = _task(root.child("task"))
+    entries = root.child("aspects")
     if not entries.values:
         raise root.error("the export judges no aspect", "aspects", expected="at least one aspect")
-    files = {name: _state_file(folder, entries.object(name)) for name in entries.values}
+    files = {name: _state_file(folder, entries.child(name)) for name in entries.values}
     content = program_fingerprint(
         root.values["task"], root.values["aspects"], {name: file.values for name, file in files.items()}
     )
@@ -103,11 +103,11 @@ def read(path: str | Path) -> Export:
             "fingerprint",
             expected=root.text("fingerprint"),
             found=content,
-            remedy="restore the folder, or load the judge you had, change it in Python and save it with runs.export.save",
+            remedy="restore the folder, or change the judge in Python and save it anew with runs.export.save",
         )
-    judges = {name: _aspect_judge(entries.object(name), files[name], task, name) for name in entries.values}
+    judges = {name: _aspect_judge(entries.child(name), files[name], task, name) for name in entries.values}
     _check_lm(root)
-    root.object("evidence")
+    root.child("evidence")
     in_task_order = {a.name: judges[a.name] for a in task.aspects if a.name in judges}
     return Export(CompiledJudge(task, in_task_order), root.values, folder)
 
@@ -159,7 +159,7 @@ def _task(record: JsonObject) -> Task:
             record.text("candidate_label"),
             tuple(
                 Aspect(a.text("name"), a.text("definition"), Scale(a.number("low"), a.number("high"), a.number("step")))
-                for a in record.objects("aspects")
+                for a in record.children("aspects")
             ),
             record.text("context_label"),
         )
@@ -170,7 +170,7 @@ def _task(record: JsonObject) -> Task:
 
 
 def _check_lm(root: JsonObject) -> None:
-    record = root.object("lm")
+    record = root.child("lm")
     record.text("spec")
     for name in ("temperature", "max_tokens"):
         if record.values.get(name) is not None:
@@ -196,7 +196,7 @@ def _aspect_judge(entry: JsonObject, state: JsonObject, task: Task, aspect: str)
         raise entry.error(
             "unknown granularity", "granularity", expected="one of " + ", ".join(GRANULARITIES), found=granularity
         )
-    name, config = entry.text("kind"), entry.object("config")
+    name, config = entry.text("kind"), entry.child("config")
     if name not in KINDS:
         raise entry.error(
             f"unknown kind of judge {name!r}",
@@ -225,10 +225,10 @@ def _apply(judge: Judge, state: JsonObject) -> None:
         )
     complete: State = {}
     for name, predictor in predictors.items():
-        record = state.object(name)
-        signature = record.object("signature")
+        record = state.child(name)
+        signature = record.child("signature")
         signature.text("instructions", blank=True)
-        fields = signature.objects("fields")
+        fields = signature.children("fields")
         for field in fields:
             field.text("prefix", blank=True)
             field.text("description", blank=True)
@@ -240,7 +240,7 @@ def _apply(judge: Judge, state: JsonObject) -> None:
                 found=f"{len(fields)} fields",
                 remedy="use the version of this project that made the export, or compile the judge again",
             )
-        demos = [demo.values for demo in record.objects("demos")] if "demos" in record.values else []
+        demos = [demo.values for demo in record.children("demos")] if "demos" in record.values else []
         known = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
         complete[name] = {**known, "demos": demos, "traces": [], "train": [], "lm": None}
     judge.load_state(complete)

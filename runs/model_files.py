@@ -14,14 +14,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from runs.pyfunc_model import INPUTS, OUTPUTS
-
 if TYPE_CHECKING:
     from runs.tracking_store import Place
 
 _FOLDERS = ("data", "programs", "runs")
 
-_REQUIREMENTS = ("dspy", "mlflow", "numpy", "pandas", "scipy", "tqdm")
+_INPUTS = {
+    "source": ("string", True),
+    "text": ("string", True),
+    "context": ("string", False),
+    "aspect": ("string", False),
+}
+"""Column -> type and whether it is required."""
+
+_OUTPUTS = {
+    "score": ("double", False),
+    "unscored": ("string", False),
+    "rounds": ("long", False),
+    "stop_reason": ("string", False),
+    "calls": ("long", True),
+}
+
+_REQUIREMENTS = ("aiohttp", "dspy", "mlflow", "numpy", "orjson", "pandas", "rouge-score", "scipy", "tqdm")
 """What the code of the model imports; each is pinned to the version that made the judge."""
 
 
@@ -87,7 +101,7 @@ def save_model(
             python_model=str(code / "runs" / "pyfunc_model.py"),
             artifacts={"export": str(export.resolve())},
             code_paths=[str(code / name) for name in _FOLDERS],
-            signature=ModelSignature(schema(INPUTS), schema(OUTPUTS)),
+            signature=ModelSignature(schema(_INPUTS), schema(_OUTPUTS)),
             input_example=pd.DataFrame(list(example)),
             pip_requirements=[f"{name}=={version(name)}" for name in _REQUIREMENTS],
             mlflow_model=record,

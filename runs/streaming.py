@@ -1,0 +1,104 @@
+"""Judging an endless stream of items: in order, with a bounded number in flight.
+
+`Panel` wants all items at once, which is right for a corpus; new texts may be more than memory holds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import dspy
+
+from data.schema import Aspect, RatedGroup, Task
+from programs.compiled import CompiledJudge
+from programs.judge import Item, Judgement, Unscored
+from programs.transcript import Transcript
+from runs.scoring import Panel
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a compiled judge reports about one text in one aspect."""
+
+    score: float | None
+    """On the aspect's scale and in its granularity; None where there is none."""
+    rounds: int | None
+    stop_reason: str | None
+    """Why the judge stopped: single call, no issue, rounds over, tie-breaker; None where it has no score."""
+    unscored: str | None
+    """Why there is no score."""
+    detail: str
+    """More about `unscored`, e.g. the error of the LM."""
+    calls: int
+    """LM calls that the answer needs, whether or not they had to be made."""
+    transcript: Transcript = field(repr=False)
+
+
+def score_of(judge: CompiledJudge, item: Item, judgement: Judgement) -> Score:
+    """The judgement as it is reported."""
+    if isinstance(judgement, Unscored):
+        return Score(None, None, None, judgement.reason, judgement.detail, judgement.calls, judgement.transcript)
+    value = judge.aspects[item.aspect.name].reported(judgement, item.aspect)
+    return Score(value, judgement.rounds, judgement.stop_reason, None, "", judgement.calls, judgement.transcript)
+
+
+def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
+    """The group's items in the order of results: candidate by candidate, and for each the aspects."""
+    for c in group.candidates:
+        for aspect in aspects:
+            yield Item(group.id, c.id, task, aspect, group.source, c.text, group.context, group.references)
+
+
+def window(concurrency: int) -> int:
+    """Items to hold in flight so that LM calls are never short of work.
+
+    A debate of n rounds makes its calls one after the other, and results wait for the oldest item: with
+    several items for each slot the others keep the slots busy meanwhile.
+    """
+    return max(4 * concurrency, 64)
+
+
+def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
+    """Judge `items` and yield each with its judgement, in their order.
+
+    Items are taken as they are needed. If `items` itself raises (a bad line of a file), everything before it is
+    yielded first.
+
+    Raises:
+        dspy.LMError: No item can be judged: a wrong key, an unknown model.
+    """
+    flying: deque[tuple[Item, Future[Judgement]]] = deque()
+    source = iter(items)
+    limit = window(panel.lm.concurrency)
+    broken: Exception | None = None
+    ended = False
+    try:
+        while True:
+            while not ended and len(flying) < limit:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    ended = True
+                except Exception as error:
+                    broken, ended = error, True
+                else:
+                    flying.append((item, panel.submit(_judge(panel, judge, item))))
+            if not flying:
+                break
+            item, future = flying[0]
+            judgement = future.result()
+            flying.popleft()
+            yield item, judgement
+    finally:
+        for _, future in flying:
+            future.cancel()
+    if broken is not None:
+        raise broken
+
+
+async def _judge(panel: Panel, judge: CompiledJudge, item: Item) -> Judgement:
+    with dspy.context(lm=panel.lm, disable_history=True, trace=None):
+        return await judge.judge(item)
