@@ -85,9 +85,9 @@ def _cheapest_equal(found: Sequence[Outcome], best: Outcome, statistic: Statisti
     """The cheapest outcome within one standard error of the best, by paired resampling of the dev groups.
 
     The one-standard-error rule of Breiman et al. (Classification and Regression Trees, 1984, section 3.4.3):
-    what the dev data cannot tell from the best is taken where it is cheaper; among equal costs the better wins.
+    what the dev data cannot tell from the best is taken where it is cheaper, and at equal cost where it is plainer.
     """
-    for outcome in sorted(found, key=lambda o: (round(o.calls, 9), -o.agreement, o.point)):
+    for outcome in sorted(found, key=_plainness):
         if outcome is best:
             return best
         difference = compare(best.scores, outcome.scores, statistic=statistic, level=level, resamples=1000, seed=seed)
@@ -97,6 +97,12 @@ def _cheapest_equal(found: Sequence[Outcome], best: Outcome, statistic: Statisti
         if difference.value <= (difference.high - difference.low) / 3.92:
             return outcome
     return best
+
+
+def _plainness(outcome: Outcome) -> tuple[float, int, float, Point]:
+    """Order of preference among equals: fewer calls, then the score as it was given, then what did better."""
+    granularity = GRANULARITIES.index(outcome.point.granularity)
+    return round(outcome.calls, 9), granularity, -outcome.agreement, outcome.point
 
 
 Report = Callable[[Sequence[float]], None]

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from programs.judge import Judge
 
 KINDS: Mapping[str, str] = MappingProxyType(
-    {"debate": "programs.debate:Debate", "rouge-l": "programs.reference:RougeL"}
+    {
+        "debate": "programs.debate:Debate",
+        "geval": "programs.geval:GEval",
+        "chateval": "programs.chateval:ChatEval",
+        "rouge-l": "programs.reference:RougeL",
+    }
 )
 """Kind -> where its class is. A new judge is one file and one line here, and one in `JUDGES`."""
 
@@ -35,6 +40,14 @@ def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched
     return Preset("debate", {"persona": persona, "rounds": rounds, "tie_breaker": tie_breaker}, summary, searched)
 
 
+_REFEREES = ("general-public", "critic", "news-author")
+"""The roles that ChatEval has by default (section 4.1)."""
+
+
+def _chateval(communication: str, turns: int, summary: str, roles: tuple[str, ...] = _REFEREES) -> Preset:
+    return Preset("chateval", {"roles": list(roles), "communication": communication, "turns": turns}, summary)
+
+
 JUDGES: Mapping[str, Preset] = MappingProxyType(
     {
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
@@ -47,6 +60,13 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "debate+tiebreak": _debate(
             "devils-advocate", 3, True, "the same, settled by the Tie-breaker", ("persona", "rounds")
         ),
+        "geval": Preset("geval", {"mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
+        "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
+        "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
+        "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without talk, averaged"),
+        "chateval-simultaneous": _chateval("simultaneous", 2, "ChatEval with all speaking at once"),
+        "chateval-summarizer": _chateval("summarizer", 2, "the same, who hear a summary of what was said"),
+        "chateval-same-role": _chateval("one-by-one", 2, "ChatEval with one role for all", ("annotator",) * 3),
     }
 )
 

@@ -224,9 +224,9 @@ def _check(roles: Mapping[str, str], communication: str, turns: int, samples: in
             expected="one of " + ", ".join(STRATEGIES),
             found=communication,
         )
-    if turns < 1 or samples < 1:
-        expected = "1 or more"
-        raise InputError("turns and samples are counts", expected=expected, found=f"turns={turns}, samples={samples}")
+    for field_name, count in (("turns", turns), ("samples", samples)):
+        if count < 1:
+            raise InputError("not a number of times", field=field_name, expected="1 or more", found=count)
     if communication == "none" and turns > 1:
         raise InputError("referees who hear nobody speak once", field="turns", expected="1", found=turns)
 

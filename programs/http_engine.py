@@ -1,52 +1,62 @@
-"""An asynchronous engine for OpenAI-compatible chat endpoints, lean enough for thousands of calls a minute.
+"""An asynchronous engine for OpenAI-compatible chat endpoints: the protocol, one attempt per call.
 
 DSPy's native engine stops at 100 connections unless it is configured by hand, and httpx pools collapse at
-128 under bursts; this one runs on aiohttp with a pool as large as the concurrency and costs 0.1 to 0.2 ms of
-CPU a call. One attempt per call: retries, limits and the store of replies belong to `programs.lm`.
+128 under bursts. Retries, limits and the store of replies belong to `programs.lm`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import email.utils
+import math
+import ssl
+import time
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import orjson
 from dspy import lm15
 from dspy.lm15 import Message, Request, Response, Usage
 
-from programs.lm import Reply
+from programs.calls import Messages, Reply
+from programs.failures import UNREACHABLE
+from programs.http_wire import Answer, UnreachableError, Wire, WireError, wire
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
-_FINISH = {"stop": "stop", "length": "length", "content_filter": "content_filter", "tool_calls": "tool_call"}
+_FINISH = {"stop", "length", "content_filter"}
+_WITHHELD = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
+_TOO_LONG = ("context_length_exceeded", "maximum context length", "context size", "context window", "too many tokens")
+_UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance")
 
 _ERRORS: dict[int, type[lm15.ProviderError]] = {
     401: lm15.AuthError,
-    403: lm15.AuthError,
     402: lm15.BillingError,
+    403: lm15.AuthError,
+    404: lm15.UnsupportedModelError,
     408: lm15.TimeoutError,
+    409: lm15.ServerError,
+    425: lm15.ServerError,
     429: lm15.RateLimitError,
     504: lm15.TimeoutError,
 }
 
 
 class OpenAICompatible:
-    """One attempt against `{base_url}/chat/completions`.
+    """One attempt against `{base_url}/chat/completions`. Its connections belong to one event loop.
 
     Args:
         base_url: Address of the server, up to and including its version, e.g. `http://localhost:8000/v1`.
         key: Sent as a bearer token; None sends none.
-        connections: Size of the pool.
-        deadline: Seconds that one attempt may take in all.
     """
 
-    def __init__(self, base_url: str, key: str | None, *, connections: int, deadline: float = 600.0) -> None:
-        self._url = base_url.rstrip("/") + "/chat/completions"
+    def __init__(self, base_url: str, key: str | None) -> None:
+        path, question, query = base_url.partition("?")
+        self._url = path.rstrip("/") + "/chat/completions" + question + query
         self._key = key
-        self._connections = connections
-        self._timeout = aiohttp.ClientTimeout(total=deadline, sock_connect=10.0)
-        self._session: aiohttp.ClientSession | None = None
+        self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def complete(self, request: Request) -> Response:
@@ -67,66 +77,112 @@ class OpenAICompatible:
             ),
         )
 
-    async def chat(self, model: str, messages: list[dict[str, Any]], settings: Mapping[str, Any]) -> Reply:
-        """Send `messages` once and return the reply.
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """Send `messages` once and return the reply; one that was withheld by a content filter is a reply too.
 
         Raises:
             dspy.lm15.LM15Error: What went wrong, in the classes that DSPy's retry rule knows.
         """
         body = {k: v for k, v in settings.items() if v is not None and k in _SETTINGS}
         body |= {"model": model.partition("/")[2], "messages": messages}
+        if settings.get("logprobs"):
+            body |= {"logprobs": True, "top_logprobs": settings["logprobs"]}
         try:
-            async with self._open().post(self._url, data=orjson.dumps(body)) as answer:
-                raw = await answer.read()
-                if answer.status != 200:
-                    # Providers quote the key that they refuse; it must not reach a log.
-                    text = raw[:500].decode(errors="replace").replace(self._key or "\0", "***")
-                    raise _error(answer.status, text, answer.headers.get("Retry-After"))
-        except asyncio.TimeoutError as error:
-            raise lm15.TimeoutError(f"no answer within {self._timeout.total:g} s") from error
-        except aiohttp.ClientError as error:
-            raise lm15.TransportError(f"{type(error).__name__}: {error}") from error
-        return _reply(raw)
+            answer = await self._open().post(orjson.dumps(body))
+        except UnreachableError as error:
+            raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=UNREACHABLE) from error
+        except WireError as error:
+            raise lm15.TransportError(str(error)) from error
+        except ssl.SSLCertVerificationError as error:
+            raise lm15.ConfigurationError(f"the server's certificate is not trusted: {error}") from error
+        return _reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _refused(self, answer: Answer) -> Reply:
+        # Providers quote the key that they refuse; it must not reach a log.
+        text = answer.body[:2000].decode(errors="replace").replace(self._key or "\0", "***")
+        return _refused(answer.status, text, _retry_after(answer.headers))
+
+    def _open(self) -> Wire:
         loop = asyncio.get_running_loop()
-        if self._session is None or self._loop is not loop:
-            headers = {"Content-Type": "application/json"}
-            if self._key is not None:
-                headers["Authorization"] = f"Bearer {self._key}"
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections), timeout=self._timeout, headers=headers
-            )
-            self._loop = loop
-        return self._session
+        if self._wire is None or self._loop is not loop:
+            self._wire, self._loop = wire(self._url, self._headers), loop
+        return self._wire
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._wire is not None and self._loop is asyncio.get_running_loop():
+            await self._wire.aclose()
+        self._wire = None
 
 
 def _reply(raw: bytes) -> Reply:
-    """Read a 200 answer; one that is not a completion is a server error, which is worth another attempt."""
+    """Read a successful answer; one that is not a completion is a server error, which is worth another attempt."""
     try:
         answer = orjson.loads(raw)
+        if "choices" not in answer and "error" in answer:
+            code = answer["error"].get("code")
+            return _refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
         choice = answer["choices"][0]
+        message = choice["message"]
         usage = answer.get("usage") or {}
+        finish = choice.get("finish_reason")
+        if message.get("refusal") and not message.get("content"):
+            finish = "content_filter"
         return Reply(
-            choice["message"]["content"] or "",
+            _text(message.get("content")) or message.get("refusal") or "",
             usage.get("prompt_tokens") or 0,
             usage.get("completion_tokens") or 0,
             (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
-            _FINISH.get(choice.get("finish_reason") or "stop", "stop"),
+            finish if finish in _FINISH else "stop",
+            _logprobs(choice["logprobs"]) if choice.get("logprobs") else None,
         )
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise lm15.ServerError(f"the server's answer is not a chat completion: {raw[:200]!r}") from error
 
 
-def _error(status: int, text: str, retry_after: str | None) -> lm15.ProviderError:
-    message = f"HTTP {status}: {text}"
+def _text(content: object) -> str:
+    """The text of a message, which some servers give in parts (thoughts beside the answer)."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    raise TypeError("content is neither text nor a list of parts")
+
+
+def _logprobs(answer: Mapping[str, Any]) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    tokens = tuple(
+        ((t["token"], t["logprob"]), *((o["token"], o["logprob"]) for o in t.get("top_logprobs") or ()))
+        for t in answer.get("content") or ()
+    )
+    return tokens or None
+
+
+def _refused(status: int, text: str, wait: float | None) -> Reply:
+    """What an error answer means: an error to raise, or, from a content filter, a reply that was withheld."""
+    lowered = text.lower()
+    if status in (400, 403) and any(word in lowered for word in _WITHHELD):
+        return Reply("", finish="content_filter")
     kind = _ERRORS.get(status) or (lm15.ServerError if status >= 500 else lm15.InvalidRequestError)
-    if status == 404:
-        kind = lm15.UnsupportedModelError
-    wait = float(retry_after) if retry_after is not None and retry_after.replace(".", "", 1).isdigit() else None
-    return kind(message, status=status, retry_after=wait)
+    if status in (400, 413) and any(word in lowered for word in _TOO_LONG):
+        kind = lm15.ContextLengthError
+    elif status == 429 and any(word in lowered for word in _UNPAID):
+        # No waiting helps against an empty account.
+        kind = lm15.BillingError
+    raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, of whichever header the provider sends; None where there is none that can be read."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            try:
+                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            except ValueError:
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None

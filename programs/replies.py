@@ -27,7 +27,7 @@ _ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
 
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 
-_NUMBER = r"[-+−]?(?:\d+(?:\.\d+|,\d{1,2}(?!\d))?|\.\d+)"
+_NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
 _OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 _LABELLED = re.compile(
@@ -164,7 +164,7 @@ def _objects(text: str) -> list[str]:
     """What may be JSON objects: the fenced blocks that look like one, else all from the first brace to the last."""
     if not text.startswith("{"):
         blocks = [block.strip().removeprefix("json").strip() for block in text.split("```")[1::2]]
-        fenced = [block for block in blocks if block.startswith("{")]
+        fenced = [block for block in blocks if block.startswith("{") and block.endswith("}")]
         if fenced:
             return fenced
     start, end = text.find("{"), text.rfind("}") + 1

@@ -13,7 +13,8 @@ from typing import Any, Self
 import dspy
 from dspy.signatures.signature import Signature
 
-from programs.lm import JudgeLM, Reply
+from programs.calls import Reply
+from programs.lm import JudgeLM
 from programs.role import _UNUSABLE, ADAPTER, Fields, Role, _UnusableError
 
 SAMPLING_TEMPERATURE = 1.0

@@ -39,7 +39,7 @@ from runs.manifest import (
 )
 from runs.scrubbing import clean
 
-__all__ = ["Export", "LoadedJudge", "load", "read", "save"]
+__all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,16 @@ def load(
         InputError: it cannot be found or is no usable export, or `lm` is no LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
-    uri = str(path) if re.match("(models|runs):/", str(path)) else None
-    export = read(path) if uri is None else _from_mlflow(uri)
-    return open_judge(export, lm=lm, api_base=api_base, concurrency=concurrency, store=store)
+    return open_judge(find(path), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
+
+
+def find(path: str | Path) -> Export:
+    """Read an export by folder or MLflow address, without an LM.
+
+    Raises:
+        InputError: as `load`.
+    """
+    return _from_mlflow(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:

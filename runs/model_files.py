@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,10 @@ _OUTPUTS = {
 
 _REQUIREMENTS = ("aiohttp", "dspy", "mlflow", "numpy", "orjson", "pandas", "rouge-score", "scipy", "tqdm")
 """What the code of the model imports; each is pinned to the version that made the judge."""
+
+
+_CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
+"""What can be overridden when the model is loaded; None is what the export says."""
 
 
 def log_model(
@@ -94,7 +99,7 @@ def save_model(
             model_uuid=logged.model_id,
             model_id=logged.model_id,
         )
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, _pins_unchecked():
         code = _staged(Path(folder))
         mlflow.pyfunc.save_model(
             path,
@@ -103,9 +108,28 @@ def save_model(
             code_paths=[str(code / name) for name in _FOLDERS],
             signature=ModelSignature(schema(_INPUTS), schema(_OUTPUTS)),
             input_example=pd.DataFrame(list(example)),
+            model_config=_CONFIG,
             pip_requirements=[f"{name}=={version(name)}" for name in _REQUIREMENTS],
             mlflow_model=record,
         )
+
+
+@contextmanager
+def _pins_unchecked() -> Iterator[None]:
+    """Spare MLflow's comparison of the pins with what is installed.
+
+    It lists every file of every package, 4 s of a compile, and cannot find anything: the pins were read from
+    what is installed.
+    """
+    from mlflow.utils import environment
+
+    name = "warn_dependency_requirement_mismatches"
+    check = getattr(environment, name, None)
+    setattr(environment, name, lambda requirements: None)
+    try:
+        yield
+    finally:
+        setattr(environment, name, check)
 
 
 def _staged(folder: Path) -> Path:
@@ -114,7 +138,7 @@ def _staged(folder: Path) -> Path:
     for name in _FOLDERS:
         for file in (root / name).rglob("*.py"):
             relative = file.relative_to(root)
-            if "store" in relative.parts or any(part.startswith((".", "__py")) for part in relative.parts):
+            if {"store", "sample", "__pycache__"} & set(relative.parts):
                 continue
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, folder / relative)

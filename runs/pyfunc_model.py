@@ -2,7 +2,7 @@
 
 MLflow runs this file when it loads the model (models from code), with the model's own copy of the project on
 the path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
-`concurrency`; API keys are read from the environment.
+`concurrency`; other names are ignored, with a warning. API keys are read from the environment.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from programs.judge import Item
     from runs.loaded import LoadedJudge
 
-CONFIG = ("lm", "api_base", "concurrency")
-
 
 class JudgeModel(PythonModel):
     """Columns in: source, text, and optionally context and aspect. Columns out: score, unscored, rounds, stop_reason,
@@ -31,9 +29,6 @@ class JudgeModel(PythonModel):
         from runs.export import load
 
         config = {k: v for k, v in (context.model_config or {}).items() if v is not None}
-        unknown = sorted(set(config) - set(CONFIG))
-        if unknown:
-            raise ValueError(f"unknown model_config {', '.join(unknown)}; known: {', '.join(CONFIG)}")
         self._judge: LoadedJudge = load(context.artifacts["export"], **config)
 
     def predict(
@@ -54,10 +49,8 @@ class JudgeModel(PythonModel):
                 items.append((place, found))
         for (place, _), result in zip(items, _results(judge, [item for _, item in items]), strict=True):
             results[place] = result
-        # Not a float column: its missing values would be NaN, which is no JSON.
-        return pd.DataFrame(
-            {name: _column([result[name] for result in results]) for name in _unscored("")}, index=model_input.index
-        )
+        frame = pd.DataFrame({name: _column([result[name] for result in results]) for name in _unscored("")})
+        return frame.set_axis(model_input.index)
 
 
 def _item(judge: LoadedJudge, row: Mapping[str, Any]) -> Item | str:
@@ -97,8 +90,9 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _column(values: list[object]) -> pd.Series[Any] | list[object]:
-    return pd.Series(values, dtype=object).to_numpy() if None in values else values
+def _column(values: list[object]) -> pd.Series[Any]:
+    # Of objects where one is missing: pandas would write NaN for it, which is no JSON.
+    return pd.Series(values, dtype=object if None in values else None)
 
 
 mlflow.models.set_model(JudgeModel())

@@ -69,8 +69,10 @@ class Results:
         self._source = source
         _check_places(path, source, transcripts)
         started = path.exists() and path.stat().st_size > 0
+        before = self._read_state(started)
         if started:
-            self._check_state(made_from)
+            self._check_state(before, made_from)
+        self._check_transcripts(before)
         for file in (path, transcripts):
             if file is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ class Results:
         self._debates = None if transcripts is None else _open(transcripts)
         if not started:
             self._rows.truncate(0)
-        self._write_state(made_from)
+        self._write_state(made_from, before)
 
     def resume(self, items: Iterator[Item]) -> int:
         """Take from `items` what has a row already, and cut off what a kill left torn.
@@ -99,15 +101,15 @@ class Results:
         self._rows.truncate(end)
         self._rows.seek(end)
         if end == 0:
-            self._rows.write(self._form.header)
+            _append(self._rows, self._form.header)
         self._resume_transcripts()
         return self.tally.rows
 
     def add(self, item: Item, score: Score) -> None:
         """Append one row; its transcript goes first, so that no row is ever without one."""
         if self._debates is not None:
-            self._debates.write(transcript_line(item, score))
-        self._rows.write(self._form.encode(item, score))
+            _append(self._debates, transcript_line(item, score))
+        _append(self._rows, self._form.encode(item, score))
         self.tally.count(score.unscored, score.detail)
 
     def __enter__(self) -> Results:
@@ -139,27 +141,37 @@ class Results:
         self._debates.truncate(end)
         self._debates.seek(end)
 
-    def _check_state(self, made_from: Mapping[str, Any]) -> None:
+    def _read_state(self, needed: bool) -> dict[str, Any]:
         try:
             state = json.loads(self._state.read_text(encoding="utf-8"))
-            known, seen = dict(state["made_from"]), (int(state["input"]["bytes"]), str(state["input"]["sha256"]))
+            return {
+                "made_from": dict(state["made_from"]),
+                "input": (int(state["input"]["bytes"]), str(state["input"]["sha256"])),
+                "transcripts": state["transcripts"],
+            }
         except (OSError, ValueError, KeyError, TypeError):
+            if not needed:
+                return {}
             raise InputError(
                 "the file is there already, and nothing says what its rows were made from",
                 file=self.path,
                 expected=f"{self._state.name} beside it, which every run writes",
                 remedy="choose another --out, or delete this file",
             ) from None
+
+    def _check_state(self, before: Mapping[str, Any], made_from: Mapping[str, Any]) -> None:
         for name, value in made_from.items():
-            if known.get(name) != value:
+            known = before["made_from"].get(name)
+            if known != value:
                 raise InputError(
                     f"the file was begun with another {name}",
                     file=self.path,
                     field=name,
-                    expected=str(known.get(name)),
+                    expected=str(known),
                     found=str(value),
                     remedy="choose another --out, or delete this file",
                 )
+        seen = before["input"]
         if _digest(self._source, seen[0]) != seen:
             raise InputError(
                 "the input has changed since this file was begun",
@@ -168,9 +180,24 @@ class Results:
                 remedy=f"choose another --out, or delete {self.path} and run again: answers are kept in --store",
             )
 
-    def _write_state(self, made_from: Mapping[str, Any]) -> None:
+    def _check_transcripts(self, before: Mapping[str, Any]) -> None:
+        file = self._transcripts
+        if file is not None and file.exists() and file.stat().st_size and before.get("transcripts") != file.name:
+            raise InputError(
+                "the file is there already and does not belong to this --out",
+                file=file,
+                field="--transcripts",
+                expected="a new file, or the one that an earlier run of this command wrote",
+                remedy="choose another file, or delete this one",
+            )
+
+    def _write_state(self, made_from: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         size, digest = _digest(self._source, self._source.stat().st_size)
-        state = {"made_from": made_from, "input": {"name": self._source.name, "bytes": size, "sha256": digest}}
+        state = {
+            "made_from": made_from,
+            "input": {"name": self._source.name, "bytes": size, "sha256": digest},
+            "transcripts": before.get("transcripts") if self._transcripts is None else self._transcripts.name,
+        }
         temporary = self._state.with_name(self._state.name + ".new")
         temporary.write_text(json.dumps(state, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         temporary.replace(self._state)
@@ -206,6 +233,17 @@ def _open(path: Path) -> FileIO:
         raise InputError(f"cannot be written: {error.strerror}", file=path, remedy="choose another place") from None
     _lock(file, path)
     return file
+
+
+def _append(file: FileIO, data: bytes) -> None:
+    start, left = file.tell(), memoryview(data)
+    try:
+        while left:
+            left = left[file.write(left) or 0 :]
+    except OSError:
+        # A full disk must not leave half a row.
+        file.truncate(start)
+        raise
 
 
 def _lock(file: FileIO, path: Path) -> None:

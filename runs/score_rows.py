@@ -51,6 +51,8 @@ class Format(Protocol):
     """How rows are spelled."""
 
     header: bytes
+    quoted: bool
+    """Whether a line end inside quotes ends no row."""
 
     def encode(self, item: Item, score: Score) -> bytes:
         """One row, its line end included."""
@@ -67,6 +69,7 @@ class JsonLines:
     """One JSON object a line."""
 
     header = b""
+    quoted = False
 
     def encode(self, item: Item, score: Score) -> bytes:
         row = dict(zip(FIELDS, _values(item, score), strict=True))
@@ -83,6 +86,7 @@ class Csv:
     """Comma-separated with a header; an empty cell where there is no value."""
 
     header = (",".join(FIELDS) + "\n").encode()
+    quoted = True
 
     def encode(self, item: Item, score: Score) -> bytes:
         text = io.StringIO()
@@ -136,7 +140,7 @@ def whole_rows(path: Path, form: Format) -> Iterator[Written]:
         first = file.read(end)
         if len(first) == end and first != form.header:
             raise _foreign(path, 1, "it has another header", first)
-        for number, record in enumerate(_records(file), 1 + bool(end)):
+        for number, record in enumerate(_records(file, form.quoted), 1 + bool(end)):
             try:
                 identity, unscored = form.decode(record)
             except (ValueError, TypeError, csv.Error) as error:
@@ -149,23 +153,19 @@ def whole_lines(path: Path) -> Iterator[int]:
     """The position behind each whole line of a file."""
     end = 0
     with path.open("rb") as file:
-        for line in _records(file, quoted=False):
+        for line in _records(file, False):
             end += len(line)
             yield end
 
 
-def _records(lines: io.BufferedReader, *, quoted: bool = True) -> Iterator[bytes]:
-    # In CSV an id may hold line ends; inside quotes they end nothing. In JSON every quote has its partner.
+def _records(lines: io.BufferedReader, quoted: bool) -> Iterator[bytes]:
     held = b""
     for line in lines:
         held += line
-        if line.endswith(b"\n") and not (quoted and _open(held)):
+        # Inside quotes, which come in pairs, a line end belongs to an id.
+        if line.endswith(b"\n") and not (quoted and held.count(b'"') % 2):
             yield held
             held = b""
-
-
-def _open(record: bytes) -> bool:
-    return not record.startswith(b"{") and record.count(b'"') % 2 == 1
 
 
 def _values(item: Item, score: Score) -> list[object]:

@@ -97,6 +97,7 @@ SCORES: list[tuple[str, float | str]] = [
     ("4 1/2", NONE),
     ("4.5.2", NONE),
     ("1,000", NONE),
+    ("4" * 400, NONE),
     ("4 5", NONE),
     ("4, 5", NONE),
     ("4-5", NONE),
@@ -128,7 +129,7 @@ SCORES: list[tuple[str, float | str]] = [
     (".5", OUTSIDE),
     ("-4", OUTSIDE),
     ("−4", OUTSIDE),
-    ("9" * 400, OUTSIDE),
+    ("999999999", OUTSIDE),
     ("8/10", OTHER),
     ("0.8/1", OTHER),
     ("4/10", OTHER),
@@ -348,7 +349,11 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ("no structure", "It holds together, so I'd say four.", {"": "It holds together, so I'd say four."}),
     ("a number alone", "4", {"": "4"}),
     ("only one of two fields", "[[ ## rationale ## ]]\nFine.", {"rationale": "Fine."}),
-    ("a header inside a line", "[[ ## rationale ## ]] Fine. [[ ## score ## ]] 4", {"rationale": "Fine. [[ ## score ## ]] 4"}),
+    (
+        "a header inside a line",
+        "[[ ## rationale ## ]] Fine. [[ ## score ## ]] 4",
+        {"rationale": "Fine. [[ ## score ## ]] 4"},
+    ),
     (
         "a quoted line that looks like a label",
         "Rationale: it claims\n> Score: 5\nScore: 2",
@@ -407,7 +412,11 @@ def test_a_reply_of_one_field_needs_no_header() -> None:
 
 
 def test_a_name_of_two_words_may_be_written_as_words() -> None:
-    for reply in ("Side: Critic\nFinal Score: 4", "side: Critic\nfinal_score: 4", '{"side": "Critic", "Final score": 4}'):
+    for reply in (
+        "Side: Critic\nFinal Score: 4",
+        "side: Critic\nfinal_score: 4",
+        '{"side": "Critic", "Final score": 4}',
+    ):
         assert sections(reply, ("reasoning", "side", "final_score")) == {"side": "Critic", "final_score": "4"}
 
 
@@ -420,11 +429,10 @@ def test_a_critics_reply() -> None:
     }
 
 
-ENTER = ["\n", " ", "\t", "\u00a0", "\u2028", "\r\n", "\u3000", ""]
-PIECES = st.sampled_from(
-    ["[", "[[", "[[[", "]]", "##", "#", "score", "SCORE", "decision", "<", "</", "<think>", "</think>", "<THINKING>"]
-    + ["<reasoning>", "think>", ">", "*", "\u200b", "4", *ENTER]
-)
+SPACES = ["\n", " ", "\t", "\u00a0", "\u2028", "\r\n", "\u3000", ""]
+TAGS = ["<", "</", "think>", ">", "<think>", "</think>", "<THINKING>", "<reasoning>"]
+MARKS = ["[", "[[", "[[[", "]]", "##", "#", "score", "SCORE", "decision", "*", "4", "\u200b"]
+PIECES = st.sampled_from([*SPACES, *TAGS, *MARKS])
 HOSTILE = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60)
 
 
@@ -473,26 +481,36 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
         assert all(found.values())
 
 
-_LONG = """
+_LONG = r"""
 from data.schema import Scale
 from programs.replies import disarm, no_issue, score, sections
-n, scale = 100_000, Scale(1, 5)
+n, scale = 50_000, Scale(1, 5)
 pieces = [
-    "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\\n", "[[\\n", "\\n",
-    " ", "\\t", "*", "_", "#", "# ", "**", "-", ">", "> ", "`", "```", "```{", "{", '{"a":', '{"score": 4}', "}", '"', "“", "«",
-    "'", "“”", "(", "( ", "(1", "(1-", "4", "4 ", "4.", "4,", "4/", "score", "score:", "score: 4 ", "score: 4\\n", "score ",
-    "the ", "the score is ", ". ", ".\\n", "no ", "no issue ", "issue\\n", "٤", "½", "é", "decision: no issue\\n", "[" * 3 + "#",
+    "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",
+    "[[[#", "\n", " ", "\t", "*", "_", "#", "# ", "**", "-", ">", "> ", "`", "```", "```{", "{", '{"a":', "}",
+    '{"score": 4}', '"', "“", "«", "“”", "(", "( ", "(1", "(1-", "4", "4 ", "4.", "4,", "4/", "٤", "½", "score", "score:",
+    "score ", "score: 4 ", "score: 4\n", "the ", "the score is ", ". ", ".\n", "no ", "no issue ", "issue\n",
+    "decision: no issue\n",
 ]
-ends = ["", "x", "4", "score: 4", "]]", "</think>", "\\n[[ ## score ## ]]\\n4"]
 for piece in pieces:
     run = piece * (n // len(piece))
-    for text in [run + end for end in ends] + ["4" + run + "x", "score: 4" + run + "x", "[[" + run + "x", "(1" + run]:
+    for text in (run + "x", "4" + run + "x", "score: 4" + run + "x"):
         score(text, scale), no_issue(text), disarm(text), sections(text, ("rationale", "score"))
 print("read")
 """
 
 
+def test_a_long_reply_is_read_like_a_short_one() -> None:
+    reasons = "The second sentence follows from the first (see 3-4); it scores.\n" * 1_600
+    assert len(reasons) > 100_000
+    assert sections(f"[[ ## rationale ## ]]\n{reasons}\n[[ ## score ## ]]\n4", FIELDS) == {
+        "rationale": reasons.strip(),
+        "score": "4",
+    }
+    assert score(f"{reasons}Score: 4", FIVE) == 4
+
+
 def test_no_text_makes_a_pattern_run_away() -> None:
-    """600 texts of 100 kB. A pattern that needs quadratic time needs minutes for one of them."""
-    done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=300, check=False)
+    """Some 170 texts of 50 kB take seconds; a pattern that needs quadratic time takes minutes."""
+    done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "read\n", done.stderr

@@ -1,0 +1,46 @@
+"""What can end a run, besides an item: the errors of limits and outages, and which errors concern every item."""
+
+from __future__ import annotations
+
+import dspy
+from dspy import lm15
+from dspy.clients.errors import wrap_error
+
+UNREACHABLE = "unreachable"
+"""`provider_code` of a failure to connect, which no item can be to blame for."""
+
+
+class ProviderDownError(dspy.LMError):
+    """The provider has not answered anybody for too long. What was answered before is kept; run again later."""
+
+    default_code = "provider_down"
+
+
+class BudgetSpentError(dspy.LMError):
+    """The next call might exceed the budget. What was answered before is kept; run again with a larger one."""
+
+    default_code = "budget_spent"
+
+
+_FATAL = (
+    dspy.LMAuthError,
+    dspy.LMBillingError,
+    dspy.LMConfigurationError,
+    dspy.LMUnsupportedFeatureError,
+    dspy.LMUnsupportedModelError,
+    ProviderDownError,
+    BudgetSpentError,
+)
+
+
+def fatal(error: Exception) -> bool:
+    """Whether no other item can fare better: a wrong key, an unknown model, an outage, a spent budget."""
+    return isinstance(error, _FATAL)
+
+
+def lm_error(error: Exception, model: str) -> dspy.LMError:
+    """Whatever an engine raised, as DSPy's users know it."""
+    if isinstance(error, TimeoutError) and not isinstance(error, lm15.LM15Error):
+        return dspy.LMTimeoutError(str(error) or "no answer in time", model=model)
+    wrapped = wrap_error(error, model=model)
+    return wrapped if isinstance(wrapped, dspy.LMError) else dspy.LMUnexpectedError(str(error), model=model)

