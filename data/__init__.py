@@ -51,10 +51,10 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
     )
 
 
-def _public(name: str) -> Loader:
+def _public(name: str, *part: str) -> Loader:
     # Imported when asked for: the names alone are needed for --help.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"data.{name}").load(path)
+        corpus: Corpus = import_module(f"data.{name}").load(path, *part)
         return corpus if task is None else _reworded(corpus, task)
 
     return load_set
@@ -100,6 +100,14 @@ def _reworded(corpus: Corpus, task: Task) -> Corpus:
 LOADERS: dict[str, Loader] = {
     "summeval": _public("summeval"),
     "topical_chat": _public("topical_chat"),
+    "qags": _public("qags"),
+    "qags_xsum": _public("qags", "xsum"),
+    "halueval": _public("halueval"),
+    "halueval_dialogue": _public("halueval", "dialogue"),
+    "halueval_summarization": _public("halueval", "summarization"),
+    "factool": _public("factool"),
+    "factool_claims": _public("factool", "claim"),
+    "faireval": _public("faireval"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data.correlations import STATISTICS, Floats, Statistic, correlations
 from data.errors import InputError
 from data.evidence import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
-from data.resampling import Estimate, Pairs, resample, sample_level, summary_level, system_level
+from data.levels import Estimate, Pairs, sample_level, summary_level, system_level
+from data.resampling import resample, units
 from data.schema import Level
 
 __all__ = [
@@ -70,7 +72,7 @@ def agreement_table(
     """Compute every statistic at every level, for each aspect and averaged over aspects.
 
     Candidates without a rating are ignored, and with them groups that nobody rated. Candidates with a rating but
-    no score are counted and left out. Values are exact; see `data.resampling.sample_level` for how far intervals are.
+    no score are counted and left out. Values are exact; see `data.levels.sample_level` for how far intervals are.
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
@@ -82,16 +84,19 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = _index(aspects)
+    drawn = units(len(index), seed)
     estimates: dict[tuple[str, Level], Estimate] = {}
     for name, groups in aspects.items():
-        pairs = _pairs(groups, index)
+        pairs = _pairs(groups, index, drawn)
         estimates |= {(name, level): _ESTIMATES[level](pairs, STATISTICS) for level in LEVELS}
-    found = resample(list(estimates.values()), len(index), resamples=resamples, seed=seed, progress=progress)
+    found = resample(list(estimates.values()), drawn, resamples=resamples, seed=seed, progress=progress)
     replicates = dict(zip(estimates, found, strict=True))
-    tables: dict[str, Table] = {
-        name: {level: _agreements(level, groups, estimates[name, level], replicates[name, level]) for level in LEVELS}
-        for name, groups in aspects.items()
-    }
+    tables: dict[str, Table] = {}
+    for name, groups in aspects.items():
+        counts = _rated_and_unscored(groups)
+        tables[name] = {
+            level: _agreements(level, estimates[name, level], replicates[name, level], *counts) for level in LEVELS
+        }
     average: Table = {}
     for level in LEVELS:
         rests_on = np.logical_or.reduce([estimates[name, level].rests_on for name in aspects])
@@ -132,15 +137,16 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = _index(a)
+    drawn = units(len(index), seed)
     both: list[Estimate] = []
     for name in a:
-        pairs = [_pairs(groups, index) for groups in _on_same_candidates(a[name], b[name])]
+        pairs = [_pairs(groups, index, drawn) for groups in _on_same_candidates(a[name], b[name])]
         estimates = [_ESTIMATES[level](p, [statistic], constant_as_zero=True) for p in pairs]
         if not np.isnan(estimates[0].values[0]):
             both += estimates
     if not both:
         return Difference(None, None, None, 1.0, 0)
-    found = resample(both, len(index), resamples=resamples, seed=seed)
+    found = resample(both, drawn, resamples=resamples, seed=seed)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / (len(both) // 2)
     differences = np.mean([x[0] - y[0] for x, y in _couples(found)], axis=0)
     groups = int(np.logical_or.reduce([e.rests_on for e in both]).sum())
@@ -174,7 +180,7 @@ def _index(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, int]:
     return index
 
 
-def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int]) -> Pairs:
+def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int], drawn: NDArray[np.intp]) -> Pairs:
     systems: dict[str, int] = {}
     rows = [
         (rating, score, index[group.group], systems.setdefault(candidate, len(systems)))
@@ -188,7 +194,7 @@ def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int]) -> Pairs:
         np.array(scores, dtype=float),
         np.array(at, dtype=np.intp),
         np.array(system, dtype=np.intp),
-        len(index),
+        drawn,
     )
 
 
@@ -215,13 +221,18 @@ def _on_same_candidates(
     return first, second
 
 
-def _agreements(
-    level: Level, groups: Sequence[GroupScores], estimate: Estimate, replicates: Floats
-) -> dict[Statistic, Agreement]:
+def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
+    """How many groups have a rating, and how many candidates have a rating and no score."""
     rated = sum(any(r is not None for r in group.ratings) for group in groups)
     unscored = sum(
         r is not None and s is None for group in groups for r, s in zip(group.ratings, group.scores, strict=True)
     )
+    return rated, unscored
+
+
+def _agreements(
+    level: Level, estimate: Estimate, replicates: Floats, rated: int, unscored: int
+) -> dict[Statistic, Agreement]:
     rests_on = int(estimate.rests_on.sum())
     found: dict[Statistic, Agreement] = {}
     for i, statistic in enumerate(STATISTICS):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from data.agreement import AgreementTable, Difference, GroupScores, agreement_table, compare
 from data.schema import Aspect, Granularity
 from optimize.choosing import start
 from optimize.run import Run
+from programs import JUDGES, build
 from programs.compiled import CompiledJudge
 from programs.judge import Judgement, corpus_items
 from runs.scoring import calls_per_item, group_scores
@@ -44,14 +46,18 @@ def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
     """Score held-out with the single call, the uncompiled and the compiled judge, and compare them."""
     logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
     judged: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
+    single, uncompiled = build(JUDGES["single"].kind, JUDGES["single"].config), start(run.settings)
     for aspect in run.aspects:
-        uncompiled = _uncompiled(run, aspect)
-        judged["single"][aspect.name] = ([u[0] for u in uncompiled], "given")
-        judged["uncompiled"][aspect.name] = ([u[1] for u in uncompiled], "given")
-        chosen = compiled.aspects[aspect.name]
         items = corpus_items(run.splits.held_out, aspect)
-        found = run.panel.judge(chosen.judge, items, f"{aspect.name}: held-out, compiled")
-        judged["compiled"][aspect.name] = (found, chosen.granularity)
+        chosen = compiled.aspects[aspect.name]
+        # The single call is the first turn of the uncompiled debate: no call is made twice for it.
+        for name, judge, granularity in (
+            ("uncompiled", uncompiled, "given"),
+            ("single", single, "given"),
+            ("compiled", chosen.judge, chosen.granularity),
+        ):
+            found = run.panel.judge(judge, items, f"{aspect.name}: held-out, {name}")
+            judged[name][aspect.name] = (found, cast(Granularity, granularity))
     scores = {name: _scores(run, by_aspect) for name, by_aspect in judged.items()}
     options = {"resamples": run.settings.resamples, "seed": run.settings.seed}
     comparison = {"statistic": run.statistic, "level": run.level, **options}
@@ -62,16 +68,6 @@ def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
         over_uncompiled=compare(scores["compiled"], scores["uncompiled"], **comparison),
         judgements={a: j for a, (j, _) in judged["compiled"].items()},
     )
-
-
-def _uncompiled(run: Run, aspect: Aspect) -> list[tuple[Judgement, Judgement]]:
-    """Single call and debate of each held-out item: the first is the debate's own first turn."""
-    judge = start(run.settings)
-    items = corpus_items(run.splits.held_out, aspect)
-    rounds = judge.rules.rounds
-    transcripts = run.panel.converse(judge, items, rounds, f"{aspect.name}: held-out, uncompiled")
-    settled = run.panel.settle(judge, items, transcripts) if judge.rules.tie_breaker else transcripts
-    return [(judge.verdict(t.until(0), 0), judge.verdict(s, rounds)) for t, s in zip(transcripts, settled, strict=True)]
 
 
 def _scores(run: Run, judged: Mapping[str, tuple[list[Judgement], Granularity]]) -> dict[str, list[GroupScores]]:

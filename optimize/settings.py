@@ -33,7 +33,7 @@ class Settings:
     concurrency: int = 16
     tuner: str = "mipro"
     effort: str = "light"
-    trials: int = 60
+    trials: int = 40
     max_rounds: int = 3
     objective: str = "spearman"
     level: str = "auto"

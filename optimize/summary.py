@@ -7,7 +7,7 @@ from optimize.job import Result
 from optimize.proof import COMPARED
 from optimize.publishing import describe
 from programs.lm import OFFLINE
-from runs.report import basis, interval, text_table
+from runs.report import basis, interval, p_text, text_table
 
 _OFFLINE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
@@ -36,8 +36,8 @@ def table(result: Result) -> str:
         text_table(header, rows, rule_before_last=True),
         "",
         _undefined(result),
-        f"Compiled minus single call: {interval(held_out.gain)}, p = {held_out.gain.p_value:.3f}; "
-        f"minus uncompiled debate: {interval(held_out.over_uncompiled)}, p = {held_out.over_uncompiled.p_value:.3f} "
+        f"Compiled minus single call: {interval(held_out.gain)}, {p_text(held_out.gain.p_value)}; "
+        f"minus uncompiled debate: {interval(held_out.over_uncompiled)}, {p_text(held_out.over_uncompiled.p_value)} "
         f"(paired resampling of {held_out.gain.groups} sources)",
         f"LM calls: {result.asked} asked, {result.executed} executed now, the rest were answered before",
     ]

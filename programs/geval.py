@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -128,8 +128,7 @@ class FormFiller(Sampled):
         one = self.bound(inputs, {"logprobs": ALTERNATIVES})
 
         def read(fields: Fields) -> Expectation | replies.Unreadable | None:
-            tokens = None if one.reply is None else one.reply.logprobs
-            return expectation(fields["score"], tokens, scale) if tokens else None
+            return expectation(fields["score"], one.logprobs, scale) if one.logprobs else None
 
         answer = await one.ask(item, "", read)
         if isinstance(answer, NoAnswer):
@@ -201,5 +200,5 @@ class GEval(Judge):
         return cls(str(config.get("mode", "text")), config.get("steps"))
 
 
-def _reader(scale: Scale) -> Any:
+def _reader(scale: Scale) -> Callable[[Fields], float | replies.Unreadable]:
     return lambda fields: replies.score(fields["score"], scale)

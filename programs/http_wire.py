@@ -173,7 +173,7 @@ class Reader:
             self._start = 0
 
     def _answer(self, body: bytes, end: int) -> Answer:
-        if len(self._data) > end or self._length is None and not self._chunked:
+        if len(self._data) > end or (self._length is None and not self._chunked):
             # What follows was not asked for; nobody can tell what the next answer would belong to.
             self.keeps_open = False
         if self._headers.get("content-encoding", "identity").lower() in ("gzip", "deflate"):

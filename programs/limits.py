@@ -143,11 +143,12 @@ class Limiter:
         self._closed_until = time.monotonic() + interval
 
     def resume(self) -> None:
-        """The provider answers again; it is given half of the load at first."""
+        """The provider answers again; it is given half of the load at first. May be called from any thread."""
         self._probing = None
         self._closed_until = 0.0
         self.window = max(1.0, min(self.window, self.concurrency / 2))
-        self._pump()
+        if self._loop is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._pump)
 
     def fail(self, error: dspy.LMError) -> None:
         """Let all who wait fail: no other call could fare better."""

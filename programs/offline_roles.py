@@ -6,9 +6,11 @@ off the material again, and never does arithmetic on an earlier score.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, floor, log10
 
 from programs import offline_dialogue, offline_persona, offline_prompt, offline_rubric, offline_summary
@@ -21,13 +23,16 @@ LABEL = "Text statistics: "
 
 NO_ISSUE = "NO ISSUE"
 
+ALL_IS_WELL = 0.75
+"""The merit above which nothing needs to be quoted."""
+
 _WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
 _DECIMALS = re.compile(r"decimals? (?:are|is) (?:welcome|allowed|fine)", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """What is on the table: the measurements and the rubric that weighs them."""
 
     question: Question
@@ -46,16 +51,23 @@ class _Case:
 
     def score(self, merit: float, whole: bool = False) -> str:
         """The score as it is written: three digits across the scale, or a whole number."""
-        question = self.question
-        value = question.low + self.span * merit
-        if whole:
-            return f"{min(question.high, max(question.low, floor(value + 0.5))):g}"
-        digits = max(0, 3 - ceil(log10(self.span)))
-        return f"{min(question.high, max(question.low, round(value, digits))):.{digits}f}"
+        low, high = self.question.low, self.question.high
+        value = low + self.span * merit
+        rounded = floor(value + 0.5) if whole else round(value, max(0, 3 - ceil(log10(self.span))))
+        return f"{min(high, max(low, rounded)):.12g}"
+
+    def reasons(self) -> str:
+        """The heaviest readings of the first look and all that were raised."""
+        own = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
+        taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
+        heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
+        return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {self.merit():.2f} of 1."
 
     def spoken(self, item: Item) -> str:
+        """An item as it is said: with its value and, unless all is well, its place in the text."""
         reading = self.readings[item.name]
-        place = f', "{_plain(reading.evidence)}"' if reading.evidence else ""
+        well = (item.merit(reading) or 0.0) > ALL_IS_WELL
+        place = f', "{_plain(reading.evidence)}"' if reading.evidence and not well else ""
         return FEATURES[item.name].spoken(reading) + place
 
 
@@ -63,40 +75,57 @@ def _plain(text: str) -> str:
     return " ".join(text.replace('"', "'").split())
 
 
-def _case(prompt: Prompt) -> _Case:
+def case_of(prompt: Prompt, candidate: str = "candidate") -> Case:
+    """Measure what a prompt asks about.
+
+    Args:
+        prompt: The request.
+        candidate: Name of the field with the text to be judged.
+    """
     question = offline_prompt.question(prompt)
-    source, candidate = prompt.input("source"), prompt.input("candidate")
+    source, text = prompt.input("source"), prompt.input(candidate)
     if question.kind == "dialogue":
-        readings = offline_dialogue.readings(source, prompt.input("context"), candidate)
+        readings = offline_dialogue.readings(source, prompt.input("context"), text)
     else:
-        readings = offline_summary.readings(source, candidate)
+        readings = offline_summary.readings(source, text)
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
-    return _Case(question, rubric, readings, _raised(rubric, prompt.input("debate")))
+    return Case(question, rubric, readings, _raised(prompt, rubric))
 
 
-def _raised(rubric: Rubric, debate: str) -> frozenset[str]:
-    """Which later items the Critic's turns name. Quotations do not count: they are the candidate's words."""
-    turns = [_QUOTED.sub("", line) for line in debate.splitlines() if line.startswith("Critic, round ")]
-    said = "\n".join(turns)
-    return frozenset(item.name for item in rubric.later if FEATURES[item.name].phrase in said)
+def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
+    """The later items that the speaker was told of: by the Critic, by evaluation steps, or among referees by anybody.
+
+    A referee has also looked at one item by itself, which its role's wording chooses.
+    """
+    debate = prompt.input("debate")
+    if "other referees" in prompt.role.lower():
+        own = rubric.later[hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0] % len(rubric.later)]
+        return _named(rubric, debate) | {own.name}
+    turns = [line for line in debate.splitlines() if line.startswith("Critic, round ")]
+    return _named(rubric, "\n".join([prompt.input("steps"), *turns]))
+
+
+def _named(rubric: Rubric, said: str) -> frozenset[str]:
+    # What stands in quotation marks are the candidate's words.
+    own_words = _QUOTED.sub("", said)
+    return frozenset(item.name for item in rubric.later if FEATURES[item.name].phrase in own_words)
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer: its own look and whatever the debate has brought up."""
-    case = _case(prompt)
-    whole = bool(_WHOLE.search(prompt.role)) and not _DECIMALS.search(prompt.role)
-    merit = case.merit()
-    own = sorted(case.rubric.first, key=lambda item: -item.weight)
-    said = "; ".join(case.spoken(item) for item in own[:2])
-    taken = [case.spoken(item) for item in case.rubric.later if item.name in case.raised]
-    heard = f"; weighed in from the debate: {'; '.join(taken)}" if taken else ""
-    rationale = f"{LABEL}{said}{heard}. Merit {merit:.2f} of 1."
-    return {"rationale": rationale, "score": case.score(merit, whole)}
+    """The Scorer, a form of G-Eval, a referee: its own look and whatever it was told of."""
+    case = case_of(prompt)
+    return {"rationale": case.reasons(), "score": case.score(case.merit(), wants_whole(prompt.role))}
+
+
+@lru_cache(maxsize=256)
+def wants_whole(role: str) -> bool:
+    """Whether a role's instructions ask for whole numbers."""
+    return bool(_WHOLE.search(role)) and not _DECIMALS.search(role)
 
 
 def criticise(prompt: Prompt) -> dict[str, str]:
     """The Critic: the next reading that nobody has named and whose weight reaches the persona's threshold."""
-    case = _case(prompt)
+    case = case_of(prompt)
     least = offline_persona.threshold(prompt.role)
     open_items = [
         (item, change)
@@ -117,7 +146,7 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 
 def settle(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker: all evidence, raised or not, and who was nearer to it."""
-    case = _case(prompt)
+    case = case_of(prompt)
     now, final = case.merit(), case.merit(everything=True)
     # The Scorer's latest score already holds what was raised; if the rest moves it on, the Critic had a point.
     moved = abs(final - now) >= offline_persona.PLAIN_THRESHOLD / 2

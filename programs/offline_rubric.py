@@ -109,10 +109,10 @@ def first_look(rubric: Rubric, readings: Mapping[str, Reading]) -> float:
 
 
 def effects(rubric: Rubric, readings: Mapping[str, Reading]) -> list[tuple[Item, float]]:
-    """Each later item with the change of merit when it is raised.
+    """Each later item with the change of the score when it is raised, as a share of the scale.
 
     The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen
-    the list of what is worth raising.
+    the list of what is worth raising. The ends of the scale are not regarded here.
     """
     start = first_look(rubric, readings)
     weights = math.fsum(i.weight for i in rubric.items if not i.fault)
@@ -125,19 +125,19 @@ def effects(rubric: Rubric, readings: Mapping[str, Reading]) -> list[tuple[Item,
             change = item.weight * (merit - 1)
         else:
             change = item.weight * (merit - start) / weights
-        changes.append((item, change))
+        changes.append((item, change / rubric.enough))
     return changes
 
 
 def weigh(rubric: Rubric, readings: Mapping[str, Reading], raised: Collection[str]) -> float:
-    """Merit, 0 to 1, of the first look and of the items raised. What nobody raised is presumed to be alike.
+    """The score, 0 to 1, by the first look and the items raised. What nobody raised is presumed to be alike.
 
     With that presumption a reading that only confirms the first look need not be raised, and candidates
     judged on different evidence stay comparable.
     """
     changes = (change for item, change in effects(rubric, readings) if item.name in raised)
-    merit = math.fsum((first_look(rubric, readings), *changes))
-    return min(1.0, max(0.0, merit / rubric.enough))
+    merit = math.fsum((first_look(rubric, readings) / rubric.enough, *changes))
+    return min(1.0, max(0.0, merit))
 
 
 def _items(table: str) -> tuple[Item, ...]:

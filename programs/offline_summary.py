@@ -123,7 +123,7 @@ def _alignment(source: _Source, text: Text) -> tuple[list[float], list[float]]:
     """Per sentence, over the source's sentences: most of its words, and of both sentences' words, kept in order."""
     kept, whole = [], []
     for ws in text.words:
-        common = [tools.common_subsequence(ws, other) for other in source.text.words]
+        common = tools.common_subsequences(ws, source.text.words)
         kept.append(max(common, default=0) / len(ws))
         both = zip(common, source.text.words, strict=True)
         whole.append(max((2 * n / (len(ws) + len(other)) for n, other in both), default=0.0))

@@ -7,7 +7,7 @@ texts give equal numbers in every process.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -129,17 +129,21 @@ def grams(sequence: Sequence[str], size: int) -> list[tuple[str, ...]]:
     return [tuple(sequence[i : i + size]) for i in range(len(sequence) - size + 1)]
 
 
-def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """Length of the longest common subsequence, by the bit-parallel rows of Hyyrö (2004)."""
+def common_subsequences(a: Sequence[str], others: Iterable[Sequence[str]]) -> list[int]:
+    """Length of the longest common subsequence of `a` with each other, by the bit-parallel rows of Hyyrö (2004)."""
     places: dict[str, int] = {}
     for i, word in enumerate(a):
         places[word] = places.get(word, 0) | (1 << i)
     full = (1 << len(a)) - 1
-    row = full
-    for word in b:
-        hit = row & places.get(word, 0)
-        row = ((row + hit) | (row - hit)) & full
-    return len(a) - row.bit_count()
+    lengths = []
+    for other in others:
+        row = full
+        for word in other:
+            if word in places:
+                hit = row & places[word]
+                row = ((row + hit) | (row - hit)) & full
+        lengths.append(len(a) - row.bit_count())
+    return lengths
 
 
 def longest_run(a: Sequence[str], b: Sequence[str]) -> int:

@@ -84,7 +84,8 @@ def _price(path: Path, model: str, section: object) -> Price:
     for name, value in section.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             raise InputError("not a price", file=path, field=f"{model}.{name}", expected="0 or more", found=value)
-    return Price(section["input"], section.get("cached", section["input"]), section["output"])
+    first = float(section["input"])
+    return Price(first, float(section.get("cached", first)), float(section["output"]))
 
 
 @lru_cache(maxsize=1)

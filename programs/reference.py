@@ -6,7 +6,7 @@ They ask no LM. Each is a thin adapter over a kept library; what it compares wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from programs.judge import Item, Judge, Judgement, Verdict
@@ -22,16 +22,9 @@ class RougeL(Judge):
 
     kind = "rouge-l"
 
-    @cached_property
-    def _scorer(self) -> Any:
-        from rouge_score.rouge_scorer import RougeScorer
-
-        return RougeScorer(["rougeL"], use_stemmer=True)
-
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        targets = item.references or ((item.context or item.source),)
-        value = self._scorer.score_multi(targets, item.text)["rougeL"].fmeasure
-        return Transcript((Turn(self.kind, 0, "", score=float(value), calls=0),))
+        value = _rouge_l(item.references or (item.context or item.source,), item.text)
+        return Transcript((Turn(self.kind, 0, "", score=value, calls=0),))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         score = transcript.turns[0].score
@@ -45,3 +38,16 @@ class RougeL(Judge):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> RougeL:
         return cls()
+
+
+@lru_cache(maxsize=8192)
+def _rouge_l(targets: tuple[str, ...], text: str) -> float:
+    # A text is asked about once for each aspect, and the metric is the same for all of them.
+    return float(_scorer().score_multi(targets, text)["rougeL"].fmeasure)
+
+
+@lru_cache(maxsize=1)
+def _scorer() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rougeL"], use_stemmer=True)

@@ -12,6 +12,7 @@ from dspy.signatures.signature import Signature
 from dspy.utils.exceptions import AdapterParseError
 
 from programs import replies
+from programs.failures import fatal
 from programs.judge import Item
 from programs.lm import JudgeLM
 from programs.prompt import RoleLastAdapter
@@ -38,11 +39,11 @@ class Material(dspy.Signature):
     correction: str = dspy.InputField(default="")
 
 
-_UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
+UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
 """How a reply can end so that asking again would not help -> the reason why its item is unscored."""
 
 
-class _UnusableError(Exception):
+class UnusableError(Exception):
     """A reply that ended badly."""
 
     def __init__(self, reason: UnscoredReason) -> None:
@@ -93,7 +94,7 @@ class Role(dspy.Module):
                 if fatal(error):
                     raise
                 return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
-            except _UnusableError as error:
+            except UnusableError as error:
                 return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", attempt)
             except AdapterParseError:
                 why = "the reply was empty"
@@ -114,14 +115,9 @@ class Role(dspy.Module):
             prediction = await self.predict.acall(**inputs)
             return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
         reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
-        if reply.finish in _UNUSABLE:
-            raise _UnusableError(_UNUSABLE[reply.finish])
+        if reply.finish in UNUSABLE:
+            raise UnusableError(UNUSABLE[reply.finish])
         return ADAPTER.parse(self.predict.signature, reply.text)
-
-
-def fatal(error: dspy.LMError) -> bool:
-    """Whether no other item can fare better: a wrong key, an unknown model, a missing setting."""
-    return isinstance(error, (dspy.LMAuthError, dspy.LMConfigurationError, dspy.LMUnsupportedModelError))
 
 
 def material(item: Item, debate: str) -> dict[str, str]:

@@ -13,9 +13,9 @@ from typing import Any, Self
 import dspy
 from dspy.signatures.signature import Signature
 
-from programs.calls import Reply
+from programs.expectation import Alternatives
 from programs.lm import JudgeLM
-from programs.role import _UNUSABLE, ADAPTER, Fields, Role, _UnusableError
+from programs.role import UNUSABLE, ADAPTER, Fields, Role, UnusableError
 
 SAMPLING_TEMPERATURE = 1.0
 """Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
@@ -35,8 +35,8 @@ class Sampled(Role):
             self.speaker = speaker
         self._inputs: Mapping[str, str] = {}
         self._settings: Mapping[str, Any] = {}
-        self.reply: Reply | None = None
-        """Of a bound copy: the last reply as it came, where it came through `JudgeLM.ask`."""
+        self.logprobs: Alternatives | None = None
+        """Of a bound copy: the last reply's tokens with their alternatives, where they were asked for and given."""
 
     def bound(self, inputs: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None) -> Self:
         """The same speaker for one question.
@@ -46,7 +46,7 @@ class Sampled(Role):
             settings: Of these calls only, as `JudgeLM.ask` takes them.
         """
         one = copy.copy(self)
-        one._inputs, one._settings, one.reply = inputs or {}, settings or {}, None
+        one._inputs, one._settings, one.logprobs = inputs or {}, settings or {}, None
         return one
 
     async def _reply(self, inputs: dict[str, str]) -> Fields:
@@ -62,7 +62,7 @@ class Sampled(Role):
         # Not through DSPy even where somebody watches: its adapters hand no sample number on, and equal
         # messages without one are one call, not k.
         reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **self._settings)
-        self.reply = reply
-        if reply.finish in _UNUSABLE:
-            raise _UnusableError(_UNUSABLE[reply.finish])
+        self.logprobs = reply.logprobs
+        if reply.finish in UNUSABLE:
+            raise UnusableError(UNUSABLE[reply.finish])
         return ADAPTER.parse(signature, reply.text)

@@ -86,6 +86,6 @@ def _line(turn: Turn) -> str:
     # On one line, so that no turn's text can pass itself off as another speaker's turn.
     text = " ".join(turn.text.split())
     speaker = turn.role.capitalize()
-    if turn.role == "critic":
+    if turn.score is None:
         return f"{speaker}, round {turn.round}: {text}"
     return f"{speaker}, round {turn.round}, score {turn.score:g}: {text}"

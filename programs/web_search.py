@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import dspy
 
 from data.errors import InputError
-from programs.lm import JudgeLM, Reply
+from programs.calls import Reply
+from programs.lm import JudgeLM
 
 _ATTEMPTS = 3
 _WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}

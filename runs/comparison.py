@@ -9,7 +9,7 @@ from data.agreement import AgreementTable, Difference, GroupScores, Level, Stati
 from data.schema import Aspect, Corpus
 from programs.compiled import AspectJudge
 from programs.judge import Judgement, corpus_items
-from runs.report import interval, markdown_table, text_table
+from runs.report import interval, markdown_table, p_text, text_table
 from runs.scoring import Panel, calls_per_item, group_scores
 
 
@@ -143,7 +143,7 @@ def render(comparison: Comparison, aspects: Sequence[str], style: str, winner: s
                 _average(comparison, standing),
                 f"{standing.calls:.2f}",
                 "–" if difference is None else interval(difference),
-                "–" if difference is None else f"{comparison.corrected[standing.name]:.3f}",
+                "–" if difference is None else p_text(comparison.corrected[standing.name])[2:].lstrip("= "),
             ]
         )
     if style == "markdown":

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
-from urllib.parse import urlsplit
 
 from data.errors import InputError
 from programs.compiled import CompiledJudge
@@ -176,8 +175,9 @@ def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:
 
 def _public_address(url: str) -> str:
     """The address without user, password and query, any of which may hold a key."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    scheme, separator, rest = re.sub(r"[?#].*", "", url).rpartition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 def _versions() -> dict[str, str]:

@@ -49,13 +49,14 @@ def agreement_by_rounds(
         # Side by side, or the intervals would hide one another.
         shift = (i - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))
         colour, marker = next(looks)
-        known = [(n, a) for n, a in enumerate(agreements) if a.value is not None]
-        places = [n + shift for n, _ in known]
-        axes.plot(places, [a.value for _, a in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=persona)
-        _intervals(axes, [(x, a) for x, (_, a) in zip(places, known, strict=True)], colour, vertical=True)
-        for x, (n, a) in zip(places, known, strict=True):
-            if chosen == (persona, n):
-                _ring(axes, x, a.value)
+        known = [(n + shift, a.value) for n, a in enumerate(agreements) if a.value is not None]
+        axes.plot(
+            [x for x, _ in known], [y for _, y in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=persona
+        )
+        _intervals(axes, [(n + shift, a) for n, a in enumerate(agreements)], colour, vertical=True)
+        for n, a in enumerate(agreements):
+            if chosen == (persona, n) and a.value is not None:
+                _ring(axes, n + shift, a.value)
     if chosen is not None:
         _name(axes, "o", f"chosen: {chosen[0]}, n = {chosen[1]}", mfc="none", mec="black", mew=1.6, ms=9)
     one = next((a for agreements in series.values() for a in agreements), None)
@@ -91,8 +92,9 @@ def held_out_agreement(
         shift = (i - (len(tables) - 1) / 2) * min(0.22, 0.7 / len(tables))
         cells = [table.aspects[a][level][statistic] if a in table.aspects else None for a in aspects]
         cells.append(table.average[level][statistic])
-        placed = [(y + shift, a) for y, a in enumerate(cells) if a is not None and a.value is not None]
-        axes.plot([a.value for _, a in placed], [y for y, _ in placed], marker, ls="none", color=colour, label=judge)
+        placed = [(y + shift, a) for y, a in enumerate(cells) if a is not None]
+        known = [(a.value, y) for y, a in placed if a.value is not None]
+        axes.plot([x for x, _ in known], [y for _, y in known], marker, ls="none", color=colour, label=judge)
         _intervals(axes, placed, colour, vertical=False)
     one = next(iter(tables.values())).aspects[aspects[0]][level][statistic]
     axes.set_xlabel(f"{_basis(one)}, 95 % intervals")
@@ -168,7 +170,7 @@ def _intervals(axes: Axes, placed: Sequence[tuple[float, Agreement]], colour: st
     draw([x for x, _, _ in known], [low for _, low, _ in known], [high for _, _, high in known], color=colour, lw=1.1)
 
 
-def _ring(axes: Axes, x: float, y: float | None) -> None:
+def _ring(axes: Axes, x: float, y: float) -> None:
     axes.plot([x], [y], "o", ms=13, mfc="none", mec="black", mew=1.6, ls="none", zorder=5)
 
 

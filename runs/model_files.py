@@ -6,6 +6,7 @@ The model holds its own copy of the code (`data`, `programs`, `runs`), the expor
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +155,10 @@ def _register(place: Place, name: str, logged: Any, run_id: str) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    version_made = client.create_model_version(
+    number = client.create_model_version(
         name, logged.artifact_location, run_id, model_id=logged.model_id, await_creation_for=0
-    )
-    return f"models:/{name}/{version_made.version}"
+    ).version
+    # How the UI gets from the model of a run to its place in the registry.
+    link = json.dumps([{"name": name, "version": number}])
+    client.set_logged_model_tags(logged.model_id, {"mlflow.modelVersions": link})
+    return f"models:/{name}/{number}"

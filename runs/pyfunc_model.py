@@ -7,7 +7,7 @@ the path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlflow.models
@@ -53,7 +53,7 @@ class JudgeModel(PythonModel):
         return frame.set_axis(model_input.index)
 
 
-def _item(judge: LoadedJudge, row: Mapping[str, Any]) -> Item | str:
+def _item(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> Item | str:
     """The question that a row asks, or why it asks none."""
     from programs.judge import Item
 

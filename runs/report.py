@@ -22,6 +22,11 @@ def basis(agreement: Agreement) -> str:
     return f"{agreement.level}-level {name}"
 
 
+def p_text(p_value: float) -> str:
+    """`p = 0.012`, or `p < 0.001`: a resampled p-value is never 0."""
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, rule_before_last: bool = False) -> str:
     """A plain table with aligned columns; the first column is left-aligned, as are all texts."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
-OUTAGE = 64
-"""Items in a row without an answer from the LM, of several groups, after which it is taken to be down."""
-
-
-class OutageError(Exception):
-    """The LM has stopped answering."""
-
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -100,6 +93,8 @@ def _run(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     _say("loading ...")
     import dspy
+
+    from runs.outage import OutageError
 
     try:
         with _judge(arguments) as judge:
@@ -181,32 +176,17 @@ def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None
 
 
 def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
-    """Write a row for every item that is left.
-
-    Rows without an answer from the LM are held back until a later item has one, so that a run that an outage
-    stops can ask for them again.
-    """
     from tqdm import tqdm
 
-    from runs.streaming import Score, score_of
+    from runs.outage import Guard
+    from runs.streaming import score_of, window
 
-    held: list[tuple[Item, Score]] = []
+    guard = Guard(results, window(judge.lm.concurrency), patient)
     with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
         for item, judgement in judge.stream(items):
-            held.append((item, score_of(judge.compiled, item, judgement)))
+            guard.add(item, score_of(judge.compiled, item, judgement))
             bar.update()
-            last = held[-1][1]
-            if last.unscored == "lm error" and not patient:
-                if len(held) >= OUTAGE and len({item.group for item, _ in held}) > 2:
-                    raise OutageError(
-                        f"the last {len(held)} items got no answer; {last.detail} (--max-unscored 1 goes on regardless)"
-                    )
-                continue
-            for row in held:
-                results.add(*row)
-            held.clear()
-    for row in held:
-        results.add(*row)
+    guard.finish()
 
 
 def _summary(judge: LoadedJudge, results: Results) -> str:

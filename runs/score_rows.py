@@ -85,12 +85,12 @@ class JsonLines:
 class Csv:
     """Comma-separated with a header; an empty cell where there is no value."""
 
-    header = (",".join(FIELDS) + "\n").encode()
+    header = (",".join(FIELDS) + "\r\n").encode()
     quoted = True
 
     def encode(self, item: Item, score: Score) -> bytes:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(_values(item, score))
+        text = io.StringIO(newline="")
+        csv.writer(text).writerow(_values(item, score))
         return text.getvalue().encode()
 
     def decode(self, row: bytes) -> tuple[Identity, str | None]:

@@ -18,6 +18,7 @@ import dspy
 from tqdm import tqdm
 
 from data.agreement import GroupScores
+from data.errors import InputError
 from data.schema import Aspect, Corpus, Granularity
 from programs.judge import Item, Judge, Judgement, Verdict, in_granularity
 from programs.lm import JudgeLM
@@ -101,7 +102,7 @@ class Panel:
                 async with asyncio.TaskGroup() as tasks:
                     for key, item in unique.items():
                         tasks.create_task(one(key, item))
-        except* dspy.LMError as errors:
+        except* (dspy.LMError, InputError) as errors:
             # Many items meet the same fatal error; one of them tells the user enough.
             raise errors.exceptions[0] from None
         return [results[item.key] for item in items]

@@ -149,8 +149,7 @@ class Tracker:
 
     def table(self, path: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Keep rows as a table that the UI shows; `path` ends in .json."""
-        columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(k for row in rows for k in row)}
-        self._write(lambda: self.place.client.log_table(self.run_id, columns, path))
+        self._write(self._log_table, path, [dict(row) for row in rows])
 
     def figure(self, path: str, figure: Figure) -> None:
         """Keep a figure; the ending of `path` names its format."""
@@ -216,6 +215,12 @@ class Tracker:
         from mlflow.entities import RunTag
 
         self.place.client.log_batch(self.run_id, tags=[RunTag(k, v) for k, v in values.items()])
+
+    def _log_table(self, path: str, rows: list[dict[str, object]]) -> None:
+        import pandas as pd
+
+        # As objects, or a column of numbers with a gap would hold NaN.
+        self.place.client.log_table(self.run_id, pd.DataFrame(rows, dtype=object), path)
 
     def _log_dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag

@@ -37,6 +37,8 @@ _DEFAULTS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
+    # A model takes its requirements from us, not from a lock file of the folder that we were started in.
+    "MLFLOW_UV_AUTO_DETECT": "false",
     # A server that dies during a run costs seconds, not the four minutes of MLflow's defaults.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from data.schema import Scale
 from programs.expectation import Expectation, expectation
-from programs.lm import Reply
 from programs.replies import Unreadable
 
 
@@ -69,9 +67,8 @@ def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens:
     assert why in found.why
 
 
-def test_log_probabilities_survive_the_store() -> None:
-    stored = Reply(**json.loads(json.dumps(asdict(Reply("4", logprobs=[token(("4", 0.5), ("2", 0.5))])))))
-    assert stored.logprobs is not None
-    found = expectation("4", stored.logprobs, Scale(1, 5))
+def test_log_probabilities_are_read_as_a_journal_gives_them_back() -> None:
+    stored = json.loads(json.dumps([token(("4", 0.5), ("2", 0.5))]))
+    found = expectation("4", stored, Scale(1, 5))
     assert isinstance(found, Expectation)
     assert found.score == pytest.approx(3)

@@ -488,8 +488,8 @@ n, scale = 50_000, Scale(1, 5)
 pieces = [
     "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",
     "[[[#", "\n", " ", "\t", "*", "_", "#", "# ", "**", "-", ">", "> ", "`", "```", "```{", "{", '{"a":', "}",
-    '{"score": 4}', '"', "“", "«", "“”", "(", "( ", "(1", "(1-", "4", "4 ", "4.", "4,", "4/", "٤", "½", "score", "score:",
-    "score ", "score: 4 ", "score: 4\n", "the ", "the score is ", ". ", ".\n", "no ", "no issue ", "issue\n",
+    '{"score": 4}', '"', "“", "«", "“”", "(", "( ", "(1", "(1-", "4", "4 ", "4.", "4,", "4/", "٤", "½", "score",
+    "score:", "score ", "score: 4 ", "score: 4\n", "the ", "the score is ", ". ", ".\n", "no ", "no issue ", "issue\n",
     "decision: no issue\n",
 ]
 for piece in pieces:

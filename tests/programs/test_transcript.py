@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_the_debate_as_the_roles_read_it() -> None:
 
 def test_what_the_roles_read_only_ever_grows() -> None:
     read = [str(DEBATE.until(n)) for n in range(3)]
-    assert all(later.startswith(earlier) for earlier, later in zip(read, read[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(read))
 
 
 @pytest.mark.parametrize("gap", ["\n", "\n\n", "\r\n\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028\u2029", " \t\n "])

@@ -18,7 +18,7 @@ from programs import JUDGES, build
 from programs.compiled import AspectJudge, CompiledJudge
 from programs.judge import Item
 from runs import loaded
-from runs.export import load, read, save
+from runs.export import find, load, read, save
 from runs.loaded import LoadedJudge, Recent
 from runs.scoring import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -161,6 +161,21 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     manifest = read(folder).manifest
     assert manifest["lm"] == {"spec": "openai/m", "temperature": 0.0, "api_base": "https://host:8000/v1"}
     assert manifest["evidence"]["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("localhost:8000/v1/", "localhost:8000/v1/"),
+        ("https://key@host/a@b?k=1#x", "https://host/a@b"),
+        ("user:p%40ss@host", "host"),
+        (None, None),
+    ],
+)
+def test_addresses_are_kept_without_credentials(tmp_path: Path, given: str | None, kept: str | None) -> None:
+    folder = write(tmp_path / "x", lm={"spec": "openai/m", "api_base": given})
+    assert read(folder).manifest["lm"].get("api_base") == kept
 
 
 def content(folder: Path) -> bytes:
@@ -414,3 +429,28 @@ def test_the_store_in_memory_forgets_the_oldest() -> None:
         store.put(key, "scorer", Reply(key))
     assert store.get("a") is None
     assert store.get("c") == Reply("c")
+
+
+def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    from mlflow.tracking import MlflowClient
+
+    folder = write(tmp_path / "x")
+    client = MlflowClient()
+    run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri()))
+    client.log_artifacts(run.info.run_id, str(folder), "export")
+    assert find(f"runs:/{run.info.run_id}/export").fingerprint == read(folder).fingerprint
+    with pytest.raises(InputError, match="MLflow could not give models:/nobody/1") as caught:
+        find("models:/nobody/1")
+    assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
+    judge = build(JUDGES[name].kind, JUDGES[name].config)
+    compiled_judge = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
+    back = read(write(tmp_path / "x", compiled_judge)).judge.aspects["tone"].judge
+    assert type(back) is type(judge)
+    assert back.config() == judge.config()
+    assert back.instructions() == judge.instructions()
+    assert back.rules == judge.rules

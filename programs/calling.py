@@ -1,0 +1,181 @@
+"""From one call to its reply, whatever happens on the way: the only place that retries."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import dspy
+
+from programs.calls import Reply
+from programs.failures import fatal, lm_error
+from programs.limits import Limiter
+from programs.lm_options import LMOptions
+from programs.outage import Breaker
+from programs.prices import Price
+from programs.purse import NOTHING, Estimate, Need, Purse
+
+_OVERLOADED = (503, 529)
+"""Statuses, besides 429, by which servers ask to be asked less."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Of one call, over its attempts."""
+
+    number: int
+    failures: int = 0
+    refusals: int = 0
+    """For being too fast; they are nobody's failures."""
+    used: float = 0.0
+    """Seconds that count against the call's deadline."""
+
+
+class Caller:
+    """Makes calls to one model, within its limits.
+
+    Args:
+        model: For messages.
+        concurrency: Most calls in flight.
+        options: Pace, retries, budget.
+        price: Needed for a budget in money.
+    """
+
+    def __init__(self, model: str, concurrency: int, options: LMOptions, price: Price | None = None) -> None:
+        self._model = model
+        self._options = options
+        self._purse = Purse(options.budget, price) if options.budget else None
+        self._estimate = Estimate() if options.tpm or options.budget else None
+        self.limiter = Limiter(concurrency, options, self._purse)
+        self.breaker = Breaker(model, options)
+        self._numbers = itertools.count()
+        # Jitter keeps callers that failed together from coming back together; no result depends on it.
+        self._jitter = random.Random()
+
+    async def call(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
+        """Make one call.
+
+        Args:
+            send: One attempt; it must bear being cancelled.
+            size: UTF-8 bytes of the call's texts.
+            max_tokens: Limit on the reply's length.
+
+        Raises:
+            dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
+        """
+        progress = _Progress(next(self._numbers))
+        tried = False
+        while True:
+            need = self._need(size, max_tokens)
+            await self.limiter.acquire(need, first=tried)
+            tried, sent = True, time.monotonic()
+            try:
+                async with asyncio.timeout(self._time_left(progress)):
+                    reply = await send()
+            except Exception as raised:
+                error = lm_error(raised, self._model)
+                wait = self._after(error, progress, sent)
+                if wait is None:
+                    raise error from raised
+            else:
+                self._settle(size, need, reply)
+                self._answered()
+                self.limiter.succeeded()
+                return reply
+            finally:
+                self.limiter.release(need)
+            await asyncio.sleep(wait)
+
+    def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
+        """The same for a thread of its own: retries and budget, while the limits are left to `call`."""
+        progress = _Progress(next(self._numbers))
+        while True:
+            need = self._need(size, max_tokens)
+            if self._purse is not None:
+                if not self._purse.admits(need):
+                    raise self._purse.spent()
+                self._purse.hold(need)
+            sent = time.monotonic()
+            try:
+                reply = send()
+            except Exception as raised:
+                error = lm_error(raised, self._model)
+                wait = self._verdict(error, progress, sent)[0]
+                if wait is None:
+                    raise error from raised
+            else:
+                self._settle(size, need, reply)
+                self._answered()
+                return reply
+            finally:
+                if self._purse is not None:
+                    self._purse.free(need)
+            time.sleep(wait)
+
+    def _need(self, size: int, max_tokens: int | None) -> Need:
+        return NOTHING if self._estimate is None else self._estimate.need(size, max_tokens)
+
+    def _settle(self, size: int, need: Need, reply: Reply) -> None:
+        if self._estimate is None:
+            return
+        used = self._estimate.used(size, reply)
+        self._estimate.learn(size, reply)
+        self.limiter.used(need, sum(used))
+        if self._purse is not None:
+            self._purse.pay(used, reply.cached_tokens)
+
+    def _answered(self) -> None:
+        if self.breaker.answered():
+            self.limiter.resume()
+
+    def _time_left(self, progress: _Progress) -> float:
+        left = self._options.deadline - progress.used
+        # Only an outage keeps a call going beyond its deadline, and an outage has an end of its own.
+        return min(self._options.attempt, left) if left > 0 else self._options.attempt
+
+    def _after(self, error: dspy.LMError, progress: _Progress, sent: float) -> float | None:
+        """Seconds until the next attempt, None if there is none; slows all calls down where that is called for."""
+        try:
+            wait, hold = self._verdict(error, progress, sent)
+        except dspy.LMError as down:
+            self.limiter.fail(down)
+            raise
+        if hold is not None:
+            self.limiter.hold(hold)
+        if isinstance(error, (dspy.LMRateLimitError, dspy.LMTimeoutError)) or error.status in _OVERLOADED:
+            self.limiter.congested(sent)
+            if error.retry_after:
+                self.limiter.pause(min(error.retry_after, self._options.longest_wait))
+        if wait is None and fatal(error):
+            self.limiter.fail(error)
+        return wait
+
+    def _verdict(self, error: dspy.LMError, progress: _Progress, sent: float) -> tuple[float | None, float | None]:
+        """Seconds until the next attempt (None: no more), and seconds to hold all calls back (None: no change)."""
+        options = self._options
+        if not dspy.is_retryable_lm_error(error):
+            if error.status is not None:
+                # An answer, if not a welcome one.
+                self._answered()
+            return None, None
+        hold = self.breaker.failed(error, progress.number, sent)
+        limited = isinstance(error, dspy.LMRateLimitError)
+        # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.
+        tries = min(progress.refusals, 3) if limited else progress.failures
+        wait = min(options.first_wait * 2.0 ** min(tries, 30), options.longest_wait) * self._jitter.uniform(0.5, 1.5)
+        if error.retry_after is not None:
+            asked = min(error.retry_after, options.longest_wait)
+            wait = asked + self._jitter.uniform(0.0, min(options.first_wait, 0.1 * asked + 0.1))
+        if limited:
+            progress.refusals += 1
+            return wait, hold
+        if self.breaker.doubtful:
+            return wait, hold
+        progress.failures += 1
+        progress.used += time.monotonic() - sent + wait
+        over = progress.failures > options.retries or progress.used >= options.deadline
+        return (None if over else wait), hold

@@ -1,0 +1,195 @@
+"""The engines behind an LM: ours where the protocol is OpenAI's, DSPy's native ones, then LiteLLM, elsewhere.
+
+Also the doors by which DSPy's own modules reach them (instruction proposers, judges under a trace), so that
+every call is counted, kept and retried in the same place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dspy._vendor.lm15.serde import request_to_dict
+from dspy.lm15 import Config, Message, Request, Response, Usage
+
+from programs.calls import Messages, Reply
+
+if TYPE_CHECKING:
+    from programs.lm import JudgeLM
+
+_COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
+"""Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
+
+
+def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
+    """A synchronous and an asynchronous engine for PROVIDER/MODEL. Each makes one attempt per call."""
+    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine, LiteLLMEngine, LM15Engine
+    from dspy.lm15 import LM15Error, RouterConfig
+
+    try:
+        provider = LM15Engine(RouterConfig()).resolve(spec).provider
+    except LM15Error:
+        options = {"api_base": api_base} if api_base else {}
+        return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
+    prefix = spec.partition("/")[0]
+    key = os.environ.get(f"{prefix.upper()}_API_KEY")
+    # A local server that wants no key still needs DSPy to be given one.
+    config = RouterConfig(
+        api_keys={provider: key or "unused"} if key or api_base else None,
+        base_urls={provider: api_base} if api_base else None,
+        max_connections=concurrency + 2,
+    )
+    if prefix in _COMPATIBLE and (key or api_base or prefix != "openai"):
+        from programs.http_engine import OpenAICompatible
+
+        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or _COMPATIBLE[prefix]
+        return LM15Engine(config), OpenAICompatible(address, key)
+    return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
+
+
+class RequestEngine:
+    """Messages in, reply out, by an engine that wants DSPy's requests and gives its responses.
+
+    Args:
+        engine: Asynchronous engine.
+        cached_apart: Whether its provider leaves cached tokens out of the input tokens, as Anthropic does.
+    """
+
+    def __init__(self, engine: Any, *, cached_apart: bool = False) -> None:
+        self._engine = engine
+        self._cached_apart = cached_apart
+
+    async def complete(self, request: Request) -> Response:
+        response: Response = await self._engine.complete(request)
+        return response
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """Send `messages` once; errors are the engine's."""
+        response = await self._engine.complete(request_of(model, messages, settings))
+        return reply_of(response, cached_apart=self._cached_apart)
+
+    async def aclose(self) -> None:
+        close = getattr(self._engine, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> Request:
+    """DSPy's canonical request."""
+    system = next((m["content"] for m in messages if m["role"] == "system"), None)
+    turns = tuple(
+        Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
+        for m in messages
+        if m["role"] != "system"
+    )
+    options = {k: v for k, v in settings.items() if v is not None and k != "sample"}
+    options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
+    return Request(model=model, messages=turns, system=system, config=Config(**options))
+
+
+def reply_of(response: Response, *, cached_apart: bool = False) -> Reply:
+    """The part of a response that is kept."""
+    usage = response.usage
+    cached = usage.cache_read_tokens or 0
+    apart = cached + (usage.cache_write_tokens or 0) if cached_apart else 0
+    tokens = tuple(
+        ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()
+    )
+    return Reply(
+        response.message.text or "",
+        (usage.input_tokens or 0) + apart,
+        usage.output_tokens or 0,
+        cached,
+        response.finish_reason,
+        tokens or None,
+    )
+
+
+def response_of(model: str, reply: Reply) -> Response:
+    """A stored reply as DSPy's modules want it."""
+    return Response(
+        id=None,
+        model=model,
+        message=Message.assistant(reply.text),
+        finish_reason="stop",
+        usage=Usage(
+            input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, cache_read_tokens=reply.cached_tokens
+        ),
+    )
+
+
+class _Numbered:
+    """Keys for DSPy's requests.
+
+    Equal requests are meant as new samples there, so the n-th one of a process has its own key; a run that
+    is repeated asks in the same order and finds each of them again.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._asked: Counter[str] = Counter()
+
+    def key(self, request: Request) -> tuple[str, int]:
+        """The key of this request, and the size of its texts."""
+        text = json.dumps([self._endpoint, request_to_dict(request)], sort_keys=True, ensure_ascii=False)
+        first = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._asked[first] += 1
+        return hashlib.blake2b(f"{first} {self._asked[first]}".encode(), digest_size=16).hexdigest(), len(text)
+
+
+class StoredEngine:
+    """The engine that DSPy's own modules call (instruction proposers), with the LM's store, meter and limits."""
+
+    role = "proposer"
+
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+        self._engine = engine
+        self._lm = lm
+        self._numbered = _Numbered(lm.endpoint)
+
+    def complete(self, request: Request) -> Response:
+        lm = self._lm
+        key, size = self._numbered.key(request)
+        lm.meter.ask(self.role)
+        stored = lm.store.get(key)
+        if stored is not None:
+            lm.meter.recall(self.role, stored)
+            return response_of(request.model, stored)
+
+        def send() -> Reply:
+            return reply_of(self._engine.complete(request))
+
+        reply = lm.caller.call_sync(send, size, request.config.max_tokens)
+        lm.keep(key, self.role, reply)
+        return response_of(request.model, reply)
+
+
+class AsyncStoredEngine:
+    """The same for DSPy's own asynchronous modules."""
+
+    role = "proposer"
+
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+        self._engine = engine
+        self._lm = lm
+        self._numbered = _Numbered(lm.endpoint)
+
+    async def complete(self, request: Request) -> Response:
+        lm = self._lm
+        key, size = self._numbered.key(request)
+        lm.meter.ask(self.role)
+        stored = lm.store.get(key)
+        if stored is not None:
+            lm.meter.recall(self.role, stored)
+            return response_of(request.model, stored)
+
+        async def send() -> Reply:
+            return reply_of(await self._engine.complete(request))
+
+        reply = await lm.caller.call(send, size, request.config.max_tokens)
+        lm.keep(key, self.role, reply)
+        return response_of(request.model, reply)

@@ -1,0 +1,119 @@
+"""Telling an outage from a call that fails by itself, and saying how to wait for its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import dspy
+
+from programs.failures import UNREACHABLE, ProviderDownError
+from programs.lm_options import LMOptions
+
+_LOG = logging.getLogger(__name__)
+
+_CALLERS = 3
+"""Calls that must have failed in a row before it can be the provider: one or two may be to blame themselves."""
+_QUIET = 1.0
+"""Seconds that the failures in a row must span, so that one hiccup met by all calls at once is no outage."""
+_LONGEST_PROBE = 30.0
+_START = 20.0
+"""Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
+
+
+class Breaker:
+    """Watches the failures of all calls.
+
+    A streak is what has failed since the last answer of any kind. Rate limits are part of it, since they are no
+    success, but never an outage by themselves.
+    """
+
+    def __init__(self, model: str, options: LMOptions) -> None:
+        self._model = model
+        self._options = options
+        self.open = False
+        """Whether calls are held back."""
+        self._ever_answered = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._since: float | None = None
+        self._failures = 0
+        self._callers: set[int] = set()
+        self._unreachable = False
+        self._interval = self._options.probe
+        self._held_at = 0.0
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the failures of late say more about the provider than about the calls that met them."""
+        return self._unreachable or len(self._callers) >= _CALLERS
+
+    def answered(self) -> bool:
+        """The provider has answered somebody; returns whether that ended an outage."""
+        self._ever_answered = True
+        if self._since is None:
+            return False
+        was_open, since = self.open, self._since
+        self.open = False
+        self._reset()
+        if was_open:
+            _LOG.warning("%s answers again after %.0f s", self._model, time.monotonic() - since)
+        return was_open
+
+    def failed(self, error: dspy.LMError, caller: int, sent: float) -> float | None:
+        """Take in a failure that another attempt might mend.
+
+        Args:
+            error: The failure.
+            caller: Which call met it.
+            sent: When the attempt was made, on the clock of `time.monotonic`.
+
+        Returns:
+            Seconds to hold all calls back from now on, or None for no change.
+
+        Raises:
+            ProviderDownError: This has gone on for too long.
+        """
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        limited = isinstance(error, dspy.LMRateLimitError)
+        if not limited:
+            self._failures += 1
+            self._unreachable |= error.provider_code == UNREACHABLE
+            if len(self._callers) < _CALLERS:
+                self._callers.add(caller)
+        silent = now - self._since
+        if (limited or self.doubtful) and silent >= self._patience():
+            raise self._down(error, silent)
+        if self.open:
+            if sent < self._held_at:
+                return None
+            self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))
+        elif limited or not self.doubtful or self._failures < self._options.failures or silent < _QUIET:
+            return None
+        else:
+            self.open = True
+            _LOG.warning(
+                "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
+                "then to see", self._model, self._failures, _brief(error),
+            )  # fmt: skip
+        self._held_at = now
+        return self._interval
+
+    def _patience(self) -> float:
+        patience = self._options.patience
+        return min(patience, _START) if self._unreachable and not self._ever_answered else patience
+
+    def _down(self, error: dspy.LMError, silent: float) -> ProviderDownError:
+        return ProviderDownError(
+            f"no answer for {silent:.0f} s, {self._failures} failures; the last: {_brief(error)}",
+            model=self._model,
+            status=error.status,
+        )
+
+
+def _brief(error: dspy.LMError) -> str:
+    text = str(error).partition("\n")[0]
+    return text if len(text) <= 200 else text[:199] + "…"

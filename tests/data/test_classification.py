@@ -1,0 +1,166 @@
+"""Decisions against labels: values derived by hand, and intervals that come from whole groups."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from data.classification import Classification, Decision, binary, classify, pairs
+from data.errors import InputError
+from data.evidence import GroupScores
+
+# Labels and decisions: TP 3, FN 1, FP 2, TN 4.
+ROWS = [("positive", "positive")] * 3 + [("positive", "negative")] + [("negative", "positive")] * 2
+ROWS += [("negative", "negative")] * 4
+TEN = [Decision(str(i), label, decided) for i, (label, decided) in enumerate(ROWS)]
+
+
+def values(found: Classification) -> dict[str, float | None]:
+    return {name: measure.value for name, measure in found.measures.items()}
+
+
+def test_the_measures_of_a_table_of_two_by_two() -> None:
+    found = values(classify(TEN, "positive", resamples=0))
+    # Rows 4 and 6, columns 5 and 5: chance (4*5 + 6*5) / 100 = 0.5.
+    expected = {
+        "accuracy": 7 / 10,
+        "kappa": (0.7 - 0.5) / 0.5,
+        "balanced_accuracy": (3 / 4 + 4 / 6) / 2,
+        "precision": 3 / 5,
+        "recall": 3 / 4,
+        "f1": 6 / 9,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    # No decision has a score, so there is no curve.
+    assert found["auroc"] is None
+
+
+def test_the_other_label_can_be_the_positive_one() -> None:
+    found = values(classify(TEN, "negative", resamples=0))
+    assert (found["precision"], found["recall"], found["f1"]) == pytest.approx((4 / 5, 4 / 6, 8 / 11))
+
+
+def test_three_labels_have_accuracy_and_kappa_and_no_positive() -> None:
+    rows = [("win", "win")] * 4 + [("win", "tie")] + [("tie", "loss")] * 2 + [("loss", "loss")] * 2 + [("loss", "win")]
+    found = classify([Decision(str(i), *row) for i, row in enumerate(rows)], resamples=0)
+    # Labels 5 win, 2 tie, 3 loss; decisions 5 win, 1 tie, 4 loss: chance (25 + 2 + 12) / 100.
+    assert values(found) == pytest.approx(
+        {"accuracy": 0.6, "kappa": (0.6 - 0.39) / 0.61, "balanced_accuracy": (4 / 5 + 0 + 2 / 3) / 3}
+    )
+
+
+def scored(*rows: tuple[str, float]) -> list[Decision]:
+    return [Decision(str(i), label, "positive", score) for i, (label, score) in enumerate(rows)]
+
+
+def test_auroc_counts_pairs_in_the_right_order_and_ties_half() -> None:
+    rows = scored(("positive", 0.9), ("positive", 0.5), ("negative", 0.5), ("negative", 0.1), ("negative", 0.7))
+    # 0.9 beats all three; 0.5 beats 0.1, ties with 0.5 and loses to 0.7: (3 + 1.5) / 6.
+    assert classify(rows, "positive", resamples=0).measures["auroc"].value == pytest.approx(0.75)
+
+
+def test_auroc_is_the_share_of_pairs_for_random_scores() -> None:
+    rng = np.random.default_rng(7)
+    rows = [(str(rng.choice(["positive", "negative"])), float(rng.integers(8))) for _ in range(60)]
+    high = [s for label, s in rows if label == "positive"]
+    low = [s for label, s in rows if label == "negative"]
+    wins = [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in itertools.product(high, low)]
+    found = classify(scored(*rows), "positive", resamples=0).measures["auroc"].value
+    assert found == pytest.approx(sum(wins) / len(wins))
+
+
+def test_what_is_undefined_is_none_and_not_zero() -> None:
+    never = [Decision("a", "positive", "negative", 0.1), Decision("b", "negative", "negative", 0.2)]
+    found = values(classify(never, "positive", resamples=0))
+    # Nothing was called positive. Recall and F1 have a denominator all the same.
+    assert (found["precision"], found["recall"], found["f1"], found["auroc"]) == (None, 0.0, 0.0, 0.0)
+    same = classify([Decision("a", "negative", "negative"), Decision("b", "negative", "negative")], "positive")
+    assert same.measures["kappa"].value is None
+    assert same.measures["recall"].value is None
+    assert same.measures["accuracy"].value == 1.0
+    assert str(same.measures["kappa"]) == "undefined"
+
+
+def test_the_undecided_are_left_out_and_counted() -> None:
+    found = classify([*TEN, Decision("x", "positive", None)], "positive", resamples=0)
+    assert (found.decisions, found.undecided, found.groups) == (10, 1, 10)
+    assert found.measures["accuracy"].value == pytest.approx(0.7)
+
+
+def test_nothing_decided_and_unknown_labels_are_refused() -> None:
+    with pytest.raises(InputError, match="nothing was decided"):
+        classify([Decision("a", "win", None)])
+    with pytest.raises(InputError, match="no such label"):
+        classify(TEN, "maybe")
+
+
+def test_intervals_come_from_whole_groups() -> None:
+    # In each group all decisions are right or all are wrong, 20 of 40 groups each. Single decisions would have a
+    # standard error of sqrt(.25 / 400) = .025; groups have sqrt(.25 / 40) = .079, so the interval is about +-.155.
+    rows = [Decision(f"g{i % 40}", "win", "win" if i % 2 else "loss") for i in range(400)]
+    measure = classify(rows, resamples=4000, seed=1).measures["accuracy"]
+    assert measure.value == 0.5
+    assert measure.low == pytest.approx(0.345, abs=0.03)
+    assert measure.high == pytest.approx(0.655, abs=0.03)
+
+
+def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
+    alone = classify([Decision("g", label, decided) for label, decided in ROWS], "positive")
+    assert (alone.measures["accuracy"].low, alone.measures["accuracy"].high) == (None, None)
+    again = [classify(TEN, "positive", seed=seed).to_json() for seed in (3, 3, 4)]
+    assert again[0] == again[1] != again[2]
+    assert json.loads(json.dumps(again[0]))["accuracy"]["value"] == pytest.approx(0.7)
+
+
+def test_candidates_are_decided_by_thresholds() -> None:
+    group = GroupScores("g", ("a", "b", "c", "d"), (1.0, 0.0, None, 0.5), (0.5, 0.4, 0.9, None))
+    assert binary([group], 0.5) == [
+        Decision("g", "positive", "positive", 0.5),
+        Decision("g", "negative", "negative", 0.4),
+        Decision("g", "positive", None, None),
+    ]
+    assert [d.decided for d in binary([group], 0.5, cut=0.3)] == ["positive", "positive", None]
+
+
+def test_groups_of_two_are_won_tied_or_lost() -> None:
+    names = ("a", "b")
+    groups = [
+        GroupScores("1", names, (1.0, 0.0), (7.0, 8.0)),
+        GroupScores("2", names, (0.5, 0.5), (7.0, 7.1)),
+        GroupScores("3", names, (0.0, 1.0), (None, 8.0)),
+        GroupScores("4", names, (None, None), (1.0, 2.0)),
+    ]
+    assert [(d.label, d.decided) for d in pairs(groups)] == [("win", "loss"), ("tie", "loss"), ("loss", None)]
+    assert [d.decided for d in pairs(groups, margin=0.5)] == ["loss", "tie", None]
+    with pytest.raises(InputError, match="no pair"):
+        pairs([GroupScores("5", ("a",), (1.0,), (1.0,))])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
+def test_all_values_are_those_of_scikit_learn() -> None:
+    from sklearn import metrics
+
+    rng = np.random.default_rng(11)
+    label = rng.integers(2, size=200)
+    score = np.round(label * 0.3 + rng.random(200), 1)
+    decided = (score >= 0.7).astype(int)
+    names = np.array(["negative", "positive"])
+    rows = [
+        Decision(str(i % 50), str(names[a]), str(names[b]), float(s))
+        for i, (a, b, s) in enumerate(zip(label, decided, score, strict=True))
+    ]
+    assert values(classify(rows, "positive", resamples=0)) == pytest.approx(
+        {
+            "accuracy": metrics.accuracy_score(label, decided),
+            "kappa": metrics.cohen_kappa_score(label, decided),
+            "balanced_accuracy": metrics.balanced_accuracy_score(label, decided),
+            "precision": metrics.precision_score(label, decided),
+            "recall": metrics.recall_score(label, decided),
+            "f1": metrics.f1_score(label, decided),
+            "auroc": metrics.roc_auc_score(label, score),
+        }
+    )

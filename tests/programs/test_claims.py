@@ -1,0 +1,107 @@
+"""From responses to claims: lists as LMs write them, and what is asked for which form of response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+
+from data.schema import Aspect, Scale, Task
+from data.tasks import DIALOGUE, SUMMARIZATION
+from programs.claims import form_of, read_claims
+from programs.hallucination import Hallucination, Options
+from programs.judge import Item, Rules, Unscored
+from programs.replies import Unreadable
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
+
+ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
+QA = Task("questions", "question", "answer", (ASPECT,))
+ITEM = Item("g", "c", QA, ASPECT, "Who was he?", "He was a king. He died in 1066.", "Harold was king.")
+
+LISTS: list[tuple[str, str, tuple[str, ...] | str]] = [
+    ("lines", "Ann won.\n\nBob  lost.", ("Ann won.", "Bob lost.")),
+    ("numbers", "1. Ann won.\n2) Bob lost.\n(3) Cy slept.", ("Ann won.", "Bob lost.", "Cy slept.")),
+    ("bullets", "- Ann won.\n* Bob lost.\n• Cy slept.", ("Ann won.", "Bob lost.", "Cy slept.")),
+    ("a number that is part of the claim", "Ann won.\n3. FC lost.", ("Ann won.", "3. FC lost.")),
+    ("a year", "1066 was a year.", ("1066 was a year.",)),
+    ("json", '["Ann won.", {"claim": "Bob lost."}]', ("Ann won.", "Bob lost.")),
+    ("twice", "Ann won.\nAnn won.", ("Ann won.",)),
+    ("none", "**NONE.**", ()),
+    ("no claims", "No claims.", ()),
+    ("none as a word", "None of them won.", ("None of them won.",)),
+    ("empty", "\n", "no claims were given"),
+    ("broken json", '["Ann won."', "JSON list"),
+    ("json of numbers", "[1, 2]", "JSON list"),
+    ("too many", "a\nb\nc\nd", "there were 4 claims; give at most 3"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), LISTS, ids=[row[0] for row in LISTS])
+def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tuple[str, ...] | str) -> None:
+    found = read_claims(text, 3)
+    if isinstance(found, Unreadable):
+        assert isinstance(expected, str)
+        assert expected in found.why
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "form"),
+    [
+        (SUMMARIZATION, "document"),
+        (DIALOGUE, "dialogue"),
+        (QA, "answer"),
+        (replace(QA, source_label="Chat"), "dialogue"),
+    ],
+)
+def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) -> None:
+    assert form_of(task) == form
+
+
+def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
+    async def under_lm(work: Awaitable[Any]) -> Any:
+        with dspy.context(lm=lm, trace=None):
+            return await work
+
+    return asyncio.run(under_lm(Hallucination(Options(**options), Rules(rounds=0)).judge(item)))
+
+
+def factual(claims: str) -> ScriptedLM:
+    return scripted_lm(debater(claims=claims, factuality="True", severity="0"))
+
+
+def test_a_short_answer_is_joined_with_its_question() -> None:
+    lm = factual("never asked")
+    # Eight words: as long as a short answer may be.
+    asked(ITEM, lm, short_answer=8)
+    assert [section(prompt, "claim") for prompt in lm.prompts] == ["Who was he? He was a king. He died in 1066."]
+
+
+def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:
+    lm = factual("Harold was a king.\nHarold died in 1066.")
+    verdict = asked(ITEM, lm, short_answer=7)
+    assert section(lm.prompts[0], "source") == "Who was he?"
+    assert [section(prompt, "claim") for prompt in lm.prompts[1:]] == ["Harold was a king.", "Harold died in 1066."]
+    assert verdict.transcript.turns[0].text == "1. Harold was a king.\n2. Harold died in 1066."
+
+
+def test_who_takes_a_summary_apart_does_not_see_the_article() -> None:
+    lm = factual("Ann won.")
+    item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won.")
+    assert asked(item, lm).score == 5.0
+    extracting, checking = lm.prompts
+    assert (section(extracting, "source"), section(extracting, "candidate")) == ("", "Ann won.")
+    assert section(checking, "evidence") == "A long article."
+
+
+def test_a_list_that_is_too_long_is_asked_for_again_and_never_cut() -> None:
+    lm = factual("a\nb\nc")
+    found = asked(ITEM, lm, short_answer=0, max_claims=2)
+    assert isinstance(found, Unscored)
+    assert found.detail.startswith("claims, round 0: there were 3 claims; give at most 2")
+    assert [section(prompt, "correction") != "" for prompt in lm.prompts] == [False, True]

@@ -1,0 +1,184 @@
+"""A registered judge, loaded and used by a process that does not have this project."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from data.schema import Aspect, Scale, Task
+from programs import JUDGES, build
+from programs.compiled import AspectJudge, CompiledJudge
+from runs import export, model_files
+from runs.tracking import Tracker
+
+SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
+TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """An exported judge of two aspects, registered twice."""
+    scale = Scale(1, 5)
+    task = Task("toy", "article", "summary", (Aspect("clarity", "easy to read", scale), Aspect("truth", "true", scale)))
+    debate, single = JUDGES["debate"], JUDGES["single"]
+    judge = CompiledJudge(
+        task,
+        {
+            "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 1}), "half"),
+            "truth": AspectJudge(build(single.kind, single.config)),
+        },
+    )
+    folder = tmp_path_factory.mktemp("registered")
+    exported = export.save(folder / "exports" / "toy", judge, lm={"spec": "offline"}, evidence={}, name="toy")
+    example = [{"source": SOURCE, "text": TEXTS[0], "context": "", "aspect": "clarity"}]
+    with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
+        uris = [tracker.model(exported, name="judge", registered_name="judges: a/b", example=example) for _ in "ab"]
+    client = tracker.place.client
+    newest = client.get_model_version("judges-a-b", "2")
+    return SimpleNamespace(
+        uris=uris,
+        export=exported,
+        run=client.get_run(tracker.run_id),
+        artifacts=folder / "store" / "artifacts" / tracker.run_id / "artifacts",
+        path=Path(newest.source.removeprefix("file://")),
+        version=newest,
+        client=client,
+    )
+
+
+def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNamespace) -> None:
+    assert logged.uris == ["models:/judges-a-b/1", "models:/judges-a-b/2"]
+    assert logged.version.run_id == logged.run.info.run_id
+    assert logged.version.status == "READY"
+    made = [logged.client.get_logged_model(output.model_id) for output in logged.run.outputs.model_outputs]
+    assert {model.status for model in made} == {"READY"}
+    links = sorted(link["version"] for model in made for link in json.loads(model.tags["mlflow.modelVersions"]))
+    assert [str(number) for number in links] == ["1", "2"]
+
+
+def test_the_export_is_an_artifact_and_part_of_the_model(logged: SimpleNamespace) -> None:
+    manifest = (logged.export / "manifest.json").read_bytes()
+    assert (logged.artifacts / "export" / "manifest.json").read_bytes() == manifest
+    assert export.read(logged.path).fingerprint == json.loads(manifest)["fingerprint"]
+
+
+def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
+    code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
+    assert {p.suffix for p in code} == {".py"}
+    assert {p.parts[0] for p in code if len(p.parts) > 1} == {"data", "programs", "runs"}
+    requirements = (logged.path / "requirements.txt").read_text().split()
+    assert f"dspy=={version('dspy')}" in requirements
+    assert all("==" in line for line in requirements)
+    assert not list(logged.path.rglob("*.pkl"))
+
+
+def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, staged = tmp_path / "project", tmp_path / "staged"
+    for name in (
+        "data/schema.py",
+        "data/sample/build.py",
+        "data/sample/texts.jsonl",
+        "programs/judge.py",
+        "programs/__pycache__/judge.py",
+        "runs/score.py",
+        "runs/store/mlflow.db",
+        "runs/store/exports/mine/code.py",
+        "optimize/job.py",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    monkeypatch.setattr(model_files, "__file__", str(root / "runs" / "model_files.py"))
+    model_files._staged(staged)
+    found = {str(p.relative_to(staged)) for p in staged.rglob("*") if p.is_file()}
+    assert found == {"data/schema.py", "programs/judge.py", "runs/score.py"}
+
+
+_USE = """
+import io, json, sys
+import mlflow.pyfunc, pandas as pd
+from mlflow.pyfunc.scoring_server import predictions_to_json
+
+model = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 4})
+rows = pd.DataFrame(json.loads(sys.stdin.read()))
+rows.index = [10 * i for i in range(len(rows))]
+found = model.predict(rows)
+assert list(found.index) == list(rows.index)
+served = io.StringIO()
+predictions_to_json(found, served)
+try:
+    mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
+    refused = ""
+except Exception as error:
+    refused = str(error)
+folders = [sys.modules[name].__file__ for name in ("data", "programs", "runs")]
+print(json.dumps({"rows": json.loads(served.getvalue())["predictions"], "folders": folders, "refused": refused}))
+"""
+
+
+@pytest.fixture(scope="module")
+def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process elsewhere, without this project on its path, makes of the model."""
+    rows: list[dict[str, Any]] = [
+        {"source": SOURCE, "text": text, "context": "", "aspect": aspect}
+        for text in TEXTS
+        for aspect in ("clarity", "truth")
+    ]
+    rows += [
+        {"source": SOURCE, "text": "", "context": "", "aspect": "clarity"},
+        {"source": SOURCE, "text": TEXTS[0], "context": "", "aspect": "grace"},
+        {"source": SOURCE, "text": TEXTS[0], "context": None, "aspect": None},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _USE, str(logged.path)],
+        input=json.dumps(rows),
+        cwd=tmp_path_factory.mktemp("elsewhere"),
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
+    assert [Path(f).parent.parent for f in abroad["folders"]] == [logged.path / "code"] * 3
+
+
+def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
+    abroad: dict[str, Any], logged: SimpleNamespace
+) -> None:
+    with export.load(logged.export) as judge:
+        expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
+    found = abroad["rows"][: 2 * len(TEXTS)]
+    assert [(r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in found] == [
+        (s.score, s.rounds, s.stop_reason, s.calls, None) for by_aspect in expected for s in by_aspect.values()
+    ]
+
+
+def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
+    empty, unknown, missing = abroad["rows"][-3:]
+    assert empty == {
+        "score": None,
+        "unscored": "no text: the row needs a text",
+        "rounds": None,
+        "stop_reason": None,
+        "calls": 0,
+    }
+    assert unknown["unscored"] == "no such aspect: 'grace'; one of clarity, truth is needed"
+    assert missing["score"] is None
+    assert missing["unscored"].startswith("no such aspect: ''")
+
+
+def test_the_lm_can_be_overridden_when_the_model_is_loaded(abroad: dict[str, Any]) -> None:
+    assert "'nonsense' is not an LM" in abroad["refused"]

@@ -1,0 +1,386 @@
+"""Runs in an embedded store. MLflow is slow to start, so what can share a store shares one."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from data.agreement import LEVELS, STATISTICS, Agreement, AgreementTable
+from data.errors import InputError
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from runs import tracking_store
+from runs.tracking import Tracker, TrackingError
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENT = "debate/tests"
+SECRET = "correct-horse-battery"
+
+TASK = Task("t", "text", "summary", (Aspect("clarity & style", "how clear", Scale(1, 5)),))
+CORPUS = Corpus(
+    TASK,
+    (
+        RatedGroup("a", "one", (Candidate("1", "x"), Candidate("2", "y"))),
+        RatedGroup("b", "two", (Candidate("1", "z"),)),
+    ),
+    Origin("toy", f"https://reader:{SECRET}@example.org/toy.jsonl", "r1"),
+)
+
+
+def _table() -> AgreementTable:
+    """Every value known by its place: aspects count up in tenths, statistics in hundredths; system is undefined."""
+
+    def cell(start: float, number: int, level: Any, statistic: Any) -> Agreement:
+        value = None if level == "system" else start + number / 100
+        low, high = (None, None) if value is None else (value - 0.05, value + 0.05)
+        return Agreement(statistic, level, value, low, high, groups=7, undefined=2, unscored=3,
+                         value_undefined_as_zero=value)  # fmt: skip
+
+    def table(start: float) -> Any:
+        return {level: {s: cell(start, i, level, s) for i, s in enumerate(STATISTICS)} for level in LEVELS}
+
+    return AgreementTable({"clarity & style": table(0.1), "fluency": table(0.2)}, table(0.3))
+
+
+def _tracker(store: Path, name: str = "run", uri: str | None = None) -> Tracker:
+    return Tracker(uri=uri, store=store, experiment=EXPERIMENT, run_name=name)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A store with one run in which everything was logged once."""
+    store = tmp_path_factory.mktemp("with space") / "store"
+    elsewhere = tmp_path_factory.mktemp("cwd")
+    figure = Figure()
+    figure.add_subplot().plot([1, 2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(elsewhere)
+        patch.setenv("SOME_API_KEY", "an-unusual-value-0815")
+        with _tracker(store, "everything") as tracker:
+            tracker.params(
+                {
+                    "judge": "debate",
+                    "rounds": (0, 1, 2),
+                    "nothing": None,
+                    "max_tokens": 2000,
+                    "api_key": SECRET,
+                    "api_base": f"http://me:{SECRET}@127.0.0.1:8000/v1",
+                    "headers": {"Authorization": f"Bearer {SECRET}", "X-Team": "judges"},
+                }
+            )
+            tracker.tags({"level": "summary", "note": "seen an-unusual-value-0815 here"})
+            tracker.metrics({"kept": 0.5, "absent": None, "broken": math.nan, "endless": math.inf})
+            for part, digest in (("train", "aaaa"), ("dev", "bbbb"), ("held_out", "cccc")):
+                tracker.dataset(part, CORPUS, digest)  # type: ignore[arg-type]
+            tracker.trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
+            tracker.trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
+            tracker.agreement("compiled", _table())
+            tracker.text("instructions.diff", "-alt\n+neu é")
+            tracker.json("choice.json", {"n": 1})
+            tracker.table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
+            tracker.figure("figures/one.png", figure)
+    run = tracker.place.client.get_run(tracker.run_id)
+    artifacts = store / "artifacts" / tracker.run_id / "artifacts"
+    return SimpleNamespace(
+        store=store, cwd=elsewhere, tracker=tracker, client=tracker.place.client, run=run, artifacts=artifacts
+    )
+
+
+def _children(kept: SimpleNamespace) -> list[Any]:
+    found = kept.client.search_runs(
+        [kept.run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{kept.run.info.run_id}'"
+    )
+    return sorted(found, key=lambda r: r.info.run_name)
+
+
+def test_parent_run_is_finished_and_says_with_what_it_was_made(kept: SimpleNamespace) -> None:
+    assert kept.run.info.status == "FINISHED"
+    assert kept.run.info.run_name == "everything"
+    assert kept.run.data.tags["level"] == "summary"
+    assert kept.run.data.tags["version.python"] == sys.version.split()[0]
+    assert kept.client.get_experiment_by_name(EXPERIMENT).experiment_id == kept.run.info.experiment_id
+
+
+def test_everything_is_under_the_store_and_nothing_in_the_working_directory(kept: SimpleNamespace) -> None:
+    assert (kept.store / "mlflow.db").is_file()
+    assert kept.run.info.artifact_uri == kept.artifacts.as_uri()
+    assert not list(kept.cwd.iterdir())
+
+
+def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: SimpleNamespace) -> None:
+    single, plain = _children(kept)
+    assert {single.info.status, plain.info.status} == {"FINISHED"}
+    assert single.info.start_time <= single.info.end_time
+    assert (single.data.params, single.data.metrics) == (
+        {"rounds": "0"},
+        {"dev/spearman": 0.25, "lm_calls_per_item": 1},
+    )
+    assert (plain.data.params, plain.data.metrics) == ({"rounds": "1", "persona": "plain"}, {"dev/spearman": 0.5})
+
+
+def test_agreement_is_logged_with_interval_ends_under_fixed_names(kept: SimpleNamespace) -> None:
+    found = {k: round(v, 10) for k, v in kept.run.data.metrics.items() if k.startswith("held_out/")}
+    # spearman is the second statistic, kendall the third
+    assert STATISTICS == ("pearson", "spearman", "kendall")
+    assert found["held_out/compiled/fluency/summary/spearman"] == 0.21
+    assert found["held_out/compiled/fluency/summary/spearman_low"] == 0.16
+    assert found["held_out/compiled/fluency/summary/spearman_high"] == 0.26
+    assert found["held_out/compiled/clarity _ style/sample/kendall"] == 0.12
+    assert found["held_out/compiled/average/sample/pearson_high"] == 0.35
+    assert found["held_out/compiled/average/summary/undefined"] == 2
+    assert found["held_out/compiled/average/summary/unscored"] == 3
+    # three rows: at two levels three statistics with two ends and two counts, at the third the counts alone
+    assert len(found) == 3 * (2 * (3 * 3 + 2) + 2)
+    assert json.loads((kept.artifacts / "agreement/compiled.json").read_text()) == _table().to_json()
+
+
+def test_metrics_without_a_value_are_left_out(kept: SimpleNamespace) -> None:
+    assert {k for k in kept.run.data.metrics if "/" not in k} == {"kept"}
+    for run in (kept.run, *_children(kept)):
+        assert all(math.isfinite(v) for v in run.data.metrics.values())
+
+
+def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace) -> None:
+    inputs = {i.tags[0].value: i.dataset for i in kept.run.inputs.dataset_inputs}
+    assert {part: d.digest for part, d in inputs.items()} == {"train": "aaaa", "dev": "bbbb", "held_out": "cccc"}
+    assert inputs["dev"].name == "toy"
+    assert json.loads(inputs["dev"].source) == {"uri": "https://example.org/toy.jsonl", "revision": "r1"}
+    assert json.loads(inputs["dev"].profile) == {"groups": 2, "candidates": 3}
+
+
+def test_texts_tables_and_figures_are_artifacts(kept: SimpleNamespace) -> None:
+    assert (kept.artifacts / "instructions.diff").read_text(encoding="utf-8") == "-alt\n+neu é"
+    assert json.loads((kept.artifacts / "choice.json").read_text()) == {"n": 1}
+    assert json.loads((kept.artifacts / "transcripts.json").read_text()) == {
+        "columns": ["item", "score"],
+        "data": [["a", 1.5], ["b", None]],
+    }
+    assert (kept.artifacts / "figures/one.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
+    assert kept.run.data.params == {
+        "judge": "debate",
+        "rounds": "[0, 1, 2]",
+        "max_tokens": "2000",
+        "api_key": "[removed]",
+        "api_base": "http://127.0.0.1:8000/v1",
+        "headers": '{"Authorization": "[removed]", "X-Team": "judges"}',
+    }
+    assert kept.run.data.tags["note"] == "seen [removed] here"
+    everything = b"".join(p.read_bytes() for p in kept.store.rglob("*") if p.is_file())
+    assert b"max_tokens" in everything
+    assert SECRET.encode() not in everything
+
+
+def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
+    quoted = f"'sqlite:///{kept.store}/mlflow.db'"
+    assert kept.tracker.ui_hint == f"mlflow ui --backend-store-uri {quoted}"
+    page = f"#/experiments/{kept.run.info.experiment_id}/runs/{kept.run.info.run_id}"
+    assert kept.tracker.run_link(5001) == f"http://127.0.0.1:5001/{page}"
+
+
+def _run(tracker: Tracker, work: Callable[[], None]) -> None:
+    with tracker:
+        work()
+
+
+def _refused_write(tracker: Tracker) -> None:
+    tracker.params({"rounds": 1})
+    tracker.params({"rounds": 2})
+
+
+def test_interrupt_leaves_a_killed_run_with_what_was_logged(kept: SimpleNamespace) -> None:
+    tracker = _tracker(kept.store)
+
+    def interrupted() -> None:
+        tracker.metrics({"before": 1.0})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(tracker, interrupted)
+    run = kept.client.get_run(tracker.run_id)
+    assert run.info.status == "KILLED"
+    assert run.info.end_time is not None
+    assert run.data.metrics == {"before": 1.0}
+
+
+def test_an_error_leaves_a_failed_run_with_its_first_line(kept: SimpleNamespace) -> None:
+    tracker = _tracker(kept.store)
+    with pytest.raises(OSError, match="no route"), tracker:
+        raise OSError(f"no route to http://me:{SECRET}@host/\nsecond line")
+    run = kept.client.get_run(tracker.run_id)
+    assert run.info.status == "FAILED"
+    assert run.data.tags["error"] == "OSError: no route to http://host/"
+
+
+def test_a_write_that_fails_is_raised_on_leaving_and_fails_the_run(kept: SimpleNamespace) -> None:
+    tracker = _tracker(kept.store)
+    with pytest.raises(TrackingError, match="Changing param values") as caught:
+        _run(tracker, lambda: _refused_write(tracker))
+    assert "remedy" in str(caught.value)
+    assert kept.client.get_run(tracker.run_id).info.status == "FAILED"
+
+
+def test_a_write_that_failed_is_raised_by_a_later_call(kept: SimpleNamespace, tmp_path: Path) -> None:
+    tracker = _tracker(kept.store)
+
+    def work() -> None:
+        _refused_write(tracker)
+        tracker.model(tmp_path, name="judge", registered_name="x", example=[])
+        pytest.fail("the failed write went unnoticed")
+
+    with pytest.raises(TrackingError):
+        _run(tracker, work)
+
+
+def test_an_error_of_the_work_is_not_hidden_by_one_of_the_store(kept: SimpleNamespace) -> None:
+    tracker = _tracker(kept.store)
+
+    def work() -> None:
+        _refused_write(tracker)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        _run(tracker, work)
+    assert "Changing param values" in caught.value.__notes__[0]
+
+
+def test_a_number_that_is_not_finite_never_becomes_json(kept: SimpleNamespace) -> None:
+    tracker = _tracker(kept.store)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        _run(tracker, lambda: tracker.json("x.json", {"value": math.nan}))
+
+
+def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
+    name = kept.client.create_experiment("debate/gone")
+    kept.client.delete_experiment(name)
+    with pytest.raises(InputError, match="mlflow experiments restore"):
+        Tracker(uri=None, store=kept.store, experiment="debate/gone", run_name="x").__enter__()
+
+
+def test_a_tracker_outside_its_block_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="with block"):
+        _ = _tracker(tmp_path).ui_hint
+
+
+@pytest.fixture
+def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with an address must be found before MLflow is so much as imported."""
+    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
+    monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
+
+
+@pytest.mark.usefixtures("no_mlflow")
+@pytest.mark.parametrize(
+    "uri",
+    ["file:./runs", "/tmp/runs", "runs", "sqlite://", "sqlite:///", "http://", "htp://host:5000", "postgresql://"],
+)
+def test_a_malformed_address_is_rejected_with_the_forms_that_work(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a tracking URI") as caught:
+        _tracker(tmp_path, uri=uri).__enter__()
+    assert "sqlite:///FILE" in str(caught.value)
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.usefixtures("no_mlflow")
+@pytest.mark.parametrize(
+    "form", ["http://me:{secret}@127.0.0.1:{port}", "postgresql://me:{secret}@127.0.0.1:{port}/db"]
+)
+def test_nobody_at_the_address(form: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be reached") as caught:
+        _tracker(tmp_path, uri=form.format(secret=SECRET, port=_closed_port())).__enter__()
+    assert "start it" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_server_that_accepts_and_stays_silent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(InputError, match="timed out"):
+        _tracker(tmp_path, uri=f"http://127.0.0.1:{silent.getsockname()[1]}").__enter__()
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_gateway_without_its_server(tmp_path: Path) -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(502)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(InputError, match="HTTP 502"):
+            _tracker(tmp_path, uri=f"http://127.0.0.1:{server.server_port}").__enter__()
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    file.write_text("not a database, but long enough to be mistaken for one " * 4)
+    with pytest.raises(InputError, match="not a database"):
+        _tracker(tmp_path, uri=f"sqlite:///{file}").__enter__()
+
+
+def test_a_database_of_another_schema_is_explained(tmp_path: Path, kept: SimpleNamespace) -> None:
+    copy = tmp_path / "old.db"
+    copy.write_bytes((kept.store / "mlflow.db").read_bytes())
+    with sqlite3.connect(copy) as database:
+        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
+    with pytest.raises(InputError, match="out-of-date database schema"):
+        _tracker(tmp_path, uri=f"sqlite:///{copy}").__enter__()
+
+
+_START = """
+import sys
+from pathlib import Path
+from runs.tracking import Tracker
+assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
+with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
+    tracker.trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
+from mlflow.telemetry import get_telemetry_client
+assert get_telemetry_client() is None, "usage statistics are on"
+"""
+
+
+def test_three_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_LOGGING_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _START, str(tmp_path / "store"), name],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in "abc"
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in started]
+    assert outputs == ["", "", ""]
+    assert [process.returncode for process in started] == [0, 0, 0]
+    with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
+        assert database.execute("SELECT count(*) FROM experiments WHERE name = 'debate/race'").fetchone() == (1,)
+        runs = database.execute("SELECT name, status FROM runs ORDER BY name").fetchall()
+    assert runs == [*((name, "FINISHED") for name in "abc"), *[("child", "FINISHED")] * 3]

@@ -1,0 +1,52 @@
+"""Every name in `JUDGES`, `LOADERS` and `TUNERS` passes its contract; a new line there is tested from here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import data
+from data.errors import InputError
+from optimize.examples import examples
+from optimize.tuners import TUNERS, Tuning
+from programs import JUDGES, build
+from programs.judge import items_of
+from programs.lm import make_lm
+from runs.scoring import Panel
+from tests.contracts import check_corpus, check_judge, check_tuned
+
+
+@pytest.mark.parametrize("task", ["summarization", "dialogue"])
+@pytest.mark.parametrize("name", JUDGES)
+def test_judge(name: str, task: str) -> None:
+    corpus = data.load("sample", task)
+    group, aspects = corpus.groups[0], corpus.task.aspects
+    items = [item for aspect in (aspects[0], aspects[-1]) for item in items_of(corpus.task, group, aspect)[:3]]
+    check_judge(JUDGES[name], items)
+
+
+@pytest.mark.parametrize("task", ["summarization", "dialogue"])
+def test_sample(task: str) -> None:
+    check_corpus(data.load("sample", task))
+
+
+@pytest.mark.parametrize("name", data.LOADERS)
+def test_loader_refuses_a_path_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        data.load(f"{name}={tmp_path / 'nothing'}")
+    assert str(caught.value)
+
+
+@pytest.mark.parametrize("name", TUNERS)
+def test_tuner(name: str) -> None:
+    corpus = data.load("sample")
+    aspect = corpus.task.aspects[0]
+    small = type(corpus)(corpus.task, corpus.groups[:3], corpus.origin)
+    judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
+    before = dict(judge.instructions())
+    with Panel(make_lm("offline"), progress=False) as panel:
+        found = examples(small, [aspect], grouped=True, seed=0)
+        personas = {"plain": before["critic.predict"], "strict": "You play the devil's advocate, as much as you can."}
+        tuning = Tuning(judge, found, panel, 1, "spearman", personas, 1, 3, 0, "test")
+        check_tuned(tuning, TUNERS[name](tuning), before)
