@@ -67,6 +67,7 @@ def agreement_table(
     *,
     resamples: int = 10_000,
     seed: int = 0,
+    levels: Sequence[Level] = LEVELS,
     progress: Callable[[int], object] = lambda done: None,
 ) -> AgreementTable:
     """Compute every statistic at every level, for each aspect and averaged over aspects.
@@ -78,6 +79,7 @@ def agreement_table(
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
         resamples: Number of times that the groups are resampled, jointly for all aspects; 0 for no intervals.
         seed: Of the resampling.
+        levels: The levels to compute.
         progress: Called now and then with the number of resamples done since the last call.
 
     Raises:
@@ -88,17 +90,17 @@ def agreement_table(
     estimates: dict[tuple[str, Level], Estimate] = {}
     for name, groups in aspects.items():
         pairs = _pairs(groups, index, drawn)
-        estimates |= {(name, level): _ESTIMATES[level](pairs, STATISTICS) for level in LEVELS}
+        estimates |= {(name, level): _ESTIMATES[level](pairs, STATISTICS) for level in levels}
     found = resample(list(estimates.values()), drawn, resamples=resamples, seed=seed, progress=progress)
     replicates = dict(zip(estimates, found, strict=True))
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
         counts = _rated_and_unscored(groups)
         tables[name] = {
-            level: _agreements(level, estimates[name, level], replicates[name, level], *counts) for level in LEVELS
+            level: _agreements(level, estimates[name, level], replicates[name, level], *counts) for level in levels
         }
     average: Table = {}
-    for level in LEVELS:
+    for level in levels:
         rests_on = np.logical_or.reduce([estimates[name, level].rests_on for name in aspects])
         joint = np.mean([replicates[name, level] for name in aspects], axis=0)
         average[level] = _averages([table[level] for table in tables.values()], int(rests_on.sum()), joint)

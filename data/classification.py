@@ -76,17 +76,25 @@ class Classification:
         return {**{name: measure.to_json() for name, measure in self.measures.items()}, **counts}
 
 
-def binary(groups: Sequence[GroupScores], threshold: float, cut: float | None = None) -> list[Decision]:
+def binary(
+    groups: Sequence[GroupScores], threshold: float, cut: float | None = None, *, below: bool = False
+) -> list[Decision]:
     """Decisions about candidates: positive at or above the threshold, for raters and judge alike.
 
     Args:
         groups: Ratings and scores of one aspect; unrated candidates are left out.
         threshold: On the ratings, usually the middle of the scale.
         cut: On the scores, where it differs from the threshold.
+        below: Call what lies below positive instead, e.g. hallucinated; scores then change their sign.
     """
     cut = threshold if cut is None else cut
     return [
-        Decision(group.group, _side(rating, threshold), None if score is None else _side(score, cut), score)
+        Decision(
+            group.group,
+            _side(rating, threshold, below),
+            None if score is None else _side(score, cut, below),
+            -score if below and score is not None else score,
+        )
         for group in groups
         for rating, score in zip(group.ratings, group.scores, strict=True)
         if rating is not None
@@ -252,8 +260,8 @@ def _numbers(names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.intp)
 
 
-def _side(value: float, threshold: float) -> str:
-    return POSITIVE if value >= threshold else NEGATIVE
+def _side(value: float, threshold: float, below: bool) -> str:
+    return POSITIVE if (value >= threshold) is not below else NEGATIVE
 
 
 def _outcome(difference: float, margin: float) -> str:

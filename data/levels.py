@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,8 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
     defined = ~np.isnan(values[0])
     if not defined.any():
         return _undefined(pairs, statistics)
-    summands = np.stack([_per_unit(row, pairs.unit, pairs) for row in (*np.nan_to_num(values), defined)])
+    parts = (*np.nan_to_num(values), defined)
+    summands = np.stack([np.bincount(pairs.unit, weights=part, minlength=pairs.units) for part in parts])
 
     def mean(counts: Floats) -> Floats:
         *sums, drawn = summands @ counts
@@ -128,22 +128,19 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
         statistics: What to compute.
         constant_as_zero: Count mean scores that do not differ as 0 where the mean ratings do.
     """
-    from scipy.sparse import csr_array
-
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     group = pairs.group[recurring]
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     if len(systems) < 3:
         return _undefined(pairs, statistics)
-    shape = (len(systems), pairs.units)
     summands = (np.ones(len(group)), _in_units(pairs.ratings[recurring]), _in_units(pairs.scores[recurring]))
-    seen, rated, scored = (csr_array((v, (system, pairs.unit[group])), shape=shape) for v in summands)
+    seen, rated, scored = (_summed(v, system, pairs.unit[group], (len(systems), pairs.units)) for v in summands)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
-        drawn = seen @ counts
+        drawn = seen(counts)
         with np.errstate(invalid="ignore"):
             # Equal means of unequal values may differ in their last digits, which would break ties.
-            return np.round((rated @ counts) / drawn, 13).T, np.round((scored @ counts) / drawn, 13).T
+            return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
 
     def over_systems(counts: Floats) -> Floats:
         found = correlations(*means(counts), statistics)
@@ -184,8 +181,14 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
     return values
 
 
-def _per_unit(values: NDArray[Any], unit: NDArray[np.intp], pairs: Pairs) -> Floats:
-    return np.bincount(unit, weights=values, minlength=pairs.units)
+def _summed(values: Floats, row: NDArray[np.intp], unit: NDArray[np.intp], shape: tuple[int, int]) -> Replicate:
+    """Sums of `values` by row over the drawn units; `shape` is (rows, units)."""
+    from scipy.sparse import csr_array
+
+    matrix = csr_array((values, (row, unit)), shape=shape)
+    # A dense product does some ten times as many multiplications in the same time.
+    dense = matrix.toarray() if matrix.nnz * 10 > math.prod(shape) else None
+    return lambda counts: (matrix if dense is None else dense) @ counts
 
 
 def _in_units(values: Floats) -> Floats:
@@ -215,8 +218,9 @@ def _pooled(pairs: Pairs, statistics: Sequence[Statistic]) -> Replicate:
 def _moments(pairs: Pairs) -> Callable[[Floats], Floats]:
     """Pearson from the sums over each group, which is all that it needs."""
     x, y = _in_units(pairs.ratings), _in_units(pairs.scores)
-    products = (np.ones(len(x)), x, y, x * x, y * y, x * y)
-    sums = np.stack([_per_unit(w, pairs.unit[pairs.group], pairs) for w in products])
+    parts = (np.ones(len(x)), x, y, x * x, y * y, x * y)
+    unit = pairs.unit[pairs.group]
+    sums = np.stack([np.bincount(unit, weights=part, minlength=pairs.units) for part in parts])
 
     def pearson(counts: Floats) -> Floats:
         n, sx, sy, sxx, syy, sxy = sums @ counts
@@ -231,17 +235,15 @@ def _moments(pairs: Pairs) -> Callable[[Floats], Floats]:
 
 def _table(pairs: Pairs) -> Callable[[Floats], Floats]:
     """Resampled tables of ratings against scores, shape (ratings, scores, resamples)."""
-    from scipy.sparse import csr_array
-
     rating, score = _codes(pairs.ratings), _codes(pairs.scores)
     rows, columns = rating.max() + 1, score.max() + 1
     if rows * columns > _CELLS:
         rating = _binned(pairs.ratings, rating, max(_FEWEST_BINS, _CELLS // columns))
         score = _binned(pairs.scores, score, max(_FEWEST_BINS, _CELLS // (rating.max() + 1)))
         rows, columns = rating.max() + 1, score.max() + 1
-    cell = rating * columns + score
-    of_groups = csr_array((np.ones(len(cell)), (cell, pairs.unit[pairs.group])), shape=(rows * columns, pairs.units))
-    return lambda counts: (of_groups @ counts).reshape(rows, columns, -1)
+    cell, unit = rating * columns + score, pairs.unit[pairs.group]
+    summed = _summed(np.ones(len(cell)), cell, unit, (int(rows * columns), pairs.units))
+    return lambda counts: summed(counts).reshape(rows, columns, -1)
 
 
 def _codes(values: Floats) -> NDArray[np.intp]:

@@ -76,10 +76,11 @@ def resample(
 
 def _draw(rng: np.random.Generator, units: int, resamples: int) -> Floats:
     """How often each unit is drawn, shape (units, resamples)."""
-    counts = np.empty((resamples, units))
-    for row in counts:
-        row[:] = np.bincount(rng.integers(units, size=units), minlength=units)
-    return np.ascontiguousarray(counts.T)
+    found = rng.integers(units, size=(resamples, units))
+    counts = np.empty((units, resamples))
+    for i, drawn in enumerate(found):
+        counts[:, i] = np.bincount(drawn, minlength=units)
+    return counts
 
 
 def _power_of_two_below(limit: float) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from data.agreement import AgreementTable, Difference, GroupScores, agreement_table, compare
-from data.schema import Aspect, Granularity
+from data.schema import Granularity
 from optimize.choosing import start
 from optimize.run import Run
 from programs import JUDGES, build
@@ -59,13 +59,23 @@ def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
             found = run.panel.judge(judge, items, f"{aspect.name}: held-out, {name}")
             judged[name][aspect.name] = (found, cast(Granularity, granularity))
     scores = {name: _scores(run, by_aspect) for name, by_aspect in judged.items()}
-    options = {"resamples": run.settings.resamples, "seed": run.settings.seed}
-    comparison = {"statistic": run.statistic, "level": run.level, **options}
+    resamples, seed = run.settings.resamples, run.settings.seed
+
+    def versus(other: str) -> Difference:
+        return compare(
+            scores["compiled"],
+            scores[other],
+            statistic=run.statistic,
+            level=run.level,
+            resamples=resamples,
+            seed=seed,
+        )
+
     return HeldOut(
-        tables={name: agreement_table(scores[name], **options) for name in COMPARED},
+        tables={name: agreement_table(scores[name], resamples=resamples, seed=seed) for name in COMPARED},
         calls={name: {a: calls_per_item(j) for a, (j, _) in by.items()} for name, by in judged.items()},
-        gain=compare(scores["compiled"], scores["single"], **comparison),
-        over_uncompiled=compare(scores["compiled"], scores["uncompiled"], **comparison),
+        gain=versus("single"),
+        over_uncompiled=versus("uncompiled"),
         judgements={a: j for a, (j, _) in judged["compiled"].items()},
     )
 

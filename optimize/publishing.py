@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from data.agreement import NAMES
 from data.schema import fingerprint
 from optimize.choosing import start
@@ -38,8 +40,9 @@ def announce(run: Run) -> None:
     run.tracker.tags(
         {"identity": run.identity, "level": run.level, **({"note": OFFLINE_NOTE} if settings.lm == OFFLINE else {})}
     )
-    for part, corpus in (("train", run.splits.train), ("dev", run.splits.dev), ("held_out", run.splits.held_out)):
-        run.tracker.dataset(part, corpus, run.splits.fingerprints[part])
+    run.tracker.dataset("train", run.splits.train, run.splits.fingerprints["train"])
+    run.tracker.dataset("dev", run.splits.dev, run.splits.fingerprints["dev"])
+    run.tracker.dataset("held_out", run.splits.held_out, run.splits.fingerprints["held_out"])
 
 
 def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
@@ -122,7 +125,7 @@ def instruction_diff(run: Run, judge: CompiledJudge) -> str:
     return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
 
 
-def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> figures.Figure:
+def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> Figure:
     series = {
         variant: found.readings.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
         for variant in found.readings.held
@@ -136,7 +139,7 @@ def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> fi
     )
 
 
-def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> figures.Figure:
+def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> Figure:
     return figures.pareto(
         [(o.calls, o.agreement, describe(o.point)) for o in found.outcomes],
         [(o.calls, o.agreement, describe(o.point)) for o in found.front],

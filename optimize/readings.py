@@ -124,9 +124,8 @@ class Readings:
         found = []
         for rounds in range(self._n_max + 1):
             scores, _ = self.scores(Point(persona, rounds, False, "given"))
-            found.append(
-                agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed).aspects[aspect][level][statistic]
-            )
+            table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
+            found.append(table.aspects[aspect][level][statistic])
         return found
 
 

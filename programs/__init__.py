@@ -19,6 +19,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "debate": "programs.debate:Debate",
         "geval": "programs.geval:GEval",
         "chateval": "programs.chateval:ChatEval",
+        "hallucination": "programs.hallucination:Hallucination",
+        "hallucination-check": "programs.hallucination_check:HallucinationCheck",
         "rouge-l": "programs.reference:RougeL",
     }
 )
@@ -67,6 +69,13 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "chateval-simultaneous": _chateval("simultaneous", 2, "ChatEval with all speaking at once"),
         "chateval-summarizer": _chateval("summarizer", 2, "the same, who hear a summary of what was said"),
         "chateval-same-role": _chateval("one-by-one", 2, "ChatEval with one role for all", ("annotator",) * 3),
+        "hallucination": Preset("hallucination", {"rounds": 3}, "claims, debated against evidence", ("rounds",)),
+        "hallucination-verify": Preset("hallucination", {"rounds": 0}, "claims, verified without debate"),
+        "hallucination-single": Preset("hallucination-check", {}, "one call for hallucinations in the whole text"),
+        "hallucination-selfcheck0": Preset("hallucination-check", {"self_check": True}, "the LM's own knowledge alone"),
+        "hallucination-selfcheck3": Preset(
+            "hallucination-check", {"self_check": True, "examples": 3}, "the same, with three worked examples"
+        ),
     }
 )
 

@@ -22,12 +22,17 @@ from programs.purse import NOTHING, Estimate, Need, Purse
 _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
 
+_AT_ONCE = 0.1
+"""Seconds of Retry-After below which it asks for no wait at all."""
+
 
 @dataclass(slots=True)
 class _Progress:
     """Of one call, over its attempts."""
 
     number: int
+    answers: int
+    """Answers that the provider had given to anybody by the last attempt."""
     failures: int = 0
     refusals: int = 0
     """For being too fast; they are nobody's failures."""
@@ -67,7 +72,7 @@ class Caller:
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
         """
-        progress = _Progress(next(self._numbers))
+        progress = _Progress(next(self._numbers), self.breaker.answers)
         tried = False
         while True:
             need = self._need(size, max_tokens)
@@ -92,7 +97,7 @@ class Caller:
 
     def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
         """The same for a thread of its own: retries and budget, while the limits are left to `call`."""
-        progress = _Progress(next(self._numbers))
+        progress = _Progress(next(self._numbers), self.breaker.answers)
         while True:
             need = self._need(size, max_tokens)
             if self._purse is not None:
@@ -162,20 +167,29 @@ class Caller:
                 # An answer, if not a welcome one.
                 self._answered()
             return None, None
+        alone = self.breaker.answers == progress.answers
         hold = self.breaker.failed(error, progress.number, sent)
-        limited = isinstance(error, dspy.LMRateLimitError)
-        # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.
-        tries = min(progress.refusals, 3) if limited else progress.failures
-        wait = min(options.first_wait * 2.0 ** min(tries, 30), options.longest_wait) * self._jitter.uniform(0.5, 1.5)
-        if error.retry_after is not None:
-            asked = min(error.retry_after, options.longest_wait)
-            wait = asked + self._jitter.uniform(0.0, min(options.first_wait, 0.1 * asked + 0.1))
-        if limited:
-            progress.refusals += 1
-            return wait, hold
+        wait = self._wait(error, progress)
+        progress.answers = self.breaker.answers
         if self.breaker.doubtful:
             return wait, hold
-        progress.failures += 1
         progress.used += time.monotonic() - sent + wait
+        if isinstance(error, dspy.LMRateLimitError):
+            progress.refusals += 1
+            # "Come back at once", said again and again to the only call there is, is no matter of pace.
+            counted = alone and error.retry_after is not None and error.retry_after < _AT_ONCE
+        else:
+            counted = True
+        progress.failures += counted
         over = progress.failures > options.retries or progress.used >= options.deadline
         return (None if over else wait), hold
+
+    def _wait(self, error: dspy.LMError, progress: _Progress) -> float:
+        """Seconds until the call's next attempt: what the provider asks for, or longer each time."""
+        options = self._options
+        if error.retry_after is not None:
+            asked = min(error.retry_after, options.longest_wait)
+            return asked + self._jitter.uniform(0.0, min(options.first_wait, 0.1 * asked + 0.1))
+        # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.
+        tries = min(progress.refusals, 3) if isinstance(error, dspy.LMRateLimitError) else progress.failures
+        return min(options.first_wait * 2.0**tries, options.longest_wait) * self._jitter.uniform(0.5, 1.5)

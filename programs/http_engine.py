@@ -165,8 +165,11 @@ def _refused(status: int, text: str, wait: float | None) -> Reply:
     if status in (400, 413) and any(word in lowered for word in _TOO_LONG):
         kind = lm15.ContextLengthError
     elif status == 429 and any(word in lowered for word in _UNPAID):
-        # No waiting helps against an empty account.
+        # No waiting helps against an empty account,
         kind = lm15.BillingError
+    elif status == 429 and "request too large" in lowered:
+        # nor where one call alone exceeds what the account may use in a minute.
+        kind = lm15.InvalidRequestError
     raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
 
 

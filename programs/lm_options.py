@@ -59,9 +59,9 @@ class LMOptions:
     attempt: float = 300.0
     """Seconds until an attempt is given up. A local server may well let a call wait for minutes."""
     deadline: float = 900.0
-    """Seconds that the attempts of one call and its pauses may take together; waiting for a rate limit, for a
-    free place or for the end of an outage is not counted."""
-    retries: int = 4
+    """Seconds that the attempts of one call and its pauses may take together; waiting for a free place or for
+    the end of an outage is not counted."""
+    retries: int = 3
     """Further attempts after failures that may be the call's own. Rate limits and outages use none up."""
     first_wait: float = 1.0
     """Seconds before the second attempt, doubled for each further one, give or take half."""
@@ -105,6 +105,8 @@ class LMOptions:
             budget=usual.budget if budget is None else Budget.of(budget),
             prices=None if prices is None else Path(prices),
             deadline=usual.deadline if deadline is None else deadline,
+            attempt=usual.attempt if deadline is None else min(usual.attempt, deadline),
+            patience=usual.patience if deadline is None else min(usual.patience, deadline),
         )
 
 

@@ -17,7 +17,7 @@ OURS = "\n\nReply with these fields, in this order:"
 
 _THEIRS = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
-_ASPECT = re.compile(r"(.*?) \((-?[\d.e+-]+) to (-?[\d.e+-]+)[,)]", re.DOTALL)
+_ASPECT = re.compile(r"(.*?) \((-?[\d.e+-]+) to (-?[\d.e+-]+), \S+ worst, \S+ best\): ", re.DOTALL)
 _DIALOGUE = ("dialog", "conversation", "reply", "chat", "utterance")
 
 

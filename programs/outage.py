@@ -24,8 +24,8 @@ _START = 20.0
 class Breaker:
     """Watches the failures of all calls.
 
-    A streak is what has failed since the last answer of any kind. Rate limits are part of it, since they are no
-    success, but never an outage by themselves.
+    A streak is what has failed since the last answer to anybody. Refusals for being too fast are part of it,
+    since nobody gets on while they last, but they do not open the breaker: the limiter deals with them.
     """
 
     def __init__(self, model: str, options: LMOptions) -> None:
@@ -33,7 +33,8 @@ class Breaker:
         self._options = options
         self.open = False
         """Whether calls are held back."""
-        self._ever_answered = False
+        self.answers = 0
+        """Answers so far, to anybody."""
         self._reset()
 
     def _reset(self) -> None:
@@ -51,7 +52,7 @@ class Breaker:
 
     def answered(self) -> bool:
         """The provider has answered somebody; returns whether that ended an outage."""
-        self._ever_answered = True
+        self.answers += 1
         if self._since is None:
             return False
         was_open, since = self.open, self._since
@@ -78,14 +79,13 @@ class Breaker:
         now = time.monotonic()
         if self._since is None:
             self._since = now
+        if len(self._callers) < _CALLERS:
+            self._callers.add(caller)
         limited = isinstance(error, dspy.LMRateLimitError)
-        if not limited:
-            self._failures += 1
-            self._unreachable |= error.provider_code == UNREACHABLE
-            if len(self._callers) < _CALLERS:
-                self._callers.add(caller)
+        self._failures += not limited
+        self._unreachable |= error.provider_code == UNREACHABLE
         silent = now - self._since
-        if (limited or self.doubtful) and silent >= self._patience():
+        if self.doubtful and silent >= self._patience():
             raise self._down(error, silent)
         if self.open:
             if sent < self._held_at:
@@ -104,11 +104,11 @@ class Breaker:
 
     def _patience(self) -> float:
         patience = self._options.patience
-        return min(patience, _START) if self._unreachable and not self._ever_answered else patience
+        return min(patience, _START) if self._unreachable and not self.answers else patience
 
     def _down(self, error: dspy.LMError, silent: float) -> ProviderDownError:
         return ProviderDownError(
-            f"no answer for {silent:.0f} s, {self._failures} failures; the last: {_brief(error)}",
+            f"no call was answered for {silent:.0f} s; the last failure: {_brief(error)}",
             model=self._model,
             status=error.status,
         )

@@ -14,7 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from data.errors import InputError
 from programs import JUDGES
@@ -163,7 +163,7 @@ def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statisti
     for name in chosen:
         if name not in STATISTICS:
             raise InputError("unknown statistic", field="--statistics", expected=", ".join(STATISTICS), found=name)
-    return tuple(chosen)
+    return tuple(cast("Statistic", name) for name in chosen)
 
 
 def _contestant(name: str, aspects: list[Aspect]) -> Contestant:

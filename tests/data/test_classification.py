@@ -124,6 +124,17 @@ def test_candidates_are_decided_by_thresholds() -> None:
         Decision("g", "positive", None, None),
     ]
     assert [d.decided for d in binary([group], 0.5, cut=0.3)] == ["positive", "positive", None]
+    assert binary([group], 0.5, below=True) == [
+        Decision("g", "negative", "negative", -0.5),
+        Decision("g", "positive", "positive", -0.4),
+        Decision("g", "negative", None, None),
+    ]
+
+
+def test_auroc_is_the_same_for_either_label() -> None:
+    group = GroupScores("g", ("a", "b", "c"), (1.0, 0.0, 0.0), (0.6, 0.4, 0.8))
+    for below in (False, True):
+        assert classify(binary([group], 0.5, below=below), "positive").measures["auroc"].value == 0.5
 
 
 def test_groups_of_two_are_won_tied_or_lost() -> None:

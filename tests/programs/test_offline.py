@@ -1,8 +1,4 @@
-"""The offline LM: what it must see on small texts, that it keeps nothing, and its figures on rated texts.
-
-The figures are checked on the sources on which its features were chosen: they show that nothing broke, not
-how well it does elsewhere.
-"""
+"""The offline LM: what it must see on small texts, and that it keeps nothing and answers whatever it is asked."""
 
 from __future__ import annotations
 
@@ -17,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import dspy
-import numpy as np
 import pytest
-from data import summeval, topical_chat
-from data.schema import Aspect, Candidate, Corpus, Scale, Task
+
+from data.schema import Aspect, Scale, Task
 from data.tasks import DIALOGUE, SUMMARIZATION
 from programs import offline, offline_persona, offline_rubric, replies
 from programs.chateval_roles import Comparing, Summarizing
@@ -33,10 +28,8 @@ from programs.personas import PERSONAS, STRICT, WEAK
 from programs.role import ADAPTER, material
 from programs.scorer import Scoring
 from programs.tiebreaker import TieBreaking
-from scipy import stats
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("DEBATE_DATA", ROOT.parent / "shared" / "data"))
 
 SOURCE = (
     "The town council of Elmford voted on Monday to close the old stone bridge for 14 months. Engineers found "
@@ -55,7 +48,10 @@ DEFECTS = [
     ("coherence", "The town council of Elmford voted on Monday to close the. Engineers found cracks in three of its."),
     ("consistency", WRONG_NUMBER),
     ("consistency", f"{GOOD} The mayor resigned after a scandal about secret payments from a builder."),
-    ("fluency", "The town council of Elmford voted on the Monday to has close. Engineers cracks arches the in of March"),
+    (
+        "fluency",
+        "The town council of Elmford voted on Monday to has close the. Engineers cracks arches the in of March",
+    ),
     ("fluency", "Town the of council Elmford on voted Monday close to the bridge old stone months 14 for."),
     ("relevance", "The national team won its third match. The coach praised young players. Tickets are sold out."),
     ("relevance", "Shop owners in the High Street fear that they will lose customers."),
@@ -80,7 +76,8 @@ def prompt(signature: Any, asked: Item, debate: str = "", role: str | None = Non
 
 
 def ask(signature: Any, asked: Item, debate: str = "", role: str | None = None, **more: str) -> dict[str, str]:
-    found = replies.sections(offline.answer(*prompt(signature, asked, debate, role, **more)), [*signature.output_fields])
+    reply = offline.answer(*prompt(signature, asked, debate, role, **more))
+    found = replies.sections(reply, [*signature.output_fields])
     assert not isinstance(found, replies.Unreadable)
     return found
 
@@ -108,25 +105,26 @@ def critique(asked: Item, role: str) -> list[str]:
     raise AssertionError("the Critic never stops")
 
 
+def in_new_process(program: str, seed: str, given: str) -> str:
+    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, input=given, env=env, text=True, capture_output=True, check=True).stdout
+
+
 def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
     asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]
     asked.append(("", "Write a new instruction within ``` blocks."))
-    program = "import json, sys; from programs import offline; print([offline.answer(*p) for p in json.load(sys.stdin)])"
-
-    def run(seed: str) -> str:
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", program]
-        return subprocess.run(command, input=json.dumps(asked), env=env, text=True, capture_output=True, check=True).stdout
-
-    assert run("0") == run("1") == run("77") == f"{[offline.answer(*p) for p in asked]}\n"
+    program = (
+        "import json, sys; from programs import offline; print([offline.answer(*p) for p in json.load(sys.stdin)])"
+    )
+    here = f"{[offline.answer(*p) for p in asked]}\n"
+    assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 
 
 def test_importing_it_loads_no_dspy() -> None:
     program = "import sys; from programs import offline; print('dspy' in sys.modules)"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert in_new_process(program, "0", "").strip() == "False"
 
 
 def test_only_the_critics_own_words_change_the_score() -> None:
@@ -138,7 +136,7 @@ def test_only_the_critics_own_words_change_the_score() -> None:
     assert scored(asked, f"Scorer, round 0, score 1: I gave 1.\n\n{raised}") == scored(asked, raised)
     # Said by another speaker, quoted, or in other words, it is no evidence.
     words = "numbers that the source does not have (1)"
-    for said in (f"Scorer, round 0, score 2: {words}", f'Critic, round 1: it says "{words}"', "Critic, round 1: wrong!"):
+    for said in (f"Scorer, round 0, score 2: {words}", f'Critic, round 1: it says "{words}"', "Critic, round 1: no!"):
         assert scored(asked, said) == alone
 
 
@@ -158,7 +156,8 @@ def test_an_obvious_defect_costs_points(aspect: str, text: str) -> None:
 def test_a_repeated_sentence_costs_coherence_through_the_debate() -> None:
     asked = item("coherence", f"{GOOD} {CRACKS}")
     debate = critique(asked, STRICT.text)
-    assert "repeated word pairs" in debate[0] and "lower" in debate[0]
+    assert "repeated word pairs" in debate[0]
+    assert "lower score" in debate[0]
     assert scored(asked, debate[0]) < scored(asked)
 
 
@@ -178,12 +177,11 @@ def test_a_mild_critic_has_no_issue_with_a_verbatim_lead(aspect: str) -> None:
     assert critique(item(aspect, LEAD), WEAK.text) == []
 
 
-@pytest.mark.parametrize(("aspect", "text"), DEFECTS)
-def test_a_stronger_persona_never_raises_fewer_items(aspect: str, text: str) -> None:
+def test_a_stronger_persona_never_raises_fewer_items() -> None:
     by_strength = sorted(PERSONAS.values(), key=lambda p: -offline_persona.threshold(p.text))
-    raised = [len(critique(item(aspect, text), p.text)) for p in by_strength]
-    assert raised == sorted(raised)
-    assert raised[0] < raised[-1]
+    raised = [[len(critique(item(*defect), p.text)) for p in by_strength] for defect in DEFECTS]
+    assert raised == [sorted(counts) for counts in raised]
+    assert sum(counts[0] for counts in raised) < sum(counts[-1] for counts in raised) - len(DEFECTS)
 
 
 def test_a_personas_wording_sets_the_threshold_by_degree() -> None:
@@ -209,12 +207,6 @@ def test_scores_lie_on_the_scale(scale: Scale) -> None:
         assert whole == int(whole) or whole == scale.high
 
 
-def test_decimals_are_kept_unless_whole_numbers_are_asked_for() -> None:
-    values = {scored(item(aspect, text)) for aspect, text in DEFECTS}
-    assert any(value != int(value) for value in values)
-    assert "whole" in Scoring.instructions.lower()
-
-
 def test_an_aspect_of_another_name_is_rated_by_the_whole() -> None:
     assert offline_rubric.rubric_for("summary", "charm") is offline_rubric.RUBRICS["summary"]["overall"]
     assert offline_rubric.rubric_for("summary", "Factual accuracy") is offline_rubric.RUBRICS["summary"]["consistency"]
@@ -234,7 +226,7 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
             return asyncio.run(Debate(rules=Rules(rounds=3, tie_breaker=True)).judge(asked))
 
     verdict, same = judged(make_lm("offline")), judged(offline.offline_lm(cache=False))
-    assert isinstance(verdict, Verdict) and isinstance(same, Verdict)
+    assert isinstance(verdict, Verdict)
     assert verdict.score == same.score == final(asked)
     assert verdict.stop_reason == "tie-breaker"
 
@@ -243,10 +235,8 @@ def test_engines_can_be_copied_pickled_and_saved() -> None:
     system, user = prompt(Scoring, item("fluency"))
     request = dspy.lm15.Request(model=offline.MODEL, system=system, messages=(dspy.lm15.Message.user(user),))
     engine = offline.OfflineEngine()
-    answers = [
-        e.complete(request)
-        for e in (engine, copy.deepcopy(engine), pickle.loads(pickle.dumps(engine)), type(engine).load_state(engine.dump_state()))
-    ]
+    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine)), engine.load_state(engine.dump_state())]
+    answers = [e.complete(request) for e in (engine, *copies)]
     assert len({a.message.text for a in answers}) == 1
     assert answers[0].usage.input_tokens == (len(system) + len(user)) // 4
     assert asyncio.run(offline.AsyncOfflineEngine().complete(request)).message.text == answers[0].message.text
@@ -296,44 +286,11 @@ def test_fields_it_knows_nothing_about_get_a_value_of_their_type(adapter: dspy.A
 def test_the_other_judges_roles_are_answered() -> None:
     asked = item("coherence", f"{GOOD} {CRACKS}")
     steps = ask(Deriving, asked)["steps"]
-    assert steps.startswith("1. Look at agreement with the order of the source.") and "repeated word pairs" in steps
+    assert steps.startswith("1. Look at agreement with the order of the source.")
+    assert "repeated word pairs" in steps
     pair = ask(Comparing, asked, answer_1=GOOD, answer_2=asked.text, role="Other referees have the same task.")
     assert float(pair["score_1"]) > float(pair["score_2"])
     talk = "annotator, turn 1, score 3: repeated word pairs (9%)\n\ncritic, turn 1, score 2: no"
     summary = ask(Summarizing, asked, talk)["summary"]
-    assert "repeated word pairs" in summary and "annotator, turn 1, score 3; critic, turn 1, score 2" in summary
-
-
-def _agreement(corpus: Corpus, name: str, signature: Any, statistic: Any) -> float:
-    """Summary-level correlation over the groups in which the raters make a difference."""
-    aspect, field = corpus.task.aspect(name), [*signature.output_fields][-1]
-
-    def judged(source: str, context: str, candidate: Candidate) -> float:
-        return float(ask(signature, Item("g", "c", corpus.task, aspect, source, candidate.text, context))[field])
-
-    values = []
-    for group in corpus.groups:
-        if group.ranks_humans(name):
-            scores = [judged(group.source, group.context, c) for c in group.candidates]
-            same = len(set(scores)) == 1
-            values.append(0.0 if same else float(statistic(scores, group.ratings(name)).statistic))
-    return float(np.mean(values))
-
-
-@pytest.mark.parametrize(
-    ("file", "load", "aspects", "statistics", "least", "single_at_most"),
-    [
-        ("summeval.jsonl", summeval.load, SUMMARIZATION.aspects, (stats.spearmanr, stats.kendalltau), (0.46, 0.38), 0.33),
-        ("topical_chat.json", topical_chat.load, DIALOGUE.aspects[:4], (stats.pearsonr, stats.spearmanr), (0.69, 0.65), 0.63),
-    ],
-)  # fmt: skip
-def test_agreement_with_human_raters(
-    file: str, load: Any, aspects: Any, statistics: Any, least: tuple[float, float], single_at_most: float
-) -> None:
-    if not (SHARED / file).exists():
-        pytest.skip(f"{SHARED / file} is absent")
-    corpus = load(SHARED / file)
-    found = [np.mean([_agreement(corpus, a.name, TieBreaking, s) for a in aspects]) for s in statistics]
-    assert found[0] > least[0]
-    assert found[1] > least[1]
-    assert np.mean([_agreement(corpus, a.name, Scoring, statistics[0]) for a in aspects]) < single_at_most
+    assert "repeated word pairs" in summary
+    assert "annotator, turn 1, score 3; critic, turn 1, score 2" in summary

@@ -159,6 +159,19 @@ def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: p
     assert "nothing left to do" in capsys.readouterr().err
 
 
+def test_a_torn_row_is_gone_even_if_the_next_run_gets_nowhere(command: Command) -> None:
+    def revoked(prompt: str) -> str:
+        raise dspy.LMAuthError("no")
+
+    command()
+    rows = command.out.read_bytes()
+    whole = rows.index(b"\n", 200) + 1
+    command.out.write_bytes(rows[: whole + 20])
+    command.script = revoked
+    assert command(store=command.folder / "empty") == score.EXIT_LM
+    assert command.out.read_bytes() == rows[:whole]
+
+
 def test_transcripts_hold_every_turn(command: Command) -> None:
     debates = command.folder / "debates.jsonl"
     command("--transcripts", str(debates))

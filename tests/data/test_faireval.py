@@ -1,0 +1,118 @@
+"""FairEval on made-up copies and, where it is present, on the real one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import data
+from data import faireval, homes
+from data.errors import InputError
+from data.records import Record
+from data.schema import Candidate, RatedGroup
+from tests.contracts import check_corpus
+
+QUESTIONS = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 3, 5)]
+
+
+def answers(system: str, ids: tuple[int, ...] = (1, 3, 5)) -> list[dict[str, Any]]:
+    return [{"question_id": n, "text": f"{system} {n}", "answer_id": "x"} for n in ids]
+
+
+def folder(path: Path, *, nested: bool = False, labels: str = "CHATGPT\nTIE\nVICUNA13B\n", **files: Any) -> Path:
+    rows = {
+        "question.jsonl": files.get("questions", QUESTIONS),
+        faireval.SYSTEMS["gpt35"]: files.get("gpt", answers("gpt")),
+        faireval.SYSTEMS["vicuna-13b"]: files.get("vicuna", answers("vicuna")),
+    }
+    texts = {name: "\n".join(json.dumps(row) for row in found) for name, found in rows.items()}
+    for name, text in {**texts, faireval.REVIEW: labels}.items():
+        file = path / (name if nested else Path(name).name)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_question_is_a_group_of_two_with_a_winner_or_none(tmp_path: Path, nested: bool) -> None:
+    # Answers are found by their question, not by their line.
+    corpus = faireval.load(folder(tmp_path, nested=nested, vicuna=answers("vicuna", (5, 1, 3))))
+    check_corpus(corpus)
+    assert corpus.groups[0] == RatedGroup(
+        "1",
+        "Question 1?",
+        (
+            Candidate("gpt35", "gpt 1", {"preference": (1.0,)}),
+            Candidate("vicuna-13b", "vicuna 1", {"preference": (0.0,)}),
+        ),
+    )
+    assert [g.ratings("preference") for g in corpus.groups] == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("a label too few", {"labels": "TIE\nTIE\n"}, "3 lines, one per question"),
+    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2: not a label"),
+    ("a blank label", {"labels": "TIE\n\nTIE\n"}, "line 2, field 'label'"),
+    ("an answer missing", {"vicuna": answers("v", (1, 5))}, "no answer of vicuna-13b to question 3"),
+    ("an answer twice", {"gpt": answers("g", (1, 3, 5, 3))}, "question 3 occurs twice"),
+    ("a question twice", {"questions": [*QUESTIONS[:2], QUESTIONS[1]]}, "question 3 occurs twice"),
+    ("no questions", {"questions": [], "labels": ""}, "no questions"),
+]
+
+
+@pytest.mark.parametrize(("name", "files", "words"), BAD, ids=[row[0] for row in BAD])
+def test_bad_copies_are_refused(tmp_path: Path, name: str, files: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        faireval.load(folder(tmp_path, **files))
+
+
+def test_a_copy_is_a_folder_with_all_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a folder"):
+        faireval.load(tmp_path / "absent")
+    with pytest.raises(InputError, match="no such file"):
+        faireval.load(tmp_path)
+    (folder(tmp_path) / "review_gpt35_vicuna-13b_human.txt").unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        faireval.load(tmp_path)
+
+
+def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"question.jsonl": QUESTIONS, faireval.SYSTEMS["gpt35"]: answers("gpt")}
+    rows[faireval.SYSTEMS["vicuna-13b"]] = answers("vicuna")
+
+    def fetch(name: str, home: str, **options: Any) -> list[Record]:
+        return [Record(row, home, n) for n, row in enumerate(rows[home.removeprefix(faireval.HOME)], 1)]
+
+    def load_dataset(kind: str, *, data_files: str, split: str) -> dict[str, list[str]]:
+        assert (kind, data_files, split) == ("text", faireval.HOME + faireval.REVIEW, "train")
+        return {"text": ["TIE", "TIE", "CHATGPT"]}
+
+    monkeypatch.setattr(homes, "fetch", fetch)
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    corpus = data.load("faireval")
+    assert [g.ratings("preference") for g in corpus.groups] == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]]
+    assert corpus.origin.revision == faireval.COMMIT
+
+
+def test_labels_that_cannot_be_fetched_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*args: object, **options: object) -> object:
+        raise OSError("no network")
+
+    monkeypatch.setattr(homes, "fetch", lambda name, home, **options: [])
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
+    with pytest.raises(InputError, match="cannot be fetched"):
+        faireval.load()
+
+
+def test_the_real_set(shared_data: Path) -> None:
+    corpus = data.load(f"faireval={shared_data / 'faireval'}")
+    check_corpus(corpus)
+    outcomes = Counter(g.candidates[0].rating("preference") for g in corpus.groups)
+    # Counted in the file: 20 CHATGPT, 15 VICUNA13B, 5 TIE.
+    assert outcomes == Counter({1.0: 20, 0.0: 15, 0.5: 5})
