@@ -79,11 +79,12 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
     defined = ~np.isnan(values[0])
     if not defined.any():
         return _undefined(pairs, statistics)
-    parts = (*np.nan_to_num(values), defined)
-    summands = np.stack([np.bincount(pairs.unit, weights=part, minlength=pairs.units) for part in parts])
+    parts = np.vstack([np.nan_to_num(values), defined])
+    row, group = np.indices(parts.shape)
+    summed = _summed(parts.ravel(), row.ravel(), pairs.unit[group.ravel()], (len(parts), pairs.units))
 
     def mean(counts: Floats) -> Floats:
-        *sums, drawn = summands @ counts
+        *sums, drawn = summed(counts)
         with np.errstate(invalid="ignore"):
             means: Floats = np.stack(sums) / drawn
         return means
@@ -185,10 +186,14 @@ def _summed(values: Floats, row: NDArray[np.intp], unit: NDArray[np.intp], shape
     """Sums of `values` by row over the drawn units; `shape` is (rows, units)."""
     from scipy.sparse import csr_array
 
+    # Sparse even where nothing is 0: the threads of a dense product cost more than it saves where cores are shared.
     matrix = csr_array((values, (row, unit)), shape=shape)
-    # A dense product does some ten times as many multiplications in the same time.
-    dense = matrix.toarray() if matrix.nnz * 10 > math.prod(shape) else None
-    return lambda counts: (matrix if dense is None else dense) @ counts
+
+    def sums(counts: Floats) -> Floats:
+        found: Floats = matrix @ counts
+        return found
+
+    return sums
 
 
 def _in_units(values: Floats) -> Floats:
@@ -218,12 +223,13 @@ def _pooled(pairs: Pairs, statistics: Sequence[Statistic]) -> Replicate:
 def _moments(pairs: Pairs) -> Callable[[Floats], Floats]:
     """Pearson from the sums over each group, which is all that it needs."""
     x, y = _in_units(pairs.ratings), _in_units(pairs.scores)
-    parts = (np.ones(len(x)), x, y, x * x, y * y, x * y)
-    unit = pairs.unit[pairs.group]
-    sums = np.stack([np.bincount(unit, weights=part, minlength=pairs.units) for part in parts])
+    parts = np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
+    row, pair = np.indices(parts.shape)
+    unit = pairs.unit[pairs.group[pair.ravel()]]
+    summed = _summed(parts.ravel(), row.ravel(), unit, (len(parts), pairs.units))
 
     def pearson(counts: Floats) -> Floats:
-        n, sx, sy, sxx, syy, sxy = sums @ counts
+        n, sx, sy, sxx, syy, sxy = summed(counts)
         with np.errstate(invalid="ignore", divide="ignore"):
             vx, vy = sxx - sx * sx / n, syy - sy * sy / n
             # What a constant side leaves of its variance is rounding.

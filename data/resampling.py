@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +12,7 @@ from data.correlations import Floats
 from data.levels import Estimate
 
 _UNITS = 4096
-_CHUNK = 256
+_CHUNK = 128
 _ENOUGH_RESAMPLES = 400
 
 
@@ -47,7 +45,7 @@ def resample(
         estimates: All of the same units.
         drawn: The units; each resample draws as many as there are, with replacement.
         resamples: How many times.
-        seed: Of the draws. Nothing else decides them, not the number of threads either.
+        seed: Of the draws.
         progress: Called with the number of resamples done since the last call.
 
     Returns:
@@ -58,19 +56,13 @@ def resample(
         return found
     count = int(drawn.max()) + 1
     strides = [min(e.stride, _CHUNK, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
-    starts = range(0, resamples, _CHUNK)
-    seeds = np.random.SeedSequence(seed).spawn(len(starts))
-
-    def fill(start: int, own: np.random.SeedSequence) -> int:
-        counts = _draw(np.random.default_rng(own), count, min(_CHUNK, resamples - start))
+    rng = np.random.default_rng(seed)
+    for start in range(0, resamples, _CHUNK):
+        counts = _draw(rng, count, min(_CHUNK, resamples - start))
         for into, estimate, stride in zip(found, estimates, strides, strict=True):
             chosen = counts if stride == 1 else np.ascontiguousarray(counts[:, ::stride])
-            into[:, start : start + counts.shape[1] : stride] = estimate.replicate(chosen)
-        return len(counts[0])
-
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        for done in pool.map(fill, starts, seeds):
-            progress(done)
+            into[:, start : start + _CHUNK : stride] = estimate.replicate(chosen)
+        progress(counts.shape[1])
     return found
 
 

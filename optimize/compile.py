@@ -22,6 +22,7 @@ from data.errors import InputError
 from optimize.settings import EFFORTS, Settings, from_arguments
 from optimize.tuners import TUNERS
 from programs import JUDGES
+from runs.lm_flags import add_limits
 
 if TYPE_CHECKING:
     from optimize.job import Result
@@ -50,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_argument("--lm", help=f"offline (text statistics, no LM) or PROVIDER/MODEL ({d.lm})")
     judge.add_argument("--api-base", help="address of an OpenAI-compatible server; keys come from the environment")
     judge.add_argument("--concurrency", type=int, help=f"LM calls in flight at once ({d.concurrency})")
+    add_limits(parser)
     search = parser.add_argument_group("optimization")
     search.add_argument("--tuner", help=f"{', '.join(TUNERS)} ({d.tuner})")
     search.add_argument("--effort", help=f"of the tuner: {', '.join(EFFORTS)} ({d.effort})")

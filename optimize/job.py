@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from optimize.tuners import TUNERS
 from programs import JUDGES
 from programs.compiled import AspectJudge, CompiledJudge
 from programs.lm import OFFLINE, JudgeLM, make_lm
+from programs.lm_options import LMOptions
 from runs.journal import Journal
 from runs.scoring import Panel
 from runs.tracking import Tracker
@@ -81,7 +83,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     corpus, aspects, level = _corpus(settings)
     splits = split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
     identity = fingerprint([settings.identity(), corpus.digest, dict(personas)])
-    with _tracker(settings, identity) as tracker, _panel(settings, progress) as panel:
+    with _panel(settings, progress) as panel, _tracker(settings, identity) as tracker:
         run = Run(
             settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity
         )
@@ -142,10 +144,29 @@ def _panel(settings: Settings, progress: bool) -> Iterator[Panel]:
 
 def _lm(settings: Settings, journal: Journal) -> JudgeLM:
     try:
-        return make_lm(settings.lm, api_base=settings.api_base, store=journal, concurrency=settings.concurrency)
+        options = LMOptions.of(
+            rpm=settings.rpm,
+            tpm=settings.tpm,
+            budget=settings.budget,
+            deadline=settings.deadline,
+            prices=settings.prices,
+        )
+        return make_lm(
+            settings.lm,
+            api_base=settings.api_base,
+            store=journal,
+            concurrency=settings.concurrency,
+            options=options,
+        )
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(
-            str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=settings.lm
+            str(error),
+            field="--lm",
+            expected=f"'{OFFLINE}' or PROVIDER/MODEL",
+            found=settings.lm,
+            remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(settings.lm, [OFFLINE]) else None,
         ) from error
 
 

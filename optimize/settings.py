@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -31,6 +32,11 @@ class Settings:
     lm: str = "offline"
     api_base: str | None = None
     concurrency: int = 16
+    rpm: float | None = None
+    tpm: float | None = None
+    budget: str | None = None
+    deadline: float | None = None
+    prices: str | None = None
     tuner: str = "mipro"
     effort: str = "light"
     trials: int = 40
@@ -51,6 +57,13 @@ class Settings:
                 raise InputError(
                     "number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field)
                 )
+        if self.name is not None and not re.fullmatch(r"[\w.+-]+", self.name):
+            raise InputError(
+                "not a name for a run and its folder",
+                field="--name",
+                expected="letters, digits, . _ + -",
+                found=self.name,
+            )
         one_of("objective", self.objective, ("spearman", "pearson", "kendall"))
         one_of("level", self.level, ("auto", "summary", "sample"))
         one_of("effort", self.effort, tuple(EFFORTS))
@@ -58,6 +71,7 @@ class Settings:
     def identity(self) -> str:
         """Fingerprint of what decides the result; where things are stored and shown does not."""
         aside = {"name", "tracking_uri", "store", "json", "concurrency"}
+        aside |= {"rpm", "tpm", "budget", "deadline", "prices"}
         return fingerprint({k: v for k, v in asdict(self).items() if k not in aside})
 
 
@@ -114,8 +128,10 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _typed(path: Path, key: str, value: object, annotation: str) -> object:
-    kinds: dict[str, type] = {"int": int, "bool": bool, "tuple[str, ...]": list}
+    kinds: dict[str, type] = {"int": int, "bool": bool, "tuple[str, ...]": list, "float | None": float}
     wanted = kinds.get(annotation, str)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
     fits = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
     if wanted is list and isinstance(value, list):
         fits = all(isinstance(v, str) for v in value)

@@ -8,6 +8,7 @@ is configured. The LM is asked for queries only where they are used.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from programs.web_search import Search, SearchError, kept
 
 # A sentence ends before a blank and before a capital that follows without one, as in texts that were glued
 # together; not after a capital, which spares most initials and abbreviations such as U.S.
-_END = re.compile(r"\n+|(?<=[.!?])[\"'”’)\]]*\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
+_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
 
 AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
 
@@ -121,14 +122,8 @@ class Dense:
 
     def _load(self) -> Any:
         if self._encoder is None:
-            try:
-                from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
-            except ImportError:
-                raise InputError(
-                    "dense ranking needs sentence-transformers",
-                    field="ranker",
-                    remedy="install the project with its extra 'dense', or choose ranker 'tfidf'",
-                ) from None
+            from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
+
             self._encoder = SentenceTransformer(self.model)
         return self._encoder
 
@@ -137,14 +132,20 @@ def make_ranker(name: str) -> Ranker:
     """The ranker of a name: `tfidf`, or `dense:MODEL`.
 
     Raises:
-        InputError: It is neither.
+        InputError: It is neither, or what a dense ranker needs is not installed.
     """
     kind, _, model = name.partition(":")
-    if kind == "dense" and model:
-        return Dense(model)
-    if name != "tfidf":
+    if name == "tfidf":
+        return TfIdf()
+    if kind != "dense" or not model:
         raise InputError("unknown ranker", field="ranker", expected="tfidf or dense:MODEL", found=name)
-    return TfIdf()
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise InputError(
+            "dense ranking needs sentence-transformers",
+            field="ranker",
+            remedy="install the project with its extra 'dense', or choose ranker 'tfidf'",
+        )
+    return Dense(model)
 
 
 def sentences(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import select
 import socket
 import ssl
 import time
@@ -194,13 +195,24 @@ class _Connection(asyncio.Protocol):
         self.silent_loss = False
         """Whether the connection broke without a word about the request that it had been given."""
         self.since = 0.0
+        self._unread: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
-        if raw is not None:
-            # An answer may be minutes away; without this a dead peer would never be noticed.
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # An answer may be minutes away; without this a dead peer would never be noticed.
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(select, "poll"):
+            self._unread = select.poll()
+            self._unread.register(raw.fileno(), select.POLLIN)
+
+    def quiet(self) -> bool:
+        """Whether the connection is open and nothing has come that nobody asked for.
+
+        Asked before each further request: the loop may not have got round to what the system has received, and
+        a second copy of the last answer must not be taken for the next.
+        """
+        return self.usable and not (self._unread is not None and self._unread.poll(0))
 
     async def exchange(self, request: bytes) -> Answer:
         self._reader = Reader()
@@ -300,7 +312,7 @@ class DirectWire:
         oldest = time.monotonic() - _IDLE
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.since > oldest:
+            if connection.since > oldest and connection.quiet():
                 return connection
             connection.abort()
         return None

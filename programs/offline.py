@@ -29,7 +29,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from programs import offline_panels, offline_prompt, offline_proposer, offline_roles
+from programs import offline_claims, offline_panels, offline_prompt, offline_proposer, offline_roles
+from programs.calls import Messages, Reply
 from programs.offline_prompt import Prompt
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "score_1": offline_panels.compare,
         "steps": offline_panels.derive_steps,
         "summary": offline_panels.sum_up,
+        "facts": offline_claims.select_facts,
+        "claims": offline_claims.extract_claims,
+        "query_1": offline_claims.write_queries,
+        "factuality": offline_claims.assess,
         "module_advice": offline_proposer.advise,
     }
 )
@@ -79,6 +84,12 @@ def _nothing(prompt: Prompt) -> dict[str, str]:
     return {} if prompt.outputs else {"": offline_prompt.NOTHING}
 
 
+def _reply(system: str, user: str) -> Reply:
+    """An answer with token counts, a token being four characters."""
+    text = answer(system, user)
+    return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
+
+
 class OfflineEngine:
     """Synchronous engine; hand it to `dspy.LM(MODEL, engine=...)` or use `offline_lm`."""
 
@@ -89,12 +100,12 @@ class OfflineEngine:
         system = request.system
         told = system if isinstance(system, str) else "".join(part.text for part in system or ())
         user = request.messages[-1].text or ""
-        text = answer(told, user)
-        read, written = (len(told) + len(user)) // 4, len(text) // 4
+        reply = _reply(told, user)
+        read, written = reply.input_tokens, reply.output_tokens
         return Response(
             id=None,
             model=request.model,
-            message=Message.assistant(text),
+            message=Message.assistant(reply.text),
             finish_reason="stop",
             usage=Usage(input_tokens=read, output_tokens=written, total_tokens=read + written),
         )
@@ -116,6 +127,11 @@ class AsyncOfflineEngine:
 
     async def complete(self, request: Request) -> Response:
         return self._engine.complete(request)
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """The short way of `programs.lm`, which spares DSPy's request objects."""
+        system = next((m["content"] for m in messages if m["role"] == "system"), "")
+        return _reply(system, messages[-1]["content"])
 
     def dump_state(self) -> dict[str, Any]:
         return self._engine.dump_state()

@@ -49,7 +49,7 @@ def write_queries(prompt: Prompt) -> dict[str, str]:
 def assess(prompt: Prompt) -> dict[str, str]:
     """A view of a claim by the evidence, or of each sentence of a response by all that is given with it."""
     claim = prompt.input("claim")
-    ground = prompt.input("evidence") if claim else f"{prompt.input('source')}\n{prompt.input('context')}"
+    ground = prompt.input("evidence") if claim else _given(prompt)
     stated = [claim] if claim else sentences(prompt.input("candidate"))
     known, numbers = {stem(word) for word in _content(ground)}, values(ground)
     if not known or not stated:
@@ -57,12 +57,22 @@ def assess(prompt: Prompt) -> dict[str, str]:
     readings = [(_missing(text, known), sorted(values(text) - numbers)) for text in stated]
     absent, unseen = max(readings)
     factual = absent <= _patience(prompt) and not unseen
+    heard = set(_BEFORE.findall(prompt.input("debate")))
+    if "Leader" in prompt.role and len(heard) == 1:
+        factual = heard == {"True"}
     severity = round(_SEVEREST * absent) + bool(unseen)
     severity = min(severity, 3) if factual else max(1, min(severity, _SEVEREST))
     told = f"{1 - absent:.0%} of the content words stand in what is given"
     if unseen:
         told += f"; the number {unseen[0]} does not"
     return _view(f"{told}.", factual, severity)
+
+
+def _given(prompt: Prompt) -> str:
+    """What a response can be read against; a question alone says nothing about its answer."""
+    source, context = prompt.input("source"), prompt.input("context")
+    asks = re.search(r"source is a (?:question|prompt)", prompt.input("task"))
+    return context if asks else f"{source}\n{context}"
 
 
 def _patience(prompt: Prompt) -> float:

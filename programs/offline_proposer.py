@@ -111,22 +111,29 @@ def compose(current: str, seed: str) -> str:
     degree = draw[0] % len(openings)
     order = sorted(range(len(habits)), key=lambda i: draw[1 + i])
     chosen = [habits[i] for i in sorted(order[: 2 + draw[20] % 2])]
-    # The chosen degree decides opening and ending together: a mild opening with a merciless end makes no sense.
+    # One degree decides opening and ending together: a mild opening with a merciless end makes no sense.
     return " ".join([openings[degree], *chosen, *endings[degree : degree + 1]])
 
 
 def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Openings, endings and habits for whoever the current instruction belongs to."""
     text = current.lower()
-    if "no issue" in text or "critic." in text or text == "critic":
-        return tuple(o for o, _ in _CRITIC), tuple(e for _, e in _CRITIC), _CRITIC_HABITS
-    if "tie-breaker" in text or "tie_breaker" in text:
+    if "no issue" in text or text.startswith("critic"):
+        return tuple(opening for opening, _ in _CRITIC), tuple(ending for _, ending in _CRITIC), _CRITIC_HABITS
+    if "tie-breaker" in text or text.startswith("tie_breaker"):
         return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
-    return _SCORER, (), _SCORER_HABITS
+    if not text or "you are the scorer" in text or text.startswith("scorer"):
+        return _SCORER, (), _SCORER_HABITS
+    # Somebody else: the part stays what it is and only gets other habits.
+    kept = " ".join(current.split())
+    for habit in _SCORER_HABITS:
+        kept = kept.replace(habit, "").strip()
+    return (kept,), (), _SCORER_HABITS
 
 
 def _current(prompt: Prompt) -> str:
     names = ("basic_instruction", "current_instruction", "attempted_instructions", "instruction")
-    return next((prompt.inputs[name] for name in names if prompt.input(name)), prompt.user)
+    return next((prompt.inputs[name] for name in names if prompt.input(name)), "")
 
 
 def _draw(seed: str) -> bytes:

@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from programs.offline_words import ABBREVIATIONS, EVERYDAY, IMPOSSIBLE, MAY_REPEAT, NUMBER_VALUES, STOP
 
-_WORD = re.compile(r"[a-z0-9]+(?:[.,'-][a-z0-9]+)*|n't|'[a-z]+")
-_TOKEN = re.compile(r"[a-z0-9]+(?:[.,'-][a-z0-9]+)*|n't|'[a-z]+|[.,;:?!]")
+_WORD = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+")
+_TOKEN = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+|[.,;:?!]")
 _END = re.compile(r"[.?!]+(?=\s|$)(?:\s*(?:''|[\"')]))*|\n+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|[a-z]+")

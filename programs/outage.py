@@ -14,8 +14,6 @@ _LOG = logging.getLogger(__name__)
 
 _CALLERS = 3
 """Calls that must have failed in a row before it can be the provider: one or two may be to blame themselves."""
-_QUIET = 1.0
-"""Seconds that the failures in a row must span, so that one hiccup met by all calls at once is no outage."""
 _LONGEST_PROBE = 30.0
 _START = 20.0
 """Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
@@ -44,6 +42,7 @@ class Breaker:
         self._unreachable = False
         self._interval = self._options.probe
         self._held_at = 0.0
+        self._told = False
 
     @property
     def doubtful(self) -> bool:
@@ -55,11 +54,10 @@ class Breaker:
         self.answers += 1
         if self._since is None:
             return False
-        was_open, since = self.open, self._since
-        self.open = False
+        was_open, self.open = self.open, False
+        if self._told:
+            _LOG.warning("%s answers again after %.0f s", self._model, time.monotonic() - self._since)
         self._reset()
-        if was_open:
-            _LOG.warning("%s answers again after %.0f s", self._model, time.monotonic() - since)
         return was_open
 
     def failed(self, error: dspy.LMError, caller: int, sent: float) -> float | None:
@@ -87,20 +85,30 @@ class Breaker:
         silent = now - self._since
         if self.doubtful and silent >= self._patience():
             raise self._down(error, silent)
-        if self.open:
-            if sent < self._held_at:
+        if not self.open:
+            if limited or not self.doubtful or self._failures < self._options.failures:
                 return None
-            self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))
-        elif limited or not self.doubtful or self._failures < self._options.failures or silent < _QUIET:
+            self.open = True
+        elif sent < self._held_at:
+            # It was in flight when calls were held back, and says nothing new.
             return None
         else:
-            self.open = True
-            _LOG.warning(
-                "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
-                "then to see", self._model, self._failures, _brief(error),
-            )  # fmt: skip
+            self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))
+            self._tell(error)
         self._held_at = now
         return self._interval
+
+    def _tell(self, error: dspy.LMError) -> None:
+        # Not at once: a hiccup that all calls in flight meet together is over by the first probe.
+        if not self._told:
+            self._told = True
+            _LOG.warning(
+                "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
+                "then to see",
+                self._model,
+                self._failures,
+                _brief(error),
+            )
 
     def _patience(self) -> float:
         patience = self._options.patience

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from data.errors import InputError
 from programs import JUDGES
+from runs.lm_flags import add_limits, limits
 
 if TYPE_CHECKING:
     from data.agreement import Level, Statistic
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--style", choices=("text", "markdown", "latex"), default="text")
     parser.add_argument("--store", default="runs/store", help="folder with the LM's replies (runs/store)")
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
+    add_limits(parser)
     return parser
 
 
@@ -110,9 +112,17 @@ def _compare(
     level, statistics, baseline = how
     journal = Journal(Path(arguments.store) / "replies" / arguments.lm.replace("/", "_"))
     try:
-        lm = make_lm(arguments.lm, api_base=arguments.api_base, store=journal, concurrency=arguments.concurrency)
+        lm = make_lm(
+            arguments.lm,
+            api_base=arguments.api_base,
+            store=journal,
+            concurrency=arguments.concurrency,
+            options=limits(arguments),
+        )
         with Panel(lm) as panel:
             found = {c.name: score_all(panel, corpus, aspects, c) for c in contestants}
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(str(error), field="--lm", found=arguments.lm) from error
     except dspy.LMError as error:

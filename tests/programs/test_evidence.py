@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import http.server
+import importlib.util
 import json
 import threading
 from collections.abc import Awaitable, Iterator, Sequence
@@ -51,6 +52,7 @@ def judge(**options: Any) -> Hallucination:
         ("It rained. We went home! Why?", ("It rained.", "We went home!", "Why?")),
         ("In the 19th century.First for Women is new.", ("In the 19th century.", "First for Women is new.")),
         ("The U.S.Army won.", ("The U.S.Army won.",)),
+        ('She said "no." He went (home.) So?', ('She said "no."', "He went (home.)", "So?")),
         ("One line\n\nanother", ("One line", "another")),
         ("It grew by 2.5 per cent.", ("It grew by 2.5 per cent.",)),
         ("Twice. Twice. Once.", ("Twice.", "Once.")),
@@ -94,12 +96,17 @@ def test_a_dense_ranker_compares_embeddings_of_its_model(monkeypatch: pytest.Mon
             assert normalize_embeddings
             return np.array([vectors[text] for text in texts])
 
-    ranker = make_ranker("dense:some/model")
-    assert isinstance(ranker, Dense)
+    ranker = Dense("some/model")
     monkeypatch.setattr(ranker, "_load", Encoder)
     assert ranker.similarities(("a", "b", "c"), ("q",)).tolist() == [[0.6, 1.0, 0.0]]
     assert best(("a", "b", "c"), ("q",), 1, ranker) == ("b",)
     assert copy.deepcopy(ranker) is ranker
+
+
+def test_a_dense_ranker_is_refused_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="sentence-transformers"):
+        make_ranker("dense:some/model")
 
 
 @pytest.mark.parametrize("name", ["bm26", "dense", "dense:"])

@@ -1,0 +1,224 @@
+"""A chat server that misbehaves on script, over real HTTP on loopback.
+
+with FaultyServer(answer, script) as server: lm = make_lm("openai/m", api_base=server.url)
+
+A script says what happens to the n-th attempt of a call: the name of a fault from `FAULTS`, or None for a good
+answer. A call is known by the digest of its body, so a script is a plain function and a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+Script = Callable[[str, int], str | None]
+"""Digest of a call and number of its attempt, from 0 -> fault or None."""
+
+FAULTS = {
+    "429": "too many requests, without a word about how long to wait",
+    "429 wait": "too many requests, with Retry-After",
+    "500": "internal error",
+    "502": "bad gateway, as HTML",
+    "503": "overloaded, with Retry-After",
+    "slow": "nothing comes until the client has given up",
+    "stalled": "half of the body comes, then nothing",
+    "dropped": "the connection is closed without an answer",
+    "cut": "the connection is closed halfway through the body",
+    "garbage": "200 with broken JSON",
+    "page": "200 with an HTML page, as a captive portal sends",
+    "empty": "200 without choices",
+    "twice": "a good answer, sent twice on one connection",
+    "long": "the reply ends at the limit on its length",
+    "unreadable": "a good answer with nothing of the protocol in it",
+    "withheld": "the reply was withheld by a content filter",
+    "refused": "the request was refused by a content filter",
+}
+ANSWERED = {"twice", "long", "unreadable", "withheld", "refused"}
+"""Faults that are answers all the same: a client that asks the very same again pays twice."""
+
+
+class FaultyServer:
+    """Serves `{url}/chat/completions` from a thread of its own, as a context manager.
+
+    Args:
+        answer: From a request's body to the text of a good reply.
+        script: What goes wrong; by default nothing.
+        latency: Seconds until an answer.
+        retry_after: Value of that header, where a fault has it.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[bytes], str],
+        script: Script = lambda call, attempt: None,
+        *,
+        latency: float = 0.0,
+        retry_after: str = "0.05",
+    ) -> None:
+        self.answer, self.script, self.latency, self.retry_after = answer, script, latency, retry_after
+        self.requests = 0
+        self.attempts: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        """Call -> answers that count as success and were sent whole."""
+        self.key: str | None = None
+        """If set, requests with another key get 401."""
+        self.revoke_after: int | None = None
+        """Requests after which every key is refused."""
+        self.refused = 0
+        """Requests that came with a wrong or revoked key."""
+        self.gone = False
+        self._connections: set[_Connection] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def __enter__(self) -> FaultyServer:
+        self._thread.start()
+        self._run(self._listen())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._leave())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: object) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()  # type: ignore[arg-type]
+
+    async def _listen(self) -> None:
+        self._server = await self._loop.create_server(
+            lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024, reuse_address=True
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.gone = False
+
+    async def _leave(self) -> None:
+        self.gone = True
+        self._server.close()
+        for connection in list(self._connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    def leave(self) -> None:
+        """Close the port and all connections, as a server that is killed. Call from any thread but its own."""
+        self._run(self._leave())
+
+    def come_back(self) -> None:
+        """Listen again, on the same port."""
+        self._run(self._listen())
+
+    def leave_for(self, seconds: float) -> None:
+        """Leave at once and come back later; may be called from within a script."""
+
+        async def away() -> None:
+            await self._leave()
+            await asyncio.sleep(seconds)
+            await self._listen()
+
+        self._loop.call_soon_threadsafe(lambda: self._loop.create_task(away()))
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, server: FaultyServer) -> None:
+        self.server = server
+        self.buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.server._connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.server._connections.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self.buffer[:end])
+        start = head.lower().find(b"content-length:")
+        length = int(head[start + 15 :].split(b"\r\n", 1)[0]) if start >= 0 else 0
+        if len(self.buffer) < end + 4 + length:
+            return
+        body = bytes(self.buffer[end + 4 : end + 4 + length])
+        del self.buffer[: end + 4 + length]
+        asyncio.get_running_loop().call_later(self.server.latency, self.handle, head, body)
+
+    def handle(self, head: bytes, body: bytes) -> None:
+        server = self.server
+        if server.gone or self.transport.is_closing():
+            return
+        server.requests += 1
+        wrong = server.key is not None and f"bearer {server.key}".encode().lower() not in head.lower()
+        if wrong or (server.revoke_after is not None and server.requests > server.revoke_after):
+            server.refused += 1
+            self.send(401, b'{"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}')
+            return
+        call = hashlib.blake2b(body, digest_size=8).hexdigest()
+        attempt = server.attempts[call]
+        server.attempts[call] += 1
+        fault = server.script(call, attempt)
+        if fault is None or fault in ANSWERED:
+            server.answered[call] += 1
+        self.misbehave(fault, body)
+
+    def misbehave(self, fault: str | None, body: bytes) -> None:
+        wait = (("Retry-After", self.server.retry_after),)
+        broken = completion(self.server.answer(body))
+        simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
+            None: (200, broken, ()),
+            "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
+            "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
+            "500": (500, b'{"error": {"message": "The server had an error"}}', ()),
+            "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", (("Content-Type", "text/html"),)),
+            "503": (503, b'{"error": {"message": "Overloaded"}}', wait),
+            "garbage": (200, broken[: len(broken) // 2], ()),
+            "page": (200, b"<html>Please log in</html>", (("Content-Type", "text/html"),)),
+            "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
+            "long": (200, completion(self.server.answer(body)[:20], "length"), ()),
+            "unreadable": (200, completion("I would rather not follow any format."), ()),
+            "withheld": (200, completion("", "content_filter"), ()),
+            "refused": (400, b'{"error": {"message": "The response was filtered", "code": "content_filter"}}', ()),
+        }
+        if fault in simple:
+            self.send(*simple[fault])
+        elif fault == "twice":
+            self.send(200, broken)
+            self.send(200, broken)
+        elif fault in ("stalled", "cut"):
+            self.transport.write(http(200, broken)[: -len(broken) // 2])
+            if fault == "cut":
+                self.transport.close()
+        elif fault == "dropped":
+            self.transport.abort()
+        elif fault != "slow":
+            raise AssertionError(f"no such fault: {fault}")
+
+    def send(self, status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.transport.write(http(status, body, headers))
+
+
+def completion(text: str, finish: str = "stop") -> bytes:
+    """A chat completion in OpenAI's protocol."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
+    return json.dumps({"id": "chat", "choices": [choice], "usage": usage}).encode()
+
+
+def http(status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """An HTTP/1.1 answer, framed by its length."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in (("Content-Type", "application/json"), *headers)]
+    return "\r\n".join([*lines, "\r\n"]).encode() + body

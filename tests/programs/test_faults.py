@@ -1,0 +1,337 @@
+"""Whole debates against a server that misbehaves: every item ends, nothing is lost, nothing is paid twice."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import dspy
+import pytest
+
+from data.schema import Aspect, Scale, Task
+from programs.debate import Debate
+from programs.failures import BudgetSpentError, ProviderDownError
+from programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from programs.lm import JudgeLM, LMOptions, Reply, ReplyStore, make_lm
+from programs.lm_options import Budget
+from runs.journal import Journal
+from runs.scoring import Panel
+from tests.faulty_server import FaultyServer
+
+ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
+TASK = Task("notes", "letter", "note", (ASPECT,))
+HURRY = LMOptions(attempt=0.5, first_wait=0.01, longest_wait=0.2, probe=0.05, retries=8)
+"""Waits short enough for a test. A real provider deserves the defaults."""
+
+FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
+SLOW = ("slow", "stalled")
+HARMLESS = ("twice", "long", "unreadable")
+
+
+def items(count: int) -> list[Item]:
+    return [Item(str(i), "c", TASK, ASPECT, f"Letter-{i}", f"Note {i}.") for i in range(count)]
+
+
+def answer(body: bytes) -> str:
+    """The Critic objects to every second letter, once; scores depend on the letter and on what was heard."""
+    letter = int(re.search(rb"Letter-(\d+)", body)[1])  # type: ignore[index]
+    heard = body.count(b"Critic, round ")
+    if b"## decision ##" in body:
+        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
+        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
+
+
+def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
+    with Panel(lm, progress=False) as panel:
+        return panel.judge(Debate(rules=Rules(rounds)), what)
+
+
+def lm_at(
+    server: FaultyServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY, concurrency: int = 32
+) -> JudgeLM:
+    return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=concurrency)
+
+
+def expected(item: Item) -> int:
+    """The score of `answer` after one round: revised once where the Critic objects."""
+    letter = int(item.group)
+    return 1 + (letter * 7 + letter % 2) % 5
+
+
+def mixed(call: str, attempt: int) -> str | None:
+    """Up to three faults before a call succeeds; one call in 200 never does, one in 200 is withheld."""
+    rng = random.Random(call)
+    fate = rng.random()
+    if fate < 0.005:
+        return rng.choice(("500", "dropped", "garbage"))
+    if fate < 0.01:
+        return rng.choice(("withheld", "refused"))
+    faults = rng.choices((*FAILING, *HARMLESS), k=rng.choices((0, 1, 2, 3), (70, 20, 7, 3))[0])
+    if rng.random() < 0.01:
+        faults[:0] = [rng.choice(SLOW)]
+    # An answer ends the call, so what comes after it would never be asked for.
+    return faults[attempt] if attempt < len(faults) else None
+
+
+def test_2000_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
+    work = items(2000)
+    gone = iter([True])
+
+    def script(call: str, attempt: int) -> str | None:
+        if server.requests > 2500 and next(gone, False):
+            server.leave_for(1.0)
+        return mixed(call, attempt)
+
+    journal = Journal(tmp_path)
+    with FaultyServer(answer, script) as server:
+        lm = lm_at(server, store=journal)
+        judgements = judge(lm, work)
+    unscored = [j for j in judgements if isinstance(j, Unscored)]
+    # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.
+    assert {"lm error", "refused"} <= {j.reason for j in unscored} <= {"lm error", "refused", "unreadable reply", "truncated"}
+    for item, judgement in zip(work, judgements, strict=True):
+        if isinstance(judgement, Verdict):
+            assert judgement.score == expected(item)
+    # One call in a hundred dooms its item; an item takes 2.5 calls on average.
+    assert 20 < len(unscored) < 90
+    assert max(server.answered.values()) == 1
+    # What was answered, counted and kept agrees to the call.
+    assert lm.meter.executed.total() == server.answered.total() == len(journal)
+
+
+@pytest.mark.parametrize("fault", [*FAILING, *HARMLESS])
+def test_each_fault_alone_changes_no_score(fault: str) -> None:
+    work = items(40)
+    with FaultyServer(answer, lambda call, attempt: fault if attempt < 2 else None) as server:
+        judgements = judge(lm_at(server), work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize("fault", SLOW)
+def test_an_answer_that_never_comes_is_given_up_and_asked_for_again(fault: str) -> None:
+    work = items(6)
+    with FaultyServer(answer, lambda call, attempt: fault if attempt == 0 else None) as server:
+        judgements = judge(lm_at(server, options=replace(HURRY, attempt=0.2)), work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+
+
+@pytest.mark.parametrize("fault", ["withheld", "refused"])
+def test_a_content_filter_is_a_reason_of_its_own_and_asked_once(fault: str) -> None:
+    with FaultyServer(answer, lambda call, attempt: fault) as server:
+        judgements = judge(lm_at(server), items(3))
+    assert [j.reason for j in judgements if isinstance(j, Unscored)] == ["refused"] * 3
+    assert server.requests == 3
+
+
+def resumed(tmp_path: Path, server: FaultyServer, options: LMOptions, work: list[Item]) -> list[Judgement]:
+    """A second process: the same journal, nothing else."""
+    return judge(lm_at(server, store=Journal(tmp_path), options=options), work)
+
+
+def test_a_key_revoked_midway_ends_the_run_at_once_and_nothing_is_paid_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = items(300)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-old")
+    with FaultyServer(answer, latency=0.005) as server:
+        server.key, server.revoke_after = "sk-old", 200
+        with pytest.raises(dspy.LMAuthError) as caught:
+            resumed(tmp_path, server, HURRY, work)
+        # Only what was in flight when the first refusal came.
+        assert 0 < server.refused <= 32
+        assert "sk-old" not in str(caught.value)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-new")
+        server.key, server.revoke_after = "sk-new", None
+        judgements = resumed(tmp_path, server, HURRY, work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+
+
+def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    work = items(200)
+    gone = iter([True])
+
+    def script(call: str, attempt: int) -> str | None:
+        if server.requests == 100 and next(gone, False):
+            server.leave_for(1.6)
+        return None
+
+    with FaultyServer(answer, script) as server:
+        lm = lm_at(server, options=replace(HURRY, retries=0, probe=0.2))
+        judgements = judge(lm, work)
+    # Although no call may fail even once by itself, the outage cost no item.
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("does not answer" in m for m in messages)
+    assert any("answers again" in m for m in messages)
+
+
+def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None:
+    work = items(200)
+    gone = iter([True])
+
+    def script(call: str, attempt: int) -> str | None:
+        if server.requests == 100 and next(gone, False):
+            server.leave_for(3600)
+        return None
+
+    with FaultyServer(answer, script) as server:
+        with pytest.raises(ProviderDownError, match="no call was answered for"):
+            resumed(tmp_path, server, replace(HURRY, patience=1.5), work)
+        server.come_back()
+        judgements = resumed(tmp_path, server, HURRY, work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize("fault", ["500", "429", "garbage"])
+def test_a_server_that_only_fails_ends_the_run_not_the_items(fault: str) -> None:
+    with FaultyServer(answer, lambda call, attempt: fault) as server, pytest.raises(ProviderDownError):
+        judge(lm_at(server, options=replace(HURRY, patience=1.2)), items(50))
+
+
+def test_nothing_listens_there() -> None:
+    with FaultyServer(answer) as server:
+        pass
+    with pytest.raises(ProviderDownError, match="cannot reach the server"):
+        judge(lm_at(server, options=replace(HURRY, patience=0.3)), items(5))
+
+
+def test_an_item_that_always_fails_does_not_keep_the_others(tmp_path: Path) -> None:
+    poison = b"Letter-7 "[:-1]
+
+    class Poisoned(FaultyServer):
+        pass
+
+    def bad(body: bytes) -> str:
+        return answer(body)
+
+    calls: set[str] = set()
+    work = items(60)
+    with FaultyServer(bad) as server:
+        # Which call is the seventh letter's first is known from a run of that item alone.
+        judge(lm_at(server), work[7:8], rounds=0)
+        calls.update(server.answered)
+    assert poison
+    with FaultyServer(bad, lambda call, attempt: "500" if call in calls else None) as server:
+        judgements = judge(lm_at(server, options=replace(HURRY, retries=2)), work)
+    assert [i for i, j in enumerate(judgements) if isinstance(j, Unscored)] == [7]
+    assert judgements[7].calls == 1
+    assert "HTTP 500" in judgements[7].detail  # type: ignore[union-attr]
+
+
+def spent(lm: JudgeLM) -> dict[str, float]:
+    price = lm.price
+    cost = sum(lm.meter.cost(price).values()) if price else 0.0
+    return {
+        "calls": lm.meter.executed.total(),
+        "tokens": lm.meter.input_tokens + lm.meter.output_tokens,
+        "usd": cost,
+    }
+
+
+@pytest.mark.parametrize(
+    ("budget", "caps"),
+    [
+        (Budget(calls=77), {"calls": 77}),
+        (Budget(tokens=12_000), {"tokens": 12_000}),
+        (Budget(usd=0.02), {"usd": 0.02}),
+        (Budget(calls=40, tokens=12_000, usd=1.0), {"calls": 40}),
+    ],
+)
+def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
+    tmp_path: Path, budget: Budget, caps: dict[str, float]
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')
+    work = items(100)
+    replies = tmp_path / "replies"
+    with FaultyServer(answer, lambda call, attempt: "500" if attempt == 0 else None, latency=0.002) as server:
+        first = lm_at(server, store=Journal(replies), options=replace(HURRY, budget=budget, prices=prices))
+        with pytest.raises(BudgetSpentError):
+            judge(first, work)
+        used = spent(first)
+        for name, cap in caps.items():
+            # The last call that might have exceeded the cap was not made: 2,000 output tokens are allowed to each.
+            reserve = {"calls": 0, "tokens": 2300, "usd": 0.0135}[name]
+            assert cap - reserve <= used[name] <= cap
+        judgements = judge(lm_at(server, store=Journal(replies)), work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert max(server.answered.values()) == 1
+
+
+def test_what_was_spent_is_told_by_role_and_kind(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
+    work = items(4)
+    with FaultyServer(answer) as server:
+        options = replace(HURRY, prices=prices)
+        store = Journal(tmp_path / "replies")
+        first = lm_at(server, store=store, options=options)
+        judge(first, work)
+        store.close()
+        second = lm_at(server, store=Journal(tmp_path / "replies"), options=options)
+        judge(second, work)
+    # Letters 1 and 3 are revised: six Scorer calls and four Critic calls of 60 fresh, 40 cached and 20 output tokens.
+    scorer = first.meter.tokens["scorer"]
+    assert (scorer.fresh, scorer.cached, scorer.output, scorer.stored) == (360, 240, 120, 0)
+    assert first.price is not None
+    assert first.meter.cost(first.price) == pytest.approx(
+        {"critic": 4 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6, "scorer": 6 * (60 * 10 + 40 * 1 + 20 * 100) / 1e6}
+    )
+    again = second.meter.tokens["scorer"]
+    assert (again.fresh, again.cached, again.output, again.stored) == (0, 0, 0, 720)
+    assert second.meter.asked == first.meter.asked
+    assert not second.meter.executed
+
+
+class Paced:
+    """A script of a provider that allows so many requests a second."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self.per_second, self.level, self.burst = per_second, float(burst), burst
+        self.at: float | None = None
+        self.refusals = 0
+
+    def __call__(self, call: str, attempt: int) -> str | None:
+        import time
+
+        now = time.monotonic()
+        if self.at is not None:
+            self.level = min(self.burst, self.level + (now - self.at) * self.per_second)
+        self.at = now
+        if self.level >= 1:
+            self.level -= 1
+            return None
+        self.refusals += 1
+        return "429"
+
+
+def test_the_concurrency_learns_what_the_provider_allows() -> None:
+    work = items(400)
+    provider = Paced(per_second=300, burst=10)
+    with FaultyServer(answer, provider, latency=0.02) as server:
+        lm = lm_at(server, options=replace(HURRY, first_wait=0.1), concurrency=128)
+        judgements = judge(lm, work)
+    assert all(isinstance(j, Verdict) for j in judgements)
+    assert lm.caller.limiter.window < 64
+    # 128 calls at once without learning would be refused several times each.
+    assert provider.refusals < server.answered.total() / 2
+
+
+def test_a_limit_per_minute_keeps_the_provider_from_refusing() -> None:
+    work = items(60)
+    provider = Paced(per_second=200, burst=4)
+    with FaultyServer(answer, provider) as server:
+        lm = lm_at(server, options=replace(HURRY, rpm=150 * 60.0))
+        judgements = judge(lm, work)
+    assert all(isinstance(j, Verdict) for j in judgements)
+    # The client's own burst is a second's worth, more than this provider takes at once, so only later ones count.
+    assert provider.refusals <= 150
+

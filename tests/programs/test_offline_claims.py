@@ -1,0 +1,91 @@
+"""The offline LM's part in the hallucination debate: what it can see, and that it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import dspy
+import pytest
+
+from data.schema import Aspect, Scale, Task
+from programs import offline_claims, offline_prompt
+from programs.hallucination import Hallucination, Options
+from programs.hallucination_check import HallucinationCheck
+from programs.judge import Item, Judge, Rules, Verdict
+from programs.offline_prompt import Prompt
+from tests.fakes import scripted_lm
+
+ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
+NEWS = Task("news", "article", "summary", (ASPECT,))
+CHAT = Task("chat", "dialogue history", "reply", (ASPECT,))
+QA = Task("questions", "question", "answer", (ASPECT,))
+ARTICLE = "Robbers took 500 pounds from a van in Glasgow. Police asked witnesses to come forward."
+
+SPEAKERS: dict[str, Callable[[Prompt], dict[str, str]]] = {
+    "facts": offline_claims.select_facts,
+    "claims": offline_claims.extract_claims,
+    "query_1": offline_claims.write_queries,
+    "factuality": offline_claims.assess,
+}
+
+
+def answer(prompt: str) -> str:
+    parsed = offline_prompt.parse("", prompt)
+    speak = next(SPEAKERS[name] for name in parsed.outputs if name in SPEAKERS)
+    return offline_prompt.render(parsed, speak(parsed))
+
+
+def judged(task: Task, source: str, text: str, judge: Judge | None = None, context: str = "") -> Verdict:
+    item = Item("g", "c", task, ASPECT, source, text, context)
+    lm = scripted_lm(answer)
+
+    async def under_lm() -> Verdict:
+        with dspy.context(lm=lm, trace=None):
+            found = await (judge or Hallucination(Options(), Rules(rounds=3))).judge(item)
+            assert isinstance(found, Verdict), found
+            return found
+
+    return asyncio.run(under_lm())
+
+
+@pytest.mark.parametrize(
+    ("text", "factual"),
+    [
+        ("Robbers took 500 pounds in Glasgow.", True),
+        ("Robbers took 900 pounds in Glasgow.", False),
+        ("Farmers sold apples at markets across Norway.", False),
+        ("Robbers took 500 pounds in Glasgow. Farmers sold apples at markets.", False),
+    ],
+)
+def test_words_and_numbers_without_ground_are_seen(text: str, factual: bool) -> None:
+    for judge in (None, HallucinationCheck()):
+        verdict = judged(NEWS, ARTICLE, text, judge)
+        assert (verdict.score > 0.5) is factual
+        assert any("Text statistics: " in turn.text for turn in verdict.transcript.turns)
+
+
+def test_long_knowledge_is_searched_and_a_debate_held() -> None:
+    judge = Hallucination(Options(whole=0, snippets=1), Rules(rounds=2))
+    verdict = judged(NEWS, ARTICLE, "Police asked witnesses.", judge)
+    # Claims, queries, the initial agent and two rounds.
+    assert (verdict.score, verdict.calls) == (1.0, 9)
+
+
+def test_small_talk_is_no_claim() -> None:
+    verdict = judged(CHAT, "Elm lies on the Ash.", "Thanks! Do you like it?")
+    assert (verdict.score, verdict.calls) == (1.0, 1)
+
+
+def test_nothing_is_known_about_a_bare_question() -> None:
+    for judge in (None, HallucinationCheck(True, 3)):
+        verdict = judged(QA, "Which river?", "The Oak.", judge)
+        assert verdict.score == 1.0
+        assert "nothing is given" in verdict.transcript.turns[-1].text
+
+
+def test_too_many_sentences_become_fewer_claims() -> None:
+    text = " ".join(f"Van {n} drove." for n in range(5))
+    judge = Hallucination(Options(max_claims=2), Rules(rounds=0))
+    claims = judged(NEWS, ARTICLE, text, judge).transcript.turns[0].text
+    assert claims == "1. Van 0 drove. Van 1 drove. Van 2 drove.\n2. Van 3 drove. Van 4 drove."

@@ -1,0 +1,282 @@
+"""The replies on disk: found again by anybody, whatever became of the process that wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from programs.calls import Reply
+from runs.journal import Journal
+
+ROOT = Path(__file__).parents[2]
+
+
+def key(number: int) -> str:
+    return f"{number:032x}"
+
+
+def filled(folder: Path, *replies: Reply) -> Path:
+    """Write the replies under the keys 0, 1, ... and return the segment."""
+    before = set(folder.glob("*"))
+    journal = Journal(folder)
+    for number, reply in enumerate(replies):
+        journal.put(key(number), "scorer", reply)
+    journal.close()
+    (segment,) = set(folder.glob("*")) - before
+    return segment
+
+
+REPLIES = [
+    Reply("[[ ## score ## ]]\n4", 120, 7, 64, "stop"),
+    Reply("", 0, 0, 0, "content_filter"),
+    Reply('tab\tquote" backslash\\ return\r\nnull\0 line\u2028separator\x85', 1, 2, 0, "length"),
+    Reply("Grüße, 世界 🎭 é é", 3, 4),
+]
+
+
+def test_what_is_put_is_got(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number, reply in enumerate(REPLIES):
+        assert journal.get(key(number)) is None
+        journal.put(key(number), "scorer", reply)
+        assert journal.get(key(number)) == reply
+    assert len(journal) == len(REPLIES)
+    assert [journal.get(key(n)) for n in range(len(REPLIES))] == REPLIES
+    journal.close()
+
+
+def test_what_is_put_is_got_by_the_next_process(tmp_path: Path) -> None:
+    filled(tmp_path, *REPLIES)
+    again = Journal(tmp_path)
+    assert len(again) == len(REPLIES)
+    assert [again.get(key(n)) for n in range(len(REPLIES))] == REPLIES
+    assert again.get(key(99)) is None
+    again.close()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(), max_size=5))
+def test_every_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    journal = Journal(folder)
+    for number, text in enumerate(texts):
+        journal.put(key(number), "critic", Reply(text))
+    journal.close()
+    again = Journal(folder)
+    replies = [again.get(key(n)) for n in range(len(texts))]
+    assert [reply.text for reply in replies if reply is not None] == texts
+    again.close()
+
+
+def test_nothing_is_written_where_nothing_was_answered(tmp_path: Path) -> None:
+    Journal(tmp_path / "a" / "b").close()
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_reply_is_on_disk_when_put_returns(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.put(key(0), "scorer", REPLIES[0])
+    other = Journal(tmp_path)
+    assert other.get(key(0)) == REPLIES[0]
+    other.close()
+    journal.close()
+
+
+def test_replies_of_one_turn_of_the_loop_are_found_at_once_and_written_by_its_end(tmp_path: Path) -> None:
+    async def go() -> None:
+        journal = Journal(tmp_path)
+        for number, reply in enumerate(REPLIES):
+            journal.put(key(number), "scorer", reply)
+            assert journal.get(key(number)) == reply
+        await asyncio.sleep(0)
+        other = Journal(tmp_path)
+        assert len(other) == len(REPLIES)
+        other.close()
+        journal.put(key(9), "scorer", REPLIES[0])
+        # The loop ends here: closing writes what still waits.
+        journal.close()
+
+    asyncio.run(go())
+    again = Journal(tmp_path)
+    assert again.get(key(9)) == REPLIES[0]
+    again.close()
+
+
+# --- kills ---
+
+
+def test_a_segment_torn_at_any_byte_loses_its_last_line_at_most(tmp_path: Path) -> None:
+    segment = filled(tmp_path, *REPLIES)
+    content = segment.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
+    assert len(ends) == len(REPLIES)
+    for size in range(len(content) + 1):
+        segment.write_bytes(content[:size])
+        whole = sum(end <= size for end in ends)
+        journal = Journal(tmp_path)
+        assert len(journal) == whole
+        assert [journal.get(key(n)) for n in range(len(REPLIES))] == [*REPLIES[:whole], *[None] * (4 - whole)]
+        journal.close()
+
+
+def test_after_a_tear_the_lost_reply_is_asked_for_again_and_kept(tmp_path: Path) -> None:
+    segment = filled(tmp_path, *REPLIES)
+    segment.write_bytes(segment.read_bytes()[:-5])
+    journal = Journal(tmp_path)
+    assert journal.get(key(3)) is None
+    journal.put(key(3), "scorer", Reply("anew"))
+    journal.close()
+    again = Journal(tmp_path)
+    assert [again.get(key(n)) for n in range(4)] == [*REPLIES[:3], Reply("anew")]
+    again.close()
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from programs.calls import Reply
+from runs.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+number = 0
+while True:
+    journal.put(f"{number:032x}", "scorer", Reply("x" * (number % 5000)))
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_a_killed_process_leaves_every_reply_that_it_was_given(tmp_path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    last = 0
+    while last < 300:
+        last = int(writer.stdout.readline())
+    os.kill(writer.pid, signal.SIGKILL)
+    written = writer.stdout.read().splitlines(keepends=True)
+    writer.wait()
+    last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
+    journal = Journal(tmp_path)
+    for number in range(last + 1):
+        assert journal.get(key(number)) == Reply("x" * (number % 5000))
+    # Of the reply that was being put there may be all or nothing.
+    assert len(journal) in (last + 1, last + 2)
+    journal.close()
+
+
+# --- several processes and threads ---
+
+
+def test_several_segments_are_one_journal(tmp_path: Path) -> None:
+    for number, reply in enumerate(REPLIES):
+        journal = Journal(tmp_path)
+        assert len(journal) == number
+        journal.put(key(number), "scorer", reply)
+        journal.close()
+    assert len(list(tmp_path.glob("*.replies"))) == len(REPLIES)
+    again = Journal(tmp_path)
+    assert [again.get(key(n)) for n in range(len(REPLIES))] == REPLIES
+    again.close()
+
+
+def _write(folder: Path, first: int) -> None:
+    journal = Journal(folder)
+    for number in range(first, first + 50):
+        journal.put(key(number), "scorer", Reply(f"{number} " + "é" * number))
+    journal.close()
+
+
+def test_processes_write_side_by_side(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(tmp_path, 50 * i)) for i in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    journal = Journal(tmp_path)
+    assert len(journal) == 150
+    assert all(journal.get(key(n)) == Reply(f"{n} " + "é" * n) for n in range(150))
+    journal.close()
+
+
+def test_a_process_sees_what_was_there_when_it_began(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    first.put(key(0), "scorer", REPLIES[0])
+    third = Journal(tmp_path)
+    assert second.get(key(0)) is None
+    assert third.get(key(0)) == REPLIES[0]
+    for journal in (first, second, third):
+        journal.close()
+
+
+def test_threads_may_put_at_the_same_time(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+
+    def put(first: int) -> None:
+        for number in range(first, first + 200):
+            journal.put(key(number), "proposer", Reply(f"reply {number}"))
+
+    threads = [threading.Thread(target=put, args=(200 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    again = Journal(tmp_path)
+    assert all(again.get(key(n)) == Reply(f"reply {n}") for n in range(800))
+    again.close()
+
+
+def test_threads_may_get_at_the_same_time(tmp_path: Path) -> None:
+    filled(tmp_path, *(Reply(f"{n} " + "x" * (37 * n)) for n in range(200)))
+    journal, wrong = Journal(tmp_path), []
+
+    def get() -> None:
+        for number in [*range(200), *range(199, -1, -1)] * 5:
+            try:
+                reply = journal.get(key(number))
+            except ValueError as error:
+                wrong.append(error)
+                return
+            if reply is None or not reply.text.startswith(f"{number} "):
+                wrong.append(ValueError(f"{number}: {reply}"[:80]))
+                return
+
+    threads = [threading.Thread(target=get) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    assert wrong == []
+
+
+def test_no_key_and_no_secret_is_in_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    content = filled(tmp_path, *REPLIES).read_text(encoding="utf-8")
+    assert "sk-planted" not in content
+    assert content.count('"role": "scorer"') == len(REPLIES)
+
+
+def test_log_probabilities_come_back_as_they_were(tmp_path: Path) -> None:
+    reply = Reply("4", logprobs=((("4", -0.1), ("5", -2.5)), (("\n", -0.01),)))
+    filled(tmp_path, reply)
+    again = Journal(tmp_path)
+    found = again.get(key(0))
+    assert found is not None
+    assert [[tuple(pair) for pair in token] for token in found.logprobs or ()] == [
+        [("4", -0.1), ("5", -2.5)],
+        [("\n", -0.01)],
+    ]
+    again.close()
