@@ -188,12 +188,7 @@ def _summed(values: Floats, row: NDArray[np.intp], unit: NDArray[np.intp], shape
 
     # Sparse even where nothing is 0: the threads of a dense product cost more than it saves where cores are shared.
     matrix = csr_array((values, (row, unit)), shape=shape)
-
-    def sums(counts: Floats) -> Floats:
-        found: Floats = matrix @ counts
-        return found
-
-    return sums
+    return lambda counts: np.asarray(matrix @ counts)
 
 
 def _in_units(values: Floats) -> Floats:

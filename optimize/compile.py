@@ -14,7 +14,8 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from runs.lm_flags import add_limits
 if TYPE_CHECKING:
     from optimize.job import Result
 
-EXIT_INPUT, EXIT_LM, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -75,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
+    """Run a compile; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     try:
@@ -96,12 +97,17 @@ def _run(settings: Settings) -> int:
     import os
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-    _report_progress()
+    with _progress_lines():
+        return _compile(settings)
+
+
+def _compile(settings: Settings) -> int:
     import dspy
 
     from optimize.inputs import personas
     from optimize.job import compile_judge
     from optimize.summary import next_steps, table
+    from runs.tracking import TrackingError
 
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
@@ -112,6 +118,9 @@ def _run(settings: Settings) -> int:
             file=sys.stderr,
         )
         return EXIT_LM
+    except TrackingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_TRACKING
     print(table(result))
     print(next_steps(result))
     if settings.json:
@@ -119,14 +128,19 @@ def _run(settings: Settings) -> int:
     return 0
 
 
-def _report_progress() -> None:
-    """Show the project's own progress lines on stderr; other libraries' loggers stay as they are."""
+@contextmanager
+def _progress_lines() -> Iterator[None]:
+    """Show the project's own progress on stderr; other libraries' loggers stay as they are."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("optimize")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    logger.info("loading libraries")
+    try:
+        logger.info("loading libraries")
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _write_json(path: Path, result: Result) -> None:

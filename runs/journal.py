@@ -16,14 +16,14 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from programs.lm import Reply
+from programs.calls import Reply
 
 _KEY = 32
 """Length of a call's key in hexadecimal digits; a line is KEY, a tab, JSON, a newline."""
 
 
 class Journal:
-    """A `programs.lm.ReplyStore` on disk.
+    """A `programs.calls.ReplyStore` on disk.
 
     Args:
         folder: Made if it is absent.
@@ -64,8 +64,10 @@ class Journal:
             return None
         number, offset = place
         file = self._files[number]
-        file.seek(offset)
-        stored = json.loads(file.readline()[_KEY + 1 :])
+        with self._lock:
+            file.seek(offset)
+            line = file.readline()
+        stored = json.loads(line[_KEY + 1 :])
         del stored["role"]
         return Reply(**stored)
 

@@ -3,7 +3,7 @@
 with FaultyServer(answer, script) as server: lm = make_lm("openai/m", api_base=server.url)
 
 A script says what happens to the n-th attempt of a call: the name of a fault from `FAULTS`, or None for a good
-answer. A call is known by the digest of its body, so a script is a plain function and a run can be repeated.
+answer. A call is known by its body, so a script can be a plain function and a run can be repeated.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
-Script = Callable[[str, int], str | None]
-"""Digest of a call and number of its attempt, from 0 -> fault or None."""
+Script = Callable[[bytes, int], str | None]
+"""Body of a call and number of its attempt, from 0 -> fault or None."""
 
 FAULTS = {
     "429": "too many requests, without a word about how long to wait",
@@ -55,7 +55,7 @@ class FaultyServer:
     def __init__(
         self,
         answer: Callable[[bytes], str],
-        script: Script = lambda call, attempt: None,
+        script: Script = lambda body, attempt: None,
         *,
         latency: float = 0.0,
         retry_after: str = "0.05",
@@ -64,7 +64,7 @@ class FaultyServer:
         self.requests = 0
         self.attempts: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
-        """Call -> answers that count as success and were sent whole."""
+        """Digest of a call -> answers that count as success and were sent whole."""
         self.key: str | None = None
         """If set, requests with another key get 401."""
         self.revoke_after: int | None = None
@@ -169,7 +169,7 @@ class _Connection(asyncio.Protocol):
         call = hashlib.blake2b(body, digest_size=8).hexdigest()
         attempt = server.attempts[call]
         server.attempts[call] += 1
-        fault = server.script(call, attempt)
+        fault = server.script(body, attempt)
         if fault is None or fault in ANSWERED:
             server.answered[call] += 1
         self.misbehave(fault, body)

@@ -54,7 +54,8 @@ def compiled() -> CompiledJudge:
 
 
 def write(folder: Path, judge: CompiledJudge | None = None, **arguments: Any) -> Path:
-    return save(folder, judge or compiled(), **{"lm": LM, "evidence": {"seed": 3}, "name": "mine"} | arguments)
+    usual: dict[str, Any] = {"lm": LM, "evidence": {"seed": 3}, "name": "mine"}
+    return save(folder, judge or compiled(), **usual | arguments)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def with_lm(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedLM]:
 
     def use(lm: ScriptedLM) -> ScriptedLM:
         def make(spec: str, **options: Any) -> ScriptedLM:
-            lm.made_with = {"spec": spec, **options}  # type: ignore[attr-defined]
+            lm.made_with = {"spec": spec, **options}
             return lm
 
         monkeypatch.setattr(loaded, "make_lm", make)
@@ -239,8 +240,13 @@ def setting(*path: Any, to: object) -> Change:
     return change
 
 
+def another_manifest(values: dict[str, Any]) -> None:
+    values.clear()
+    values["name"] = "a chart"
+
+
 BROKEN: list[tuple[str, str, Change, str]] = [
-    ("another program's JSON", "manifest.json", lambda m: m.clear() or m.update(name="vega"), "not the manifest"),
+    ("another program's JSON", "manifest.json", another_manifest, "not the manifest"),
     ("a newer version", "manifest.json", setting("schema_version", to=2), "newer version"),
     ("a version that never was", "manifest.json", setting("schema_version", to=0), "not a version"),
     ("a version in words", "manifest.json", setting("schema_version", to="one"), "schema_version"),

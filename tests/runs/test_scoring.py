@@ -1,0 +1,235 @@
+"""Debates on one loop: in order, once for equal questions, from any thread, and stopped without harm."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import dspy
+import pytest
+from dspy import lm15
+
+from data.errors import InputError
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from programs.debate import Debate
+from programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items, in_granularity, items_of
+from programs.transcript import Transcript, Turn
+from runs.scoring import Panel, calls_per_item, group_scores, scored
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
+
+COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
+FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
+TASK = Task("summarization", "article", "summary", (COHERENCE, FLUENCY))
+
+
+def candidate(id_: str, text: str, *ratings: float) -> Candidate:
+    return Candidate(id_, text, {"coherence": tuple(ratings)} if ratings else {})
+
+
+CORPUS = Corpus(
+    TASK,
+    (
+        RatedGroup("g1", "Rain fell.", (candidate("a", "2", 1, 2), candidate("b", "4", 5), candidate("c", "3"))),
+        RatedGroup("g2", "Snow fell.", (candidate("b", "5", 4), candidate("a", "1", 2, 3))),
+    ),
+    Origin("test", "nowhere"),
+)
+
+
+def the_text(prompt: str) -> str:
+    return section(prompt, "candidate")
+
+
+def literal() -> Callable[[str], str]:
+    """A Scorer that takes each candidate for its score, and a content Critic."""
+    return debater(score=the_text)
+
+
+def judged(lm: ScriptedLM, items: list[Item], rules: Rules = Rules(1)) -> list[Judgement]:  # noqa: B008 - frozen
+    with Panel(lm, progress=False) as panel:
+        return panel.judge(Debate(rules=rules), items)
+
+
+def score_of(judgement: Judgement) -> float | None:
+    return judgement.score if isinstance(judgement, Verdict) else None
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    items = corpus_items(CORPUS, COHERENCE)
+    assert [(i.group, i.candidate) for i in items] == [("g1", "a"), ("g1", "b"), ("g1", "c"), ("g2", "b"), ("g2", "a")]
+    assert [score_of(j) for j in judged(scripted_lm(literal()), items)] == [2, 4, 3, 5, 1]
+
+
+def test_equal_questions_are_asked_once() -> None:
+    group = RatedGroup("g", "Rain fell.", (candidate("a", "2"), candidate("b", "2"), candidate("c", "3")))
+    lm = scripted_lm(literal())
+    judgements = judged(lm, items_of(TASK, group, COHERENCE))
+    assert [score_of(j) for j in judgements] == [2, 2, 3]
+    assert len(lm.prompts) == lm.meter.asked.total() == 4
+    # The same text under another aspect is another question.
+    judged(lm, items_of(TASK, group, FLUENCY))
+    assert lm.meter.asked.total() == 8
+
+
+def test_a_panel_settles_what_is_open_and_nothing_else() -> None:
+    decision = debater(
+        score=the_text,
+        decision=lambda prompt: "ISSUE" if the_text(prompt) in "24" else "NO ISSUE",
+        final_score="4.5",
+    )
+    lm = scripted_lm(decision)
+    judgements = judged(lm, corpus_items(CORPUS, COHERENCE), Rules(1, True))
+    assert [score_of(j) for j in judgements] == [4.5, 4.5, 3, 5, 1]
+    assert lm.meter.executed == {"scorer": 7, "critic": 5, "tie-breaker": 2}
+    assert calls_per_item(judgements) == 14 / 5
+
+
+def test_calls_of_many_items_overlap() -> None:
+    lm = scripted_lm(literal(), latency=0.05, concurrency=4)
+    judged(lm, corpus_items(CORPUS, COHERENCE), Rules(0))
+    assert 2 <= lm.peak <= 4
+
+
+def test_any_thread_may_ask() -> None:
+    items = corpus_items(CORPUS, COHERENCE)
+    found: dict[int, list[float | None]] = {}
+    with Panel(scripted_lm(literal(), latency=0.01), progress=False) as panel:
+
+        def ask(number: int) -> None:
+            found[number] = [score_of(j) for j in panel.judge(Debate(rules=Rules(1)), items)]
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == {i: [2, 4, 3, 5, 1] for i in range(4)}
+
+
+def test_a_panel_that_was_left_runs_no_thread() -> None:
+    before = set(threading.enumerate())
+    with Panel(scripted_lm(literal()), progress=False) as panel:
+        assert {t.name for t in set(threading.enumerate()) - before} == {"judge-loop"}
+        assert copy.deepcopy({"panel": panel})["panel"] is panel
+    assert set(threading.enumerate()) <= before
+
+
+def test_leaving_a_panel_ends_what_still_runs() -> None:
+    lm = scripted_lm(literal(), latency=60)
+    with Panel(lm, progress=False) as panel:
+        future = panel.submit(Debate(rules=Rules(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
+        time.sleep(0.05)
+    assert future.cancelled() or future.exception() is not None
+
+
+# --- failures and interrupts ---
+
+
+def failing(error: Exception, text: str) -> Callable[[str], str]:
+    answer = literal()
+
+    def script(prompt: str) -> str:
+        if the_text(prompt) == text:
+            raise error
+        return answer(prompt)
+
+    return script
+
+
+def test_a_failure_of_one_item_leaves_the_others_scored() -> None:
+    lm = scripted_lm(failing(lm15.InvalidRequestError("not this one"), "3"))
+    judgements = judged(lm, corpus_items(CORPUS, COHERENCE))
+    assert [score_of(j) for j in judgements] == [2, 4, None, 5, 1]
+    assert isinstance(judgements[2], Unscored)
+    assert judgements[2].reason == "lm error"
+    assert scored(judgements) == [j for j in judgements if isinstance(j, Verdict)]
+
+
+@pytest.mark.parametrize("text", ["3", "5"])
+def test_an_error_that_concerns_all_items_is_raised_as_itself(text: str) -> None:
+    lm = scripted_lm(failing(lm15.AuthError("wrong key"), text), latency=0.01)
+    with pytest.raises(dspy.LMAuthError, match="wrong key"):
+        judged(lm, corpus_items(CORPUS, COHERENCE))
+
+
+def test_an_error_that_all_items_meet_at_once_is_raised_as_itself() -> None:
+    def script(prompt: str) -> str:
+        raise lm15.AuthError("wrong key")
+
+    with pytest.raises(dspy.LMAuthError):
+        judged(scripted_lm(script, latency=0.01), corpus_items(CORPUS, COHERENCE))
+
+
+class Refusing(Debate):
+    """A judge that cannot use its input."""
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        raise InputError("not for me", found=item.text)
+
+
+def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
+    with Panel(scripted_lm(literal()), progress=False) as panel, pytest.raises(InputError, match="not for me"):
+        panel.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
+
+
+def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
+    answered = threading.Event()
+    answer = literal()
+
+    def script(prompt: str) -> str:
+        answered.set()
+        return answer(prompt)
+
+    lm = scripted_lm(script, latency=0.1, concurrency=1)
+
+    def interrupt() -> None:
+        answered.wait()
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    items = corpus_items(CORPUS, COHERENCE)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        judged(lm, items, Rules(0))
+    executed = len(lm.prompts)
+    assert 1 <= executed < 5
+    # The next run pays for the rest only.
+    assert [score_of(j) for j in judged(lm, items, Rules(0))] == [2, 4, 3, 5, 1]
+    assert len(lm.prompts) == 5
+
+
+# --- beside the human ratings ---
+
+
+def verdict(score: float, calls: int = 1) -> Verdict:
+    return Verdict(score, 0, "single call", calls, Transcript((Turn("scorer", 0, "", score=score),)))
+
+
+UNSCORED = Unscored("unreadable reply", "scorer, round 0: no score", 2, Transcript())
+
+
+def test_judgements_are_laid_beside_the_ratings_group_by_group() -> None:
+    judgements: list[Judgement] = [verdict(1.2), verdict(4.6), UNSCORED, verdict(5), verdict(2.25)]
+    first, second = group_scores(CORPUS, COHERENCE, judgements, "given")
+    assert (first.group, first.candidates) == ("g1", ("a", "b", "c"))
+    assert first.ratings == (1.5, 5, None)
+    assert first.scores == (1.2, 4.6, None)
+    assert (second.group, second.candidates, second.ratings) == ("g2", ("b", "a"), (4, 2.5))
+    assert second.scores == (5, 2.25)
+
+
+def test_granularity_changes_the_reported_score_alone() -> None:
+    judgements: list[Judgement] = [verdict(1.2), verdict(4.6), UNSCORED, verdict(5), verdict(2.25)]
+    half = group_scores(CORPUS, COHERENCE, judgements, "half")
+    whole = group_scores(CORPUS, COHERENCE, judgements, "whole")
+    assert [g.scores for g in half] == [(1, 4.5, None), (5, 2.5)]
+    assert [g.scores for g in whole] == [(1, 5, None), (5, 2)]
+    assert [score_of(j) for j in judgements] == [1.2, 4.6, None, 5, 2.25]
+    assert in_granularity(UNSCORED, COHERENCE, "whole") is None
+
+
+def test_calls_per_item_count_unscored_items_too() -> None:
+    assert calls_per_item([verdict(3, calls=1), verdict(3, calls=4), UNSCORED]) == (1 + 4 + 2) / 3
