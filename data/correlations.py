@@ -123,24 +123,18 @@ def _tied(codes: NDArray[np.intp]) -> int:
 
 
 def _inversions(codes: NDArray[np.intp]) -> int:
-    """How many pairs of codes 0..k-1 stand in descending order, in n log k.
+    """How many pairs stand in descending order, in n log^2 n.
 
     Two codes are out of order at the highest bit in which they differ. So bit by bit, from the highest: among the
-    codes that share all higher bits, which stand together, count for each 0 the 1s before it; then put the 0s first.
+    codes that share all higher bits, which stand together, count for each 0 the 1s before it.
     """
     total = 0
     for bit in range(int(codes.max(initial=0)).bit_length() - 1, -1, -1):
-        prefix = codes >> bit
-        sizes = np.bincount(prefix)
-        starts = np.cumsum(sizes) - sizes
-        sharing, one = starts[prefix & ~1], prefix & 1
+        shared, one = codes >> (bit + 1), (codes >> bit) & 1
         ones_before = np.cumsum(one) - one
-        ones_before -= ones_before[sharing]
+        ones_before -= ones_before[np.searchsorted(shared, shared)]
         total += int(ones_before[one == 0].sum())
-        zeros_before = np.arange(len(codes)) - sharing - ones_before
-        ordered = np.empty_like(codes)
-        ordered[starts[prefix] + np.where(one, ones_before, zeros_before)] = codes
-        codes = ordered
+        codes = codes[np.argsort(codes >> bit, kind="stable")]
     return total
 
 

@@ -122,7 +122,7 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     """The correlation of mean ratings with mean scores over systems.
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
-    Beyond 256 systems an interval rests on fewer resamples, down to 400, rather than on rougher statistics.
+    Beyond 256 systems an interval rests on fewer resamples, down to 200, rather than on rougher statistics.
 
     Args:
         pairs: Of one aspect.

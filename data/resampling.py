@@ -13,7 +13,7 @@ from data.levels import Estimate
 
 _UNITS = 4096
 _CHUNK = 128
-_ENOUGH_RESAMPLES = 400
+_ENOUGH_RESAMPLES = 200
 
 
 def units(groups: int, seed: int) -> NDArray[np.intp]:
@@ -55,6 +55,7 @@ def resample(
     if not len(drawn):
         return found
     count = int(drawn.max()) + 1
+    # Where resamples are few anyway, all are used.
     strides = [min(e.stride, _CHUNK, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from runs.report import basis
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from data.agreement import Agreement, AgreementTable, Level, Statistic
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -62,7 +61,7 @@ def agreement_by_rounds(
     one = next((a for agreements in series.values() for a in agreements), None)
     axes.set_xlabel("rounds n (0 is a single call of the Scorer)")
     axes.set_ylabel("dev agreement" if one is None else f"dev {_basis(one)}")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xticks(range(max((len(agreements) for agreements in series.values()), default=1)))
     axes.grid(axis="y", color="#E4E4E4", lw=0.8)
     _legend(axes)
     return figure
@@ -149,6 +148,9 @@ def pareto(
 
 
 def _figure(width: float, height: float, title: str, note: str | None) -> tuple[Figure, Axes]:
+    # Importing matplotlib takes a second, which no command that draws nothing should pay.
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=11, loc="left")

@@ -17,13 +17,24 @@ from data.tasks import SUMMARIZATION
 from tests.contracts import check_corpus
 
 ROOT = Path(__file__).parents[2]
-COPIES = {"summeval": "summeval.jsonl", "topical_chat": "topical_chat.json"}
+COPIES = {
+    "summeval": "summeval.jsonl",
+    "topical_chat": "topical_chat.json",
+    "qags": "qags_cnndm.json",
+    "qags_xsum": "qags_xsum.json",
+    "halueval": "halueval_qa.json",
+    "factool": "factool_knowledge_qa.jsonl",
+    "factool_claims": "factool_knowledge_qa.jsonl",
+    "faireval": "faireval",
+}
 
 
 @pytest.mark.parametrize("name", data.LOADERS)
 def test_every_loader_meets_the_contract(name: str, request: pytest.FixtureRequest) -> None:
     if name == "sample":
         check_corpus(data.load("sample"))
+    elif name not in COPIES:
+        pytest.skip(f"there is no copy of {name}")
     else:
         check_corpus(data.load(f"{name}={request.getfixturevalue('shared_data') / COPIES[name]}"))
 
