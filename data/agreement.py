@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from data.correlations import STATISTICS, Floats, Statistic, correlations
 from data.errors import InputError
 from data.evidence import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
-from data.levels import Estimate, Pairs, sample_level, summary_level, system_level
-from data.resampling import resample, units
+from data.levels import sample_level, summary_level, system_level
+from data.resampling import Estimate, Pairs, bundle, count_units, resample
 from data.schema import Level
 
 __all__ = [
@@ -86,12 +86,14 @@ def agreement_table(
         InputError: no aspect, or a group id twice in one aspect.
     """
     index = _index(aspects)
-    drawn = units(len(index), seed)
+    unit_of_group = bundle(len(index), seed)
     estimates: dict[tuple[str, Level], Estimate] = {}
     for name, groups in aspects.items():
-        pairs = _pairs(groups, index, drawn)
+        pairs = _pairs(groups, index, unit_of_group)
         estimates |= {(name, level): _ESTIMATES[level](pairs, STATISTICS) for level in levels}
-    found = resample(list(estimates.values()), drawn, resamples=resamples, seed=seed, progress=progress)
+    found = resample(
+        list(estimates.values()), count_units(unit_of_group), resamples=resamples, seed=seed, progress=progress
+    )
     replicates = dict(zip(estimates, found, strict=True))
     tables: dict[str, Table] = {}
     for name, groups in aspects.items():
@@ -139,16 +141,16 @@ def compare(
             "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
         )
     index = _index(a)
-    drawn = units(len(index), seed)
+    unit_of_group = bundle(len(index), seed)
     both: list[Estimate] = []
     for name in a:
-        pairs = [_pairs(groups, index, drawn) for groups in _on_same_candidates(a[name], b[name])]
+        pairs = [_pairs(groups, index, unit_of_group) for groups in _on_same_candidates(a[name], b[name])]
         estimates = [_ESTIMATES[level](p, [statistic], constant_as_zero=True) for p in pairs]
         if not np.isnan(estimates[0].values[0]):
             both += estimates
     if not both:
         return Difference(None, None, None, 1.0, 0)
-    found = resample(both, drawn, resamples=resamples, seed=seed)
+    found = resample(both, count_units(unit_of_group), resamples=resamples, seed=seed)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / (len(both) // 2)
     differences = np.mean([x[0] - y[0] for x, y in _couples(found)], axis=0)
     groups = int(np.logical_or.reduce([e.rests_on for e in both]).sum())
@@ -182,7 +184,7 @@ def _index(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, int]:
     return index
 
 
-def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int], drawn: NDArray[np.intp]) -> Pairs:
+def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int], unit_of_group: NDArray[np.intp]) -> Pairs:
     systems: dict[str, int] = {}
     rows = [
         (rating, score, index[group.group], systems.setdefault(candidate, len(systems)))
@@ -196,7 +198,7 @@ def _pairs(groups: Sequence[GroupScores], index: Mapping[str, int], drawn: NDArr
         np.array(scores, dtype=float),
         np.array(at, dtype=np.intp),
         np.array(system, dtype=np.intp),
-        drawn,
+        unit_of_group,
     )
 
 

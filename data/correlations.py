@@ -1,4 +1,4 @@
-"""Pearson, Spearman and Kendall's tau-b for many rows, or many tables of counts, at once.
+"""Pearson, Spearman and Kendall's tau-b for many rows at once.
 
 Undefined is NaN in here, since arrays have no None; `data/agreement.py` turns it into None.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -38,19 +37,6 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
     return np.stack([_ROWS[name](x, y) for name in statistics])
 
 
-def table_correlations(cells: Floats, statistics: Sequence[Statistic]) -> Floats:
-    """Spearman or Kendall of many tables that count how often x and y took each pair of values.
-
-    Args:
-        cells: Shape (x values, y values, tables), both sides in ascending order of value.
-        statistics: Of spearman, kendall.
-
-    Returns:
-        Shape (statistics, tables), NaN where a side has only one value.
-    """
-    return np.stack([_TABLES[name](cells) for name in statistics])
-
-
 def mid_ranks(x: Floats) -> Floats:
     """Ranks in each row from 0, ties sharing their mean rank; NaN stays NaN."""
     order = np.argsort(x, axis=1)
@@ -66,6 +52,13 @@ def mid_ranks(x: Floats) -> Floats:
     np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
     ranks[np.isnan(x)] = np.nan
     return ranks
+
+
+def tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
+    """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
+    return tau.clip(-1.0, 1.0)
 
 
 def _pearson(x: Floats, y: Floats) -> Floats:
@@ -99,7 +92,7 @@ def _kendall(x: Floats, y: Floats) -> Floats:
         agree += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
         x_differs += np.count_nonzero(x_sign, axis=0)
         y_differs += np.count_nonzero(y_sign, axis=0)
-    return _tau_b(agree, x_differs, y_differs)
+    return tau_b(agree, x_differs, y_differs)
 
 
 def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
@@ -114,7 +107,7 @@ def _kendall_by_sorting(x: Floats, y: Floats) -> float:
     pairs = math.comb(len(order), 2)
     x_ties, y_ties, ties = (_tied(c) for c in (x_code, y_code, x_code * len(order) + y_code))
     agree = pairs - x_ties - y_ties + ties - 2 * _inversions(y_code[order])
-    return float(_tau_b(*(np.array([n]) for n in (agree, pairs - x_ties, pairs - y_ties)))[0])
+    return float(tau_b(*(np.array([n]) for n in (agree, pairs - x_ties, pairs - y_ties)))[0])
 
 
 def _tied(codes: NDArray[np.intp]) -> int:
@@ -138,45 +131,8 @@ def _inversions(codes: NDArray[np.intp]) -> int:
     return total
 
 
-def _tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
-    """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
-    return tau.clip(-1.0, 1.0)
-
-
-def _spearman_of_table(cells: Floats) -> Floats:
-    x, y = cells.sum(axis=1), cells.sum(axis=0)
-    x_rank, y_rank = _centred_ranks(x), _centred_ranks(y)
-    covariance = (np.einsum("xyr,yr->xr", cells, y_rank) * x_rank).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = covariance / np.sqrt((x * x_rank**2).sum(axis=0) * (y * y_rank**2).sum(axis=0))
-    return found
-
-
-def _centred_ranks(sizes: Floats) -> Floats:
-    """Mid-ranks of the values that occur `sizes` times, minus the mean rank."""
-    ranks: Floats = np.cumsum(sizes, axis=0) - sizes / 2 - sizes.sum(axis=0) / 2
-    return ranks
-
-
-def _kendall_of_table(cells: Floats) -> Floats:
-    x, y = cells.sum(axis=1), cells.sum(axis=0)
-    below = cells.copy()
-    for axis in (below, below.swapaxes(0, 1)):
-        for previous, current in pairwise(axis):
-            current += previous
-    concordant = np.einsum("xyr,xyr->r", cells[1:, 1:], below[:-1, :-1])
-    # All in numbers of unordered pairs, those of a candidate with its own copies being ties.
-    square = x.sum(axis=0) ** 2
-    x_ties, y_ties = (x**2).sum(axis=0), (y**2).sum(axis=0)
-    untied = (square - x_ties - y_ties + np.einsum("xyr,xyr->r", cells, cells)) / 2
-    return _tau_b(2 * concordant - untied, (square - x_ties) / 2, (square - y_ties) / 2)
-
-
 _ROWS: dict[Statistic, Callable[[Floats, Floats], Floats]] = {
     "pearson": _pearson,
     "spearman": _spearman,
     "kendall": _kendall,
 }
-_TABLES: dict[Statistic, Callable[[Floats], Floats]] = {"spearman": _spearman_of_table, "kendall": _kendall_of_table}

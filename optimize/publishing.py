@@ -94,7 +94,8 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     }
     if run.settings.lm == OFFLINE:
         evidence["note"] = OFFLINE_NOTE
-    lm = {"spec": run.settings.lm, "api_base": run.panel.lm.endpoint or None}
+    sampling = {name: run.panel.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+    lm = {"spec": run.settings.lm, "api_base": run.panel.lm.endpoint or None, **sampling}
     folder = Path(run.settings.store) / "exports" / name
     return export.save(folder, judge, lm=lm, evidence=evidence, name=name)
 

@@ -124,7 +124,7 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
         point = _point(space, trial.params)
         seen[point] = None
         yield point, _told_before
-    for point in points if budget == len(points) else points[: max(3, budget // 3)]:
+    for point in points if budget == len(points) else points[: min(budget, max(3, budget // 3))]:
         if point not in seen:
             seen[point] = None
             yield point, partial(_add, study, space, point)

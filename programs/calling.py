@@ -48,15 +48,25 @@ class Caller:
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
         price: Needed for a budget in money.
+        control: Makes a call that no fault of an item can spoil; it decides, in doubt, who is to blame.
     """
 
-    def __init__(self, model: str, concurrency: int, options: LMOptions, price: Price | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        concurrency: int,
+        options: LMOptions,
+        price: Price | None = None,
+        control: Callable[[], Awaitable[Reply]] | None = None,
+    ) -> None:
         self._model = model
         self._options = options
         self._purse = Purse(options.budget, price) if options.budget else None
         self._estimate = Estimate() if options.tpm or options.budget else None
         self.limiter = Limiter(concurrency, options, self._purse)
         self.breaker = Breaker(model, options)
+        self._control = control
+        self._controls: asyncio.Task[bool] | None = None
         self._numbers = itertools.count()
         # Jitter keeps callers that failed together from coming back together; no result depends on it.
         self._jitter = random.Random()
@@ -76,7 +86,8 @@ class Caller:
         tried = False
         while True:
             need = self._need(size, max_tokens)
-            await self.limiter.acquire(need, first=tried)
+            # While the provider is down, a call that has failed lets the others try first: it may fail by itself.
+            await self.limiter.acquire(need, first=tried and not self.breaker.open)
             tried, sent = True, time.monotonic()
             try:
                 async with asyncio.timeout(self._time_left(progress)):
@@ -84,8 +95,7 @@ class Caller:
             except Exception as raised:
                 error = lm_error(raised, self._model)
                 wait = self._after(error, progress, sent)
-                if wait is None:
-                    raise error from raised
+                cause = raised
             else:
                 self._settle(size, need, reply)
                 self._answered()
@@ -93,7 +103,35 @@ class Caller:
                 return reply
             finally:
                 self.limiter.release(need)
+            if wait is None:
+                if not (dspy.is_retryable_lm_error(error) and await self._is_down()):
+                    raise error from cause
+                progress.failures, progress.used, wait = 0, 0.0, self._options.first_wait
             await asyncio.sleep(wait)
+
+    async def _is_down(self) -> bool:
+        """Whether it is the provider's fault that a call has failed for the last time.
+
+        The failures of late may all be those of calls that nobody could answer, at the end of a run for example.
+        """
+        if not self.breaker.doubtful:
+            return False
+        if self._control is None or self.breaker.unreachable:
+            return True
+        if self._controls is None or self._controls.done():
+            self._controls = asyncio.create_task(self._control_fails(self._control))
+        return await asyncio.shield(self._controls)
+
+    async def _control_fails(self, control: Callable[[], Awaitable[Reply]]) -> bool:
+        try:
+            async with asyncio.timeout(self._options.attempt):
+                await control()
+        except Exception as raised:
+            error = lm_error(raised, self._model)
+            if dspy.is_retryable_lm_error(error) or error.status is None:
+                return True
+        self._answered()
+        return False
 
     def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
         """The same for a thread of its own: retries and budget, while the limits are left to `call`."""
@@ -171,7 +209,7 @@ class Caller:
         hold = self.breaker.failed(error, progress.number, sent)
         wait = self._wait(error, progress)
         progress.answers = self.breaker.answers
-        if self.breaker.doubtful:
+        if self.breaker.unreachable:
             return wait, hold
         progress.used += time.monotonic() - sent + wait
         if isinstance(error, dspy.LMRateLimitError):

@@ -20,7 +20,11 @@ from programs.purse import NOTHING, Need, Purse
 _CUT = 0.7
 """Share of the window that a refusal leaves."""
 _GROWTH = 16
-"""Windows' worth of successes from nothing back to the full concurrency."""
+"""The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
+_HASTE = 1.5
+"""After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
+_EASE = 0.9
+"""What a success leaves of the gap between calls, where even one call at a time is too fast."""
 
 
 class Bucket:
@@ -73,6 +77,9 @@ class Limiter:
         self._closed_until = 0.0
         self._probing: float | None = None
         self._cut_at = 0.0
+        self._step = max(1.0, concurrency / _GROWTH)
+        self._gap = 0.0
+        self._first_gap, self._longest_gap = options.first_wait / 4, options.longest_wait
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -117,9 +124,10 @@ class Limiter:
 
     def succeeded(self) -> None:
         """A call was answered: the window grows."""
+        self._gap *= _EASE
         if self.window < self.concurrency:
-            step = max(1.0, self.concurrency / _GROWTH)
-            self.window = min(float(self.concurrency), self.window + step / self.window)
+            self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
+            self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
     def used(self, need: Need, tokens: float) -> None:
         """Correct the count of tokens by what a call really used."""
@@ -129,9 +137,14 @@ class Limiter:
     def congested(self, sent: float) -> None:
         """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
         # All calls of one burst meet the same refusal; it counts once.
-        if sent >= self._cut_at:
-            self.window = max(1.0, _CUT * min(self.window, self.in_flight))
-            self._cut_at = time.monotonic()
+        if sent < self._cut_at:
+            return
+        self._cut_at = time.monotonic()
+        self._step = 1.0
+        if self.window <= 1.0:
+            self._gap = min(max(2 * self._gap, self._first_gap), self._longest_gap)
+            self.pause(self._gap)
+        self.window = max(1.0, _CUT * min(self.window, self.in_flight))
 
     def pause(self, seconds: float) -> None:
         """Let nothing through for so long."""

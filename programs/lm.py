@@ -60,7 +60,7 @@ class JudgeLM(dspy.LM):
         self.meter = Meter()
         self.price = price
         self.concurrency = concurrency
-        self.caller = Caller(model, concurrency, options or LMOptions(), price)
+        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control)
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         self._flying: dict[str, asyncio.Future[None]] = {}
         # DSPy's own cache and retries stay off: the store and the caller do their work.
@@ -145,6 +145,13 @@ class JudgeLM(dspy.LM):
         finally:
             del self._flying[key]
             landed.set_result(None)
+
+    async def _control(self) -> Reply:
+        """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""
+        self.meter.ask("control")
+        reply: Reply = await self._line.chat(self.model, [{"role": "user", "content": "Reply with OK."}], self.kwargs)
+        self.meter.spend("control", reply)
+        return reply
 
     def keep(self, key: str, role: str, reply: Reply) -> None:
         """Store and count a reply that has just been given."""

@@ -3,9 +3,9 @@
 A ramp turns a reading into a merit between 0 and 1. The Scorer's first look takes the mean of a few merits
 and presumes that the rest is alike; the Critic can raise the others, one a round, in the order given here.
 
-The tables were chosen by hand on half of the sources of SummEval and of Topical-Chat: features whose
-meaning fits the aspect and whose sign held in every fifth of the sources, with weights that are equal up to
-a factor of two or so. Equal weights do as well within the noise; the choice of features is what counts.
+The tables were chosen by hand on half of the sources of SummEval and of Topical-Chat: features whose meaning
+fits the aspect and whose sign held in nearly every fifth of those sources, with weights that are mostly equal.
+Within the noise other weights do as well; the choice of features is what counts.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class Breaker:
         self._since: float | None = None
         self._failures = 0
         self._callers: set[int] = set()
-        self._unreachable = False
+        self.unreachable = False
+        """Whether a connection could not be made of late."""
         self._interval = self._options.probe
         self._held_at = 0.0
         self._told = False
@@ -47,7 +48,7 @@ class Breaker:
     @property
     def doubtful(self) -> bool:
         """Whether the failures of late say more about the provider than about the calls that met them."""
-        return self._unreachable or len(self._callers) >= _CALLERS
+        return self.unreachable or len(self._callers) >= _CALLERS
 
     def answered(self) -> bool:
         """The provider has answered somebody; returns whether that ended an outage."""
@@ -81,7 +82,7 @@ class Breaker:
             self._callers.add(caller)
         limited = isinstance(error, dspy.LMRateLimitError)
         self._failures += not limited
-        self._unreachable |= error.provider_code == UNREACHABLE
+        self.unreachable |= error.provider_code == UNREACHABLE
         silent = now - self._since
         if self.doubtful and silent >= self._patience():
             raise self._down(error, silent)
@@ -112,7 +113,7 @@ class Breaker:
 
     def _patience(self) -> float:
         patience = self._options.patience
-        return min(patience, _START) if self._unreachable and not self.answers else patience
+        return min(patience, _START) if self.unreachable and not self.answers else patience
 
     def _down(self, error: dspy.LMError, silent: float) -> ProviderDownError:
         return ProviderDownError(

@@ -46,7 +46,7 @@ def clean_text(text: str) -> str:
     text = _QUERY.sub(rf"\1{REMOVED}", text)
     text = _LOOKS_LIKE_KEY.sub(REMOVED, text)
     for variable, value in os.environ.items():
-        # Short values would blank ordinary words.
-        if len(value) >= 8 and value in text and clean(value, variable) == REMOVED:
+        # Short values would blank ordinary words, and the shell's PWD is a folder.
+        if len(value) >= 8 and value in text and variable != "PWD" and clean(value, variable) == REMOVED:
             text = text.replace(value, REMOVED)
     return text

@@ -49,3 +49,8 @@ def test_the_value_of_a_secret_variable_is_removed_wherever_it_stands(monkeypatc
     monkeypatch.setenv("MY_SERVICE_TOKEN", "unusual-4711")
     monkeypatch.setenv("OTHER_TOKEN", "short")
     assert clean_text("x unusual-4711 y short") == "x [removed] y short"
+
+
+def test_the_working_directory_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/home/someone")
+    assert clean_text("sqlite:////home/someone/runs.db") == "sqlite:////home/someone/runs.db"

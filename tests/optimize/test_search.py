@@ -1,0 +1,387 @@
+"""The search on dev: what it may choose, what it visits, what it chooses, and that a stop changes nothing."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from data.agreement import GroupScores
+from data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from optimize.readings import Outcome, Point, Readings, Space, agreement_for_choice
+from optimize.search import Search, search
+from programs.debate import Debate, is_open
+from programs.judge import Judge, Rules, corpus_items
+from programs.personas import PLAIN, STRICT
+from runs.scoring import Panel
+from tests.fakes import debater, scripted_lm, section
+
+SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
+"""57 points: 3 of the single call, and 3 personas x 3 rounds x 2 x 3 granularities."""
+
+
+# --- what may be chosen ---
+
+
+def test_the_points_of_a_space() -> None:
+    points = SPACE.points()
+    assert len(points) == len(set(points)) == 57
+    # Where there are no rounds, nobody criticises and nothing stays open.
+    assert [p for p in points if p.rounds == 0] == points[:3]
+    assert points[:3] == [Point("plain", 0, False, g) for g in GRANULARITIES]
+    assert [p.rounds for p in points] == sorted(p.rounds for p in points)
+    assert {p.persona for p in points[3:]} == {"plain", "strict", "tuned"}
+
+
+def test_the_single_call_is_always_a_choice() -> None:
+    assert Space(("a",), (2,), (True,)).points()[0] == Point("a", 0, False, "given")
+    assert len(Space(("a",), (0,), (False,)).points()) == 3
+
+
+# --- how a choice is rated ---
+
+
+def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
+    return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
+
+
+GOOD = group("good", (1, 2, 3), (2, 3, 4))
+REVERSED = group("reversed", (1, 2, 3), (4, 3, 2))
+CONSTANT = group("constant", (1, 2, 3), (3, 3, 3))
+UNRANKED = group("unranked", (2, 2, 2), (1, 2, 3))
+SILENT = group("silent", (1, 2, 3), (None, None, None))
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([GOOD], 1),
+        ([REVERSED], -1),
+        ([GOOD, REVERSED], 0),
+        # Who does not rank gains nothing by it.
+        ([GOOD, CONSTANT], 0.5),
+        ([GOOD, SILENT], 0.5),
+        ([CONSTANT], 0),
+        # Nobody can agree with raters who do not rank.
+        ([GOOD, UNRANKED], 1),
+        ([UNRANKED], 0),
+        # Unrated and unscored candidates are left out of their group: (1, 3) and (2, 4) remain.
+        ([group("partly", (1, None, 3, 2), (2, 9, 4, None))], 1),
+    ],
+)
+def test_agreement_within_groups(groups: list[GroupScores], expected: float) -> None:
+    assert agreement_for_choice({"a": groups}, "spearman", "summary") == pytest.approx(expected)
+
+
+def test_agreement_over_all_candidates_pools_them() -> None:
+    # Each group alone is reversed; together the ranks of ratings and scores are 1 2 3 4 and 2 1 4 3: rho = 0.6.
+    groups = [group("low", (1, 2), (2, 1)), group("high", (8, 9), (9, 8))]
+    assert agreement_for_choice({"a": groups}, "spearman", "sample") == pytest.approx(0.6)
+    assert agreement_for_choice({"a": groups}, "spearman", "summary") == pytest.approx(-1)
+    assert agreement_for_choice({"a": [CONSTANT]}, "spearman", "sample") == 0
+
+
+def test_agreement_on_several_aspects_is_their_mean() -> None:
+    assert agreement_for_choice({"a": [GOOD], "b": [GOOD, CONSTANT]}, "kendall", "summary") == pytest.approx(0.75)
+
+
+# --- what is visited ---
+
+
+class Fake:
+    """Readings whose scores are made up, and which remember what they were asked."""
+
+    def __init__(
+        self,
+        noise: Callable[[Point], float],
+        calls: Callable[[Point], float] = lambda p: 1 + 2 * p.rounds + 0.5 * p.tie_breaker,
+        stop_at: int | None = None,
+    ) -> None:
+        self.noise, self.calls, self.stop_at = noise, calls, stop_at
+        self.asked: list[Point] = []
+
+    def scores(self, point: Point) -> tuple[dict[str, list[GroupScores]], float]:
+        if len(self.asked) == self.stop_at:
+            raise KeyboardInterrupt
+        self.asked.append(point)
+        rng = random.Random(zlib.crc32(repr(point).encode()))
+        ratings = [[float(rng_ratings(i, j)) for j in range(6)] for i in range(10)]
+        groups = [
+            group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
+        ]
+        return {"a": groups}, self.calls(point)
+
+
+def rng_ratings(i: int, j: int) -> int:
+    """The ratings of group i: 1 to 6, each in another order."""
+    return (5 * j + i) % 6 + 1
+
+
+def run(fake: Fake, storage: Path, trials: int, space: Space = SPACE, seed: int = 0, **options: Any) -> Search:
+    return search(
+        cast(Readings, fake),
+        space,
+        statistic="spearman",
+        level="summary",
+        trials=trials,
+        seed=seed,
+        storage=storage,
+        study="a",
+        **options,
+    )
+
+
+def varied(point: Point) -> float:
+    """Noise that differs from point to point; least for the strict persona in the second round."""
+    return (
+        0.5 * (point.persona != "strict") + 0.7 * abs(point.rounds - 2) + 0.4 * GRANULARITIES.index(point.granularity)
+    )
+
+
+def test_a_budget_that_covers_the_space_visits_every_point_once(tmp_path: Path) -> None:
+    for trials in (57, 500):
+        fake = Fake(varied)
+        found = run(fake, tmp_path / f"{trials}.log", trials)
+        assert fake.asked == SPACE.points()
+        assert [o.point for o in found.outcomes] == SPACE.points()
+        assert found.space == 57
+
+
+@pytest.mark.parametrize("trials", [1, 2, 7, 20, 56])
+def test_a_smaller_budget_visits_as_many_distinct_points_the_cheapest_first(tmp_path: Path, trials: int) -> None:
+    fake = Fake(varied)
+    found = run(fake, tmp_path / "study.log", trials)
+    assert len(found.outcomes) == len(fake.asked) == len(set(fake.asked)) == trials
+    assert set(fake.asked) <= set(SPACE.points())
+    first = max(3, trials // 3)
+    assert fake.asked[:first] == SPACE.points()[:first][:trials]
+
+
+def test_the_same_seed_visits_the_same_points_and_another_seed_others(tmp_path: Path) -> None:
+    asked = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        fake = Fake(varied)
+        run(fake, tmp_path / name, 20, seed=seed)
+        asked.append(fake.asked)
+    assert asked[0] == asked[1]
+    assert asked[0] != asked[2]
+    # Whatever the seed, the single call is known.
+    assert asked[2][:3] == SPACE.points()[:3]
+
+
+def test_the_sampler_learns_where_it_is_good(tmp_path: Path) -> None:
+    """Over seeds, the points that the sampler picks are better than points picked at random."""
+    everywhere = sum(varied(p) for p in SPACE.points()) / 57
+    picked = []
+    for seed in range(3):
+        fake = Fake(varied)
+        run(fake, tmp_path / str(seed), 30, seed=seed)
+        picked += fake.asked[20:]
+    assert sum(varied(p) for p in picked) / len(picked) < everywhere
+
+
+def test_each_outcome_is_reported_once(tmp_path: Path) -> None:
+    reported: list[Outcome] = []
+    found = run(Fake(varied), tmp_path / "study.log", 12, on_trial=reported.append)
+    assert reported == list(found.outcomes)
+
+
+# --- stopped and resumed ---
+
+
+def course(found: Search) -> tuple[Any, ...]:
+    return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
+
+
+TRIALS = 14
+"""4 of them the cheapest points, 10 the sampler's."""
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    """A search that nobody stopped."""
+    return run(Fake(varied), tmp_path_factory.mktemp("straight") / "study.log", TRIALS)
+
+
+@pytest.mark.parametrize("stop", range(TRIALS))
+def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, straight: Search, stop: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
+    resumed = Fake(varied)
+    assert course(run(resumed, tmp_path / "stopped.log", TRIALS)) == course(straight)
+    assert max(Counter(resumed.asked).values()) == 1
+
+
+def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: Search) -> None:
+    for stop in (2, 5, 5, 9, 13):
+        with pytest.raises(KeyboardInterrupt):
+            run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
+    assert course(run(Fake(varied), tmp_path / "stopped.log", TRIALS)) == course(straight)
+
+
+def test_a_finished_search_is_read_from_its_storage(tmp_path: Path) -> None:
+    first = run(Fake(varied), tmp_path / "study.log", TRIALS)
+    again = Fake(varied)
+    assert course(run(again, tmp_path / "study.log", TRIALS)) == course(first)
+    assert len(again.asked) == TRIALS
+
+
+def test_a_larger_budget_goes_on_from_a_finished_search(tmp_path: Path) -> None:
+    first = run(Fake(varied), tmp_path / "study.log", 10)
+    more = run(Fake(varied), tmp_path / "study.log", 57)
+    assert [o.point for o in more.outcomes[:10]] == [o.point for o in first.outcomes]
+    assert {o.point for o in more.outcomes} == set(SPACE.points())
+
+
+def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: Path) -> None:
+    storage = tmp_path / "study.log"
+    first = run(Fake(varied), storage, TRIALS)
+    other = Fake(lambda point: 1.0)
+    search(
+        cast(Readings, other),
+        SPACE,
+        statistic="spearman",
+        level="summary",
+        trials=5,
+        seed=0,
+        storage=storage,
+        study="b",
+    )
+    assert len(other.asked) == 5
+    assert course(run(Fake(varied), storage, TRIALS)) == course(first)
+
+
+# --- what is chosen ---
+
+
+def best_of(noise: Callable[[Point], float], tmp_path: Path, **options: Any) -> Search:
+    return run(Fake(noise, **options), tmp_path / "study.log", 57)
+
+
+def test_what_is_clearly_better_is_chosen_at_any_price(tmp_path: Path) -> None:
+    found = best_of(lambda p: 0.1 if (p.persona, p.rounds, p.tie_breaker) == ("strict", 3, True) else 4.0, tmp_path)
+    assert found.chosen.point == Point("strict", 3, True, "given")
+    assert found.chosen.calls == 7.5
+
+
+def test_what_cannot_be_told_apart_is_chosen_where_it_is_cheaper(tmp_path: Path) -> None:
+    # Everything ranks perfectly.
+    found = best_of(lambda p: 0.0, tmp_path)
+    assert found.chosen.point == Point("plain", 0, False, "given")
+
+
+def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
+    # A debate that mostly ends at once may cost less than one that has fewer rounds.
+    found = best_of(
+        lambda p: 0.0 if p.rounds else 5.0,
+        tmp_path,
+        calls=lambda p: 2.5 if p.persona == "tuned" and p.rounds == 3 else 4.0,
+    )
+    assert (found.chosen.point.persona, found.chosen.point.rounds) == ("tuned", 3)
+
+
+def test_a_difference_within_its_standard_error_is_none(tmp_path: Path) -> None:
+    """The dearest point is better by a hair only: the single call is preferred, though it is not the best."""
+    found = best_of(lambda p: 1.0 if p.rounds < 3 else 0.97, tmp_path)
+    assert found.best.point.rounds > 0
+    assert found.chosen.agreement < found.best.agreement
+    assert found.chosen.calls < found.best.calls
+
+
+def test_the_pareto_front(tmp_path: Path) -> None:
+    def outcome(calls: float, agreement: float) -> Outcome:
+        return Outcome(Point("a", int(calls), False, "given"), agreement, calls, {})
+
+    outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
+    found = Search(outcomes[1], outcomes[0], tuple(outcomes), 6, cast(Readings, None))
+    assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
+
+
+# --- what it costs ---
+
+ASPECTS = tuple(Aspect(name, f"How {name} is it?", Scale(1, 5)) for name in ("clear", "sound"))
+TASK = Task("t", "article", "summary", ASPECTS)
+CORPUS = Corpus(
+    TASK,
+    tuple(
+        RatedGroup(
+            f"g{i}",
+            f"Source {i}.",
+            tuple(
+                Candidate(f"c{j}", f"Text {j} about {i}.", {a.name: (float(1 + (i + j) % 5),) for a in ASPECTS})
+                for j in range(4)
+            ),
+        )
+        for i in range(3)
+    ),
+    Origin("test", "nowhere"),
+)
+
+
+def dice(prompt: str, sides: int) -> int:
+    return zlib.crc32(prompt.encode()) % sides
+
+
+MOODY = debater(
+    score=lambda prompt: str(1 + dice(prompt, 9) / 2),
+    decision=lambda prompt: "NO ISSUE" if dice(prompt, 3) == 0 else "ISSUE",
+    feedback=lambda prompt: f"Consider {dice(prompt, 100)}, {section(prompt, 'role')[:20]}",
+    final_score=lambda prompt: str(1 + dice(prompt, 5)),
+)
+
+
+def variants() -> dict[str, Judge]:
+    return {"plain": Debate(PLAIN, Rules(3)), "strict": Debate(STRICT, Rules(3))}
+
+
+def every(space: Space, readings: Readings) -> Iterable[tuple[Point, Any]]:
+    return ((point, readings.scores(point)) for point in reversed(space.points()))
+
+
+def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(tmp_path: Path) -> None:
+    space, lm = Space(("plain", "strict"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
+    with Panel(lm, progress=False) as panel:
+        readings = Readings(variants(), CORPUS, ASPECTS, panel, 3, "test")
+        for _, (scores, calls) in every(space, readings):
+            assert set(scores) == {"clear", "sound"}
+            assert [len(groups) for groups in scores.values()] == [3, 3]
+            assert calls >= 1
+        debates, ties = 0, 0
+        items = [item for aspect in ASPECTS for item in corpus_items(CORPUS, aspect)]
+        for judge in variants().values():
+            transcripts = panel.converse(judge, items, 3)
+            debates += sum(t.calls for t in transcripts)
+            ties += sum(is_open(t.until(n)) for t in transcripts for n in (1, 2, 3))
+    assert ties > 10
+    # Both variants open with the same question to the same Scorer: it is paid once.
+    shared = 24
+    assert len(lm.prompts) == len(set(lm.prompts)) == debates - shared + ties
+    # And nothing is even asked twice by the readings themselves: what was asked beyond is this test's own.
+    assert lm.meter.asked.total() == 2 * debates + ties
+
+
+def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
+    space = Space(("plain", "strict"), (0, 1, 2), (False, True))
+    with Panel(scripted_lm(MOODY), progress=False) as panel, Panel(scripted_lm(MOODY), progress=False) as fresh:
+        readings = Readings(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
+        for point, (scores, calls) in every(space, readings):
+            judge = variants()[point.persona]
+            judge.rules = Rules(point.rounds, point.tie_breaker)
+            judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
+            assert calls == sum(j.calls for j in judgements) / 12
+            reported = [ASPECTS[0].scale.at(j.score, point.granularity) for j in judgements if hasattr(j, "score")]
+            assert [s for g in scores["clear"] for s in g.scores] == reported
+
+
+def test_only_variants_that_were_needed_are_held(tmp_path: Path) -> None:
+    with Panel(scripted_lm(MOODY), progress=False) as panel:
+        readings = Readings(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
+        assert not readings.held
+        readings.scores(Point("strict", 1, False, "given"))
+        assert len(readings.by_rounds("strict", "clear", "spearman", "summary", seed=0)) == 3
+        assert readings.held == ("strict",)

@@ -1,0 +1,194 @@
+"""Settings: where they come from, which of two wins, and what is refused with which words."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from optimize.compile import build_parser
+from optimize.settings import Settings, from_arguments, one_of, read_config
+
+
+def settings(*flags: str) -> Settings:
+    return from_arguments(build_parser().parse_args(flags))
+
+
+def config(folder: Path, text: str) -> Path:
+    path = folder / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_flags_everything_is_the_default() -> None:
+    assert settings() == Settings()
+    assert Settings().lm == "offline"
+
+
+def test_every_setting_has_a_flag_of_its_name() -> None:
+    known = {action.dest for action in build_parser()._actions}
+    assert {field.name for field in dataclasses.fields(Settings)} <= known
+    assert known - {field.name for field in dataclasses.fields(Settings)} == {"help", "config"}
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    path = config(tmp_path, 'lm = "openai/m"\nseed = 7\nmax-rounds = 2\n')
+    found = settings("--config", str(path), "--seed", "8")
+    assert (found.lm, found.seed, found.max_rounds, found.trials) == ("openai/m", 8, 2, Settings().trials)
+
+
+def test_a_flag_may_bring_a_default_back(tmp_path: Path) -> None:
+    path = config(tmp_path, 'seed = 7\nlm = "openai/m"\n')
+    assert settings("--config", str(path), "--seed", "0", "--lm", "offline") == Settings()
+
+
+@pytest.mark.parametrize("given", ["coherence,relevance", " coherence , relevance ,", "coherence,,relevance"])
+def test_aspects_are_separated_by_commas(given: str) -> None:
+    assert settings("--aspects", given).aspects == ("coherence", "relevance")
+
+
+def test_a_file_may_hold_every_kind_of_setting(tmp_path: Path) -> None:
+    path = config(
+        tmp_path,
+        'aspects = ["coherence"]\nshared = true\nmax_rounds = 0\napi-base = "http://localhost:8000/v1"\n'
+        "rpm = 60\ntpm = 1.5e5\n",
+    )
+    found = settings("--config", str(path))
+    assert found.aspects == ("coherence",)
+    assert found.shared is True
+    assert (found.max_rounds, found.api_base) == (0, "http://localhost:8000/v1")
+    assert (found.rpm, found.tpm) == (60.0, 150_000.0)
+    assert settings("--aspects", "coherence").aspects == found.aspects
+
+
+def refused(folder: Path, text: str) -> InputError:
+    with pytest.raises(InputError) as caught:
+        read_config(config(folder, text))
+    assert caught.value.file == str(folder / "settings.toml")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("key", "near"), [("trails", "trials"), ("max-round", "max_rounds"), ("Judge", "judge"), ("aspect", "aspects")]
+)
+def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path: Path, key: str, near: str) -> None:
+    error = refused(tmp_path, f"{key} = 1\n")
+    assert error.field == key
+    assert near in str(error.remedy)
+
+
+def test_a_key_that_resembles_nothing_is_refused_without_a_guess(tmp_path: Path) -> None:
+    assert refused(tmp_path, "xyzzy = 1\n").remedy is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('seed = "1"', "a int"),
+        ("seed = 1.5", "a int"),
+        ("seed = true", "a int"),
+        ("shared = 1", "a bool"),
+        ('shared = "yes"', "a bool"),
+        ("lm = 4", "a str"),
+        ("lm = true", "a str"),
+        ('aspects = "coherence"', "a tuple[str, ...]"),
+        ("aspects = [1]", "a tuple[str, ...]"),
+        ('rpm = "fast"', "a float | None"),
+        ("rpm = true", "a float | None"),
+        ("data = 1979-05-27", "a str"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, line: str, expected: str) -> None:
+    error = refused(tmp_path, line + "\n")
+    assert error.field == line.split(" ")[0]
+    assert error.expected == expected
+
+
+@pytest.mark.parametrize("text", ["seed =", "seed = 1\nseed = 2\n", "[a\n"])
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text).expected == "a TOML file"
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="settings could not be read"):
+        read_config(tmp_path / "nothing.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="settings could not be read"):
+        read_config(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("field", "low"), [("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)]
+)
+def test_a_number_below_its_range_is_refused_and_its_end_is_not(field: str, low: int) -> None:
+    flag = "--" + field.replace("_", "-")
+    assert getattr(settings(flag, str(low)), field) == low
+    with pytest.raises(InputError) as caught:
+        settings(flag, str(low - 1))
+    assert caught.value.field == flag
+    assert caught.value.expected == f"at least {low}"
+    assert caught.value.found == low - 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "near"),
+    [
+        ("--objective", "spearmann", "spearman"),
+        ("--objective", "tau", None),
+        ("--level", "sumary", "summary"),
+        ("--effort", "hevy", "heavy"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(flag: str, value: str, near: str | None) -> None:
+    with pytest.raises(InputError) as caught:
+        settings(flag, value)
+    assert caught.value.field == flag
+    assert (caught.value.remedy is None) if near is None else (f"'{near}'" in str(caught.value.remedy))
+
+
+def test_the_names_that_are_known_are_listed() -> None:
+    with pytest.raises(InputError) as caught:
+        one_of("judge", "jury", ("single", "debate"))
+    assert caught.value.expected == "one of single, debate"
+    one_of("judge", "debate", ("single", "debate"))
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "..\\x", "", "ä:b"])
+def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="not a name"):
+        Settings(name=name)
+
+
+def test_the_identity_is_what_decides_the_result() -> None:
+    base = Settings().identity()
+    same = [
+        Settings(name="x"),
+        Settings(store="elsewhere"),
+        Settings(json="r.json"),
+        Settings(tracking_uri="http://localhost:5000"),
+        Settings(concurrency=2),
+        Settings(rpm=1.0),
+        Settings(budget="calls=1"),
+    ]
+    assert {s.identity() for s in same} == {base}
+    other = [
+        Settings(data="summeval"),
+        Settings(task="dialogue"),
+        Settings(aspects=("coherence",)),
+        Settings(judge="single"),
+        Settings(personas="mine.toml"),
+        Settings(lm="openai/m"),
+        Settings(api_base="http://localhost:8000/v1"),
+        Settings(tuner="none"),
+        Settings(effort="heavy"),
+        Settings(trials=7),
+        Settings(max_rounds=1),
+        Settings(objective="kendall"),
+        Settings(level="sample"),
+        Settings(shared=True),
+        Settings(seed=1),
+        Settings(resamples=1000),
+    ]
+    assert len({base, *(s.identity() for s in other)}) == len(other) + 1

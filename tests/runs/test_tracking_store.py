@@ -1,0 +1,125 @@
+"""Opening a tracking store: what is wrong is said at once, and several may open a fresh one together."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from runs import tracking_store
+from runs.tracking import Tracker
+
+ROOT = Path(__file__).parents[2]
+SECRET = "correct-horse-battery"
+
+
+def _enter(store: Path, uri: str) -> None:
+    Tracker(uri=uri, store=store, experiment="debate/tests", run_name="run").__enter__()
+
+
+@pytest.fixture
+def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with an address must be found before MLflow is so much as imported."""
+    monkeypatch.setattr(tracking_store, "TIMEOUT", 0.3)
+    monkeypatch.setattr(tracking_store, "prepare_mlflow", lambda: pytest.fail("MLflow was started"))
+
+
+@pytest.mark.usefixtures("no_mlflow")
+@pytest.mark.parametrize(
+    "uri",
+    ["file:./runs", "/tmp/runs", "runs", "sqlite://", "sqlite:///", "http://", "htp://host:5000", "postgresql://"],
+)
+def test_a_malformed_address_is_rejected_with_the_forms_that_work(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a tracking URI") as caught:
+        _enter(tmp_path, uri)
+    assert "sqlite:///FILE" in str(caught.value)
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.usefixtures("no_mlflow")
+@pytest.mark.parametrize(
+    "form", ["http://me:{secret}@127.0.0.1:{port}", "postgresql://me:{secret}@127.0.0.1:{port}/db"]
+)
+def test_nobody_at_the_address(form: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be reached") as caught:
+        _enter(tmp_path, form.format(secret=SECRET, port=_closed_port()))
+    assert "start it" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_server_that_accepts_and_stays_silent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(InputError, match="timed out"):
+        _enter(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_gateway_without_its_server(tmp_path: Path) -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(502)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(InputError, match="HTTP 502"):
+            _enter(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    file.write_text("not a database, but long enough to be mistaken for one " * 4)
+    with pytest.raises(InputError, match="not a database"):
+        _enter(tmp_path, f"sqlite:///{file}")
+
+
+_START = """
+import sys
+from pathlib import Path
+from runs.tracking import Tracker
+assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
+with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
+    tracker.trial("child", {"rounds": 1}, {"dev/spearman": 0.5})
+from mlflow.telemetry import get_telemetry_client
+assert get_telemetry_client() is None, "usage statistics are on"
+"""
+
+
+def test_three_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_LOGGING_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _START, str(tmp_path / "store"), name],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in "abc"
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in started]
+    assert outputs == ["", "", ""]
+    assert [process.returncode for process in started] == [0, 0, 0]
+    with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
+        assert database.execute("SELECT count(*) FROM experiments WHERE name = 'debate/race'").fetchone() == (1,)
+        runs = database.execute("SELECT name, status FROM runs ORDER BY name").fetchall()
+    assert runs == [*((name, "FINISHED") for name in "abc"), *[("child", "FINISHED")] * 3]
