@@ -47,9 +47,9 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
 def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> Estimate:
     """The correlation over all candidates of all groups together.
 
-    Values are exact, and so are the replicates of Pearson. Those of Spearman and Kendall are where the data are small
-    (up to 4096 pairs in up to 256 groups) or ratings and scores have few distinct values (up to 4096 combinations).
-    Otherwise a side with many values is put on quantile bins, at least 64 of them, for the replicates only, and the
+    Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
+    more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
+    than 4096 pairs or 256 groups. There a side with many values is put on quantile bins, at least 64, and the
     replicates are shifted by the difference that this makes to the value, so that they are centred on it.
 
     Args:

@@ -123,9 +123,11 @@ class Caller:
         return await asyncio.shield(self._controls)
 
     async def _control_fails(self, control: Callable[[], Awaitable[Reply]]) -> bool:
+        if self._purse is not None and not self._purse.admits(NOTHING):
+            return True
         try:
             async with asyncio.timeout(self._options.attempt):
-                await control()
+                self._settle(0, NOTHING, await control())
         except Exception as raised:
             error = lm_error(raised, self._model)
             if dspy.is_retryable_lm_error(error) or error.status is None:

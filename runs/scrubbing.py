@@ -32,12 +32,15 @@ def clean(value: object, name: str = "") -> object:
         return {k: clean(v, str(k)) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [clean(v, name) for v in value]
-    words = set(re.split(r"[^a-z0-9]+", _CAMEL.sub("_", name).lower()))
-    if value is not None and words & _SECRET:
+    if value is not None and _words(name) & _SECRET:
         return REMOVED
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return REMOVED if words & _SECRET_UNLESS_NUMBER else clean_text(str(value))
+    return REMOVED if _words(name) & _SECRET_UNLESS_NUMBER else clean_text(str(value))
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", _CAMEL.sub("_", name).lower()))
 
 
 def clean_text(text: str) -> str:
@@ -47,6 +50,7 @@ def clean_text(text: str) -> str:
     text = _LOOKS_LIKE_KEY.sub(REMOVED, text)
     for variable, value in os.environ.items():
         # Short values would blank ordinary words, and the shell's PWD is a folder.
-        if len(value) >= 8 and value in text and variable != "PWD" and clean(value, variable) == REMOVED:
+        secret = bool(_words(variable) & (_SECRET | _SECRET_UNLESS_NUMBER))
+        if secret and len(value) >= 8 and value in text and variable != "PWD":
             text = text.replace(value, REMOVED)
     return text

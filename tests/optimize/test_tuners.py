@@ -1,0 +1,222 @@
+"""The tuners: what they find, what they leave alone, and that no failure passes for a result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import dspy
+import optuna
+import pytest
+from dspy import lm15
+
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from optimize.examples import examples
+from optimize.tuners import TUNERS, Tuning
+from programs.calls import Memory
+from programs.debate import Debate
+from programs.judge import Judge, Rules
+from programs.personas import PERSONAS, PLAIN
+from runs.scoring import Panel
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
+
+ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))
+CORPUS = Corpus(
+    Task("t", "article", "summary", (ASPECT,)),
+    tuple(
+        RatedGroup(
+            f"g{i}",
+            f"Source {i}.",
+            tuple(
+                Candidate(f"c{j}", f"{1 + (2 * j + i) % 5}", {"clarity": (float(1 + (2 * j + i) % 5),)})
+                for j in range(5)
+            ),
+        )
+        for i in range(3)
+    ),
+    Origin("test", "nowhere"),
+)
+TEXTS = {name: persona.text for name, persona in PERSONAS.items()}
+BEST = PERSONAS["moderately-negative"].text
+
+
+def proposes(prompt: str) -> bool:
+    return "proposed_instruction" in prompt
+
+
+def rewarding(text: str) -> Callable[[str], str]:
+    """An LM whose Scorer rates well only after a Critic who was told `text`; proposals are numbered."""
+    proposed = iter(range(1000))
+    debate = debater(
+        score=lambda prompt: section(prompt, "candidate") if "well told" in section(prompt, "debate") else "3",
+        decision="ISSUE",
+        feedback=lambda prompt: "well told" if text in prompt else "badly told",
+    )
+
+    def script(prompt: str) -> str:
+        if proposes(prompt):
+            return f"[[ ## proposed_instruction ## ]]\nYou look again, {next(proposed)}.\n\n[[ ## completed ## ]]"
+        return debate(prompt)
+
+    return script
+
+
+def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **options: Any) -> Judge:
+    values = {"rounds": 1, "proposals": 1, "trials": 16, "seed": 0, **options}
+    with Panel(lm, progress=False) as panel:
+        return TUNERS[tuner](
+            Tuning(
+                judge=judge or start(),
+                examples=examples(CORPUS, [ASPECT], grouped=True, seed=0),
+                panel=panel,
+                statistic="spearman",
+                personas=TEXTS,
+                label="test",
+                **values,
+            )
+        )
+
+
+def start() -> Debate:
+    return Debate(PLAIN, Rules(1))
+
+
+def test_none_returns_the_judge_and_asks_nobody() -> None:
+    lm, judge = scripted_lm(rewarding(BEST)), start()
+    assert tuned(lm, "none", judge) is judge
+    assert lm.prompts == []
+
+
+def test_mipro_finds_the_persona_that_the_raters_agree_with() -> None:
+    lm, judge = scripted_lm(rewarding(BEST)), start()
+    before = judge.instructions()
+    found = tuned(lm, judge=judge)
+    assert found.instructions()["critic.predict"] == BEST
+    assert found.rules == judge.rules
+    # The judge that was given is as it was.
+    assert found is not judge
+    assert judge.instructions() == before
+
+
+def test_mipro_may_find_its_own_proposal() -> None:
+    found = tuned(scripted_lm(rewarding("You look again")))
+    assert found.instructions()["critic.predict"].startswith("You look again")
+
+
+def test_mipro_keeps_the_judge_where_nothing_is_better() -> None:
+    assert tuned(scripted_lm(rewarding("nobody says this"))).instructions() == start().instructions()
+
+
+def test_mipro_never_touches_the_tie_breaker() -> None:
+    lm = scripted_lm(rewarding(BEST))
+    found = tuned(lm, judge=Debate(PLAIN, Rules(1, True)))
+    name = "tie_breaker.predict"
+    assert found.instructions()[name] == start().instructions()[name]
+    assert not any(start().instructions()[name] in prompt for prompt in lm.prompts)
+
+
+def test_mipro_leaves_the_critic_of_a_single_call_alone() -> None:
+    lm = scripted_lm(rewarding(BEST))
+    found = tuned(lm, judge=Debate(PLAIN, Rules(0)), rounds=0)
+    assert found.instructions()["critic.predict"] == PLAIN.text
+    assert lm.meter.asked["critic"] == 0
+
+
+def test_mipro_is_deterministic_for_a_seed() -> None:
+    asked = []
+    for seed in (0, 0, 1):
+        lm = scripted_lm(rewarding(BEST))
+        found = tuned(lm, seed=seed, trials=6)
+        asked.append((found.instructions(), sorted(lm.prompts)))
+    assert asked[0] == asked[1]
+    assert asked[0][1] != asked[2][1]
+
+
+def test_mipro_again_executes_nothing_and_finds_the_same() -> None:
+    store = Memory()
+    first = scripted_lm(rewarding(BEST), store=store)
+    found = tuned(first, trials=6)
+    again = scripted_lm(rewarding(BEST), store=store)
+    assert tuned(again, trials=6).instructions() == found.instructions()
+    assert again.prompts == []
+    assert again.meter.asked == first.meter.asked
+
+
+def test_the_proposer_sees_neither_ratings_nor_code() -> None:
+    lm = scripted_lm(rewarding(BEST))
+    tuned(lm, trials=2)
+    asked = [prompt for prompt in lm.prompts if proposes(prompt)]
+    # One proposal for each of two roles.
+    assert len(asked) == 2
+    for prompt in asked:
+        assert "ratings" not in prompt
+        assert "Source 0." not in prompt
+        assert "class " not in prompt
+        assert "def " not in prompt
+
+
+def test_mipro_says_nothing_on_stdout_and_leaves_the_loggers_as_they_were(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("dspy")
+    before = (logger.level, optuna.logging.get_verbosity())
+    tuned(scripted_lm(rewarding(BEST)), trials=3)
+    assert (logger.level, optuna.logging.get_verbosity()) == before
+    assert capfd.readouterr().out == ""
+
+
+# --- failures ---
+
+
+def breaking(error: Exception, when: Callable[[str], bool]) -> Callable[[str], str]:
+    answer = rewarding(BEST)
+
+    def script(prompt: str) -> str:
+        if when(prompt):
+            raise error
+        return answer(prompt)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "when",
+    [proposes, lambda prompt: not proposes(prompt), lambda prompt: "You look again" in prompt and not proposes(prompt)],
+    ids=["while it proposes", "at the first evaluation", "at a later evaluation"],
+)
+def test_a_fatal_error_is_raised_and_no_program_returned(when: Callable[[str], bool]) -> None:
+    lm = scripted_lm(breaking(lm15.AuthError("wrong key"), when))
+    with pytest.raises(dspy.LMAuthError, match="wrong key"):
+        tuned(lm)
+
+
+def test_an_error_of_our_own_is_raised_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Panel, "converse", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        tuned(scripted_lm(rewarding(BEST)))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    converse, calls = Panel.converse, iter(range(1, 100))
+
+    def interrupted(self: Panel, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        return converse(self, *args, **kwargs)
+
+    monkeypatch.setattr(Panel, "converse", interrupted)
+    level = logging.getLogger("dspy").level
+    with pytest.raises(KeyboardInterrupt):
+        tuned(scripted_lm(rewarding(BEST)))
+    assert logging.getLogger("dspy").level == level
+
+
+def test_items_that_fail_alone_count_against_the_candidate_and_stop_nothing() -> None:
+    def when(prompt: str) -> bool:
+        return PERSONAS["devils-advocate"].text in prompt
+
+    found = tuned(scripted_lm(breaking(lm15.InvalidRequestError("too long"), when)))
+    assert found.instructions()["critic.predict"] == BEST
