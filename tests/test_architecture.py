@@ -1,0 +1,333 @@
+"""The rules of the house: which way imports point, how large things are, and what an import may do."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import data
+from optimize.cli import COMMANDS
+from optimize.tuners import TUNERS
+from programs import JUDGES
+
+ROOT = Path(__file__).parents[1]
+
+LAYERS = ("data", "programs", "runs", "optimize")
+"""From left to right; a folder imports only from itself and those to its left."""
+
+FOREIGN = {
+    "data": ("dspy", "mlflow", "optuna", "litellm"),
+    "programs": ("mlflow", "optuna"),
+    "runs": ("optuna",),
+    "optimize": (),
+}
+"""Libraries that a folder knows nothing about."""
+
+HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp")
+
+SOURCES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at its top or inside a function."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: imports are absolute"
+            yield str(node.module)
+
+
+# --- imports ---
+
+
+def forbidden(path: Path, modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in imports(path)} & modules
+
+
+def test_imports_point_left_only() -> None:
+    wrong = {}
+    for path in SOURCES:
+        right = LAYERS[LAYERS.index(layer_of(path)) + 1 :]
+        wrong[name_of(path)] = forbidden(path, {*right, "tests"})
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_a_folder_keeps_to_its_libraries() -> None:
+    wrong = {name_of(path): forbidden(path, set(FOREIGN[layer_of(path)])) for path in SOURCES}
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_there_are_no_cycles_among_modules() -> None:
+    """Counting the imports at the top of files; one inside a function may close a circle without harm."""
+    known = {name_of(p)[:-3].replace("/", ".").removesuffix(".__init__"): p for p in SOURCES}
+
+    def needed(module: str) -> set[str]:
+        found: set[str] = set()
+        for node in tree(known[module]).body:
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        # A package's own file may import what is inside it.
+        return {name for name in found & set(known) if not module.startswith(name + ".")}
+
+    done: set[str] = set()
+
+    def visit(module: str, above: tuple[str, ...]) -> None:
+        assert module not in above, " -> ".join([*above, module])
+        if module not in done:
+            for other in sorted(needed(module)):
+                visit(other, (*above, module))
+            done.add(module)
+
+    for module in known:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("folder", ["optimize", "runs"])
+def test_no_file_of_a_folder_with_scripts_hides_a_module(folder: str) -> None:
+    """`python optimize/compile.py` puts optimize/ first on the path: a random.py there would be everybody's random."""
+    stems = {path.stem for path in (ROOT / folder).iterdir() if path.suffix in (".py", "") and path.stem[0] not in "._"}
+    assert stems
+    assert not stems & set(sys.stdlib_module_names)
+    assert not {stem for stem in stems if importlib.util.find_spec(stem) is not None}
+
+
+# --- sizes ---
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield f"{name_of(path)}:{node.lineno} {node.name}", node
+
+
+def test_files_have_at_most_300_lines() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {name: size for name, size in lines.items() if size > 300} == {}
+
+
+def test_functions_have_at_most_60_lines() -> None:
+    sizes = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in functions()}
+    assert {name: size for name, size in sizes.items() if size > 60} == {}
+
+
+def test_functions_have_few_parameters() -> None:
+    """At most 6 that may be given by position, without self or cls, and at most 9 with those given by name."""
+    many = {}
+    for name, node in functions():
+        by_position = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+        if len(by_position) > 6 or len(by_position) + len(node.args.kwonlyargs) > 9:
+            many[name] = (len(by_position), len(node.args.kwonlyargs))
+    assert many == {}
+
+
+def test_files_say_what_they_are() -> None:
+    assert [name_of(path) for path in SOURCES if tree(path).body and not ast.get_docstring(tree(path))] == []
+
+
+# --- what happens on import ---
+
+_EFFECTS = """
+import importlib, json, logging, os, random, sys, threading
+foreign, own = json.loads(sys.argv[1])
+for name in foreign:
+    importlib.import_module(name)
+import dspy, numpy
+
+def state():
+    named = logging.root.manager.loggerDict.values()
+    loggers = [logging.getLogger(), *(l for l in named if isinstance(l, logging.Logger))]
+    return {
+        "threads": sorted(t.name for t in threading.enumerate()),
+        "loggers": sorted((l.name, l.level, len(l.handlers)) for l in loggers if l.level or l.handlers),
+        "random": repr(random.getstate()),
+        "numpy": repr(numpy.random.get_state()),
+        "dspy": repr(sorted((k, repr(v)) for k, v in dspy.settings.items())),
+        "environment": dict(os.environ),
+        "path": list(sys.path),
+        "folder": os.getcwd(),
+    }
+
+events = []
+def hook(event, arguments):
+    writes = event == "open" and any(c in str(arguments[1] or "") for c in "wax+")
+    if writes or event in ("os.mkdir", "os.remove", "os.rename", "socket.connect", "subprocess.Popen"):
+        events.append(f"{event} {arguments[:2]}")
+
+before = state()
+sys.addaudithook(hook)
+for name in own:
+    importlib.import_module(name)
+found, after = list(events), state()
+print(json.dumps({"events": found, "changed": [k for k in before if before[k] != after[k]]}))
+"""
+
+
+def test_an_import_does_nothing_but_define() -> None:
+    """No thread, no file written, no logger, random state, DSPy setting or environment variable changed.
+
+    Libraries are imported beforehand: what they do is theirs.
+    """
+    own = [name_of(path)[:-3].replace("/", ".").removesuffix(".__init__") for path in SOURCES]
+    tops = {
+        module
+        for path in SOURCES
+        for node in tree(path).body
+        for module in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    foreign = sorted(module for module in tops if module.partition(".")[0] not in (*LAYERS, "__future__"))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"events": [], "changed": []}
+    assert done.stdout.count("\n") == 1, "an import printed something"
+
+
+def scripts() -> list[Path]:
+    """The files that are run by themselves."""
+    return [path for path in SOURCES if any(ast.unparse(node) == "__name__ == '__main__'" for node in _tests(path))]
+
+
+def _tests(path: Path) -> list[ast.expr]:
+    return [node.test for node in tree(path).body if isinstance(node, ast.If)]
+
+
+def commands() -> list[Path]:
+    """The scripts with options of their own."""
+    return [path for path in scripts() if "argparse" in set(imports(path))]
+
+
+_HELP = """
+import runpy, sys
+path, heavy = sys.argv[1], sys.argv[2].split(",")
+sys.argv = [path, "--help"]
+try:
+    runpy.run_path(path, run_name="__main__")
+except SystemExit as end:
+    assert end.code in (0, None), end.code
+print("LOADED", *sorted(set(heavy) & set(sys.modules)))
+"""
+
+
+def test_there_are_commands() -> None:
+    assert {"optimize/compile.py", "runs/score.py", "runs/compare.py"} <= {name_of(path) for path in commands()}
+
+
+@pytest.mark.parametrize("path", commands(), ids=name_of)
+def test_help_loads_nothing_heavy(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HELP, str(path), ",".join(HEAVY)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_console_script_knows_only_commands_that_exist(name: str) -> None:
+    module = COMMANDS[name][0]
+    assert (ROOT / (module.replace(".", "/") + ".py")) in commands()
+
+
+# --- what is in the files ---
+
+
+def tracked() -> list[Path]:
+    """The files under version control, or, in a copy without it, those that would be."""
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return [*SOURCES, *(ROOT / "tests").rglob("*.py"), *ROOT.glob("*.md"), ROOT / "pyproject.toml"]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for path in tracked():
+        if path != Path(__file__):
+            yield name_of(path), path.read_text(encoding="utf-8")
+
+
+MACHINE = re.compile(r"(?<![\w.])(?:/home/|/Users/|/root/|/work/|/mnt/|/opt/|/tmp/|[A-Z]:\\)\w")
+HOSTS = re.compile(
+    r"pypi\.org|pythonhosted\.org|extra-index-url|index-url|conda\.anaconda|npmjs|artifactory", re.IGNORECASE
+)
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    here = re.compile("|".join(re.escape(str(place)) + r"\b" for place in {ROOT, ROOT.parent, Path(sys.prefix)}))
+    for name, text in texts():
+        assert not here.search(text), name
+        # Tests make addresses and folders up.
+        if not name.startswith("tests/"):
+            assert not MACHINE.search(text), (name, MACHINE.findall(text))
+
+
+def test_no_file_names_a_package_host() -> None:
+    for name, text in texts():
+        assert not HOSTS.search(text), (name, HOSTS.findall(text))
+
+
+def test_the_readme_names_everything_that_can_be_chosen() -> None:
+    path = ROOT / "README.md"
+    readme = path.read_text(encoding="utf-8") if path.exists() else "@@"
+    if "@@" in readme:
+        pytest.skip("the README is not written yet")
+    names = [*JUDGES, *data.LOADERS, *TUNERS]
+    assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", readme)] == []
+
+
+def test_every_package_is_packaged() -> None:
+    listed = set(re.findall(r'"([\w.]+)"', _packages()))
+    found = {name_of(path.parent).replace("/", ".") for path in SOURCES if path.name == "__init__.py"}
+    assert listed == found
+    assert all((path.parent / "__init__.py").exists() for path in SOURCES)
+
+
+def _packages() -> str:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r"^packages = \[(.*?)\]", project.partition("[tool.setuptools]")[2], re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
