@@ -11,7 +11,7 @@ from data.schema import Aspect
 from optimize.examples import examples
 from optimize.readings import Outcome, Readings, Space
 from optimize.run import Run
-from optimize.search import Search, search
+from optimize.search import Criterion, Search, search
 from optimize.settings import EFFORTS, Settings
 from optimize.tuners import TUNERS, Tuning
 from programs import JUDGES, build
@@ -38,9 +38,8 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
     readings = Readings(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
     found = search(
         readings,
-        space(run.settings, base, tuple(variants)),
-        statistic=run.statistic,
-        level=run.level,
+        space(run.settings, base, variants),
+        criterion=Criterion(run.statistic, run.level, run.settings.tolerance),
         trials=run.settings.trials,
         seed=run.settings.seed,
         storage=Path(run.settings.store) / "studies" / f"{run.identity}.log",
@@ -67,12 +66,15 @@ def _own_persona(base: Judge, run: Run) -> dict[str, str]:
     return {name: run.personas[name]} if name in run.personas else {}
 
 
-def space(settings: Settings, base: Judge, variants: tuple[str, ...]) -> Space:
+def space(settings: Settings, base: Judge, variants: Mapping[str, Judge]) -> Space:
     """What the search may choose from; the single call is always part of it."""
     searched = JUDGES[settings.judge].searched
     rounds = tuple(range(base.rules.rounds + 1)) if "rounds" in searched else (0, base.rules.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.rules.tie_breaker,)
-    return Space(variants, tuple(dict.fromkeys(rounds)), ties)
+    # A tuned Scorer has another first turn than the untouched one that all other variants share.
+    tuned = variants.get(TUNED)
+    own = tuned is not None and tuned.instructions().get("scorer.predict") != base.instructions().get("scorer.predict")
+    return Space(tuple(variants), tuple(dict.fromkeys(rounds)), ties, TUNED if own else None)
 
 
 def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: Mapping[str, str], label: str) -> Judge:

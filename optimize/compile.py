@@ -63,6 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-rounds", type=int, help=f"longest debate to consider; 0 is a single call ({d.max_rounds})"
     )
     search.add_argument("--objective", help=f"spearman, pearson or kendall ({d.objective})")
+    search.add_argument(
+        "--tolerance", type=float, help=f"dev agreement that may be given up for fewer LM calls ({d.tolerance})"
+    )
     search.add_argument("--shared", action="store_true", default=None, help="one judge for all aspects together")
     search.add_argument("--seed", type=int, help=f"of the split, the tuner, the search and the intervals ({d.seed})")
     search.add_argument("--resamples", type=int, help=f"of the held-out intervals ({d.resamples})")

@@ -48,6 +48,7 @@ class Result:
     export: Path
     run_id: str
     ui_hint: str
+    run_link: str
 
     def to_json(self) -> dict[str, Any]:
         """The result as the JSON of `--json`; every number finite or null."""
@@ -101,7 +102,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         meter = panel.lm.meter
         return Result(
             settings, run.statistic, level, splits, judge, searches, held_out,
-            meter.asked.total(), meter.executed.total(), folder, tracker.run_id, tracker.ui_hint,
+            meter.asked.total(), meter.executed.total(), folder, tracker.run_id, tracker.ui_hint, tracker.run_link(),
         )  # fmt: skip
 
 

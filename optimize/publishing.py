@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from data.agreement import NAMES
 from data.schema import fingerprint
-from optimize.choosing import start
+from optimize.choosing import TUNED, start
 from optimize.proof import COMPARED, HeldOut
 from optimize.readings import Point
 from optimize.run import Run
@@ -102,7 +102,8 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
 
 def describe(point: Point) -> str:
     """A choice in words, e.g. `n = 2, devils-advocate, tie-breaker, half points`."""
-    parts = ["single call"] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
+    single = "single call, tuned" if point.persona == TUNED else "single call"
+    parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
     if point.granularity != "given":

@@ -46,10 +46,18 @@ class Space:
     personas: tuple[str, ...]
     rounds: tuple[int, ...]
     tie_breakers: tuple[bool, ...]
+    tuned_scorer: str | None = None
+    """The variant whose Scorer was rewritten, and so has a single call of its own."""
+
+    @property
+    def singles(self) -> tuple[str, ...]:
+        """Variants whose single calls differ: the untouched Scorer's, and the tuned one's."""
+        plain = next((p for p in self.personas if p != self.tuned_scorer), self.personas[0])
+        return (plain,) if self.tuned_scorer in (None, plain) else (plain, str(self.tuned_scorer))
 
     def points(self) -> list[Point]:
         """Every distinct point, cheapest first; the single call is always among them."""
-        single = [Point(self.personas[0], 0, False, g) for g in GRANULARITIES]
+        single = [Point(variant, 0, False, g) for variant in self.singles for g in GRANULARITIES]
         debates = [
             Point(persona, rounds, tie, granularity)
             for rounds in self.rounds

@@ -45,12 +45,21 @@ class Search:
         return front
 
 
+@dataclass(frozen=True)
+class Criterion:
+    """What makes one choice better than another."""
+
+    statistic: Statistic
+    level: Level
+    tolerance: float = 0.02
+    """Dev agreement that may be given up for fewer LM calls where the data cannot tell."""
+
+
 def search(
     readings: Readings,
     space: Space,
     *,
-    statistic: Statistic,
-    level: Level,
+    criterion: Criterion,
     trials: int,
     seed: int,
     storage: Path,
@@ -60,6 +69,7 @@ def search(
     """Evaluate up to `trials` distinct points and choose one.
 
     Args:
+        criterion: What is a better choice.
         storage: File of the study; a study that was stopped there goes on where it was.
         study: Name of the study; it must change whenever the result could.
         on_trial: Called once with each distinct outcome.
@@ -69,7 +79,9 @@ def search(
     def evaluate(point: Point) -> Outcome:
         if point not in outcomes:
             scores, calls = readings.scores(point)
-            outcomes[point] = Outcome(point, agreement_for_choice(scores, statistic, level), calls, scores)
+            outcomes[point] = Outcome(
+                point, agreement_for_choice(scores, criterion.statistic, criterion.level), calls, scores
+            )
             on_trial(outcomes[point])
         return outcomes[point]
 
@@ -78,23 +90,31 @@ def search(
         report([outcome.agreement, outcome.calls])
     found = tuple(outcomes.values())
     best = max(found, key=lambda o: (o.agreement, -o.calls))
-    return Search(_cheapest_equal(found, best, statistic, level, seed), best, found, len(space.points()), readings)
+    return Search(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), readings)
 
 
-def _cheapest_equal(found: Sequence[Outcome], best: Outcome, statistic: Statistic, level: Level, seed: int) -> Outcome:
+def _cheapest_equal(found: Sequence[Outcome], best: Outcome, criterion: Criterion, seed: int) -> Outcome:
     """The cheapest outcome within one standard error of the best, by paired resampling of the dev groups.
 
     The one-standard-error rule of Breiman et al. (Classification and Regression Trees, 1984, section 3.4.3):
     what the dev data cannot tell from the best is taken where it is cheaper, and at equal cost where it is plainer.
+    A small dev set can tell little, so what may be given up is also bounded by the tolerance.
     """
     for outcome in sorted(found, key=_plainness):
         if outcome is best:
             return best
-        difference = compare(best.scores, outcome.scores, statistic=statistic, level=level, resamples=1000, seed=seed)
+        difference = compare(
+            best.scores,
+            outcome.scores,
+            statistic=criterion.statistic,
+            level=criterion.level,
+            resamples=1000,
+            seed=seed,
+        )
         if difference.value is None or difference.low is None or difference.high is None:
             continue
         # A 95 % interval is about 2 x 1.96 standard errors wide.
-        if difference.value <= (difference.high - difference.low) / 3.92:
+        if difference.value <= min(criterion.tolerance, (difference.high - difference.low) / 3.92):
             return outcome
     return best
 
@@ -121,7 +141,7 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
     budget = min(trials, len(points))
     seen: dict[Point, None] = {}
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        point = _point(space, trial.params)
+        point = _point(trial.params)
         seen[point] = None
         yield point, _told_before
     for point in points if budget == len(points) else points[: min(budget, max(3, budget // 3))]:
@@ -164,12 +184,15 @@ def _suggest(space: Space, trial: optuna.Trial) -> Point:
     if rounds:
         params["persona"] = trial.suggest_categorical("persona", space.personas)
         params["tie_breaker"] = trial.suggest_categorical("tie_breaker", space.tie_breakers)
-    return _point(space, params)
+    else:
+        params["scorer"] = trial.suggest_categorical("scorer", space.singles)
+    return _point(params)
 
 
-def _point(space: Space, params: Mapping[str, Any]) -> Point:
-    persona, tie_breaker = params.get("persona", space.personas[0]), params.get("tie_breaker", False)
-    return Point(persona, params["rounds"], tie_breaker, params["granularity"])
+def _point(params: Mapping[str, Any]) -> Point:
+    if not params["rounds"]:
+        return Point(params["scorer"], 0, False, params["granularity"])
+    return Point(params["persona"], params["rounds"], params["tie_breaker"], params["granularity"])
 
 
 def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.trial.FrozenTrial:
@@ -180,6 +203,9 @@ def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.tri
     if point.rounds:
         choices |= {"persona": space.personas, "tie_breaker": space.tie_breakers}
         params |= {"persona": point.persona, "tie_breaker": point.tie_breaker}
+    else:
+        choices |= {"scorer": space.singles}
+        params |= {"scorer": point.persona}
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         name: optuna.distributions.CategoricalDistribution(c) for name, c in choices.items()
     }

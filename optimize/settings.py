@@ -43,6 +43,7 @@ class Settings:
     max_rounds: int = 3
     objective: str = "spearman"
     level: str = "auto"
+    tolerance: float = 0.02
     shared: bool = False
     seed: int = 0
     resamples: int = 10_000
@@ -52,7 +53,14 @@ class Settings:
     json: str | None = None
 
     def __post_init__(self) -> None:
-        for field, low in (("trials", 1), ("max_rounds", 0), ("concurrency", 1), ("resamples", 100), ("seed", 0)):
+        for field, low in (
+            ("trials", 1),
+            ("max_rounds", 0),
+            ("concurrency", 1),
+            ("resamples", 100),
+            ("seed", 0),
+            ("tolerance", 0),
+        ):
             if getattr(self, field) < low:
                 raise InputError(
                     "number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field)
@@ -128,7 +136,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _typed(path: Path, key: str, value: object, annotation: str) -> object:
-    kinds: dict[str, type] = {"int": int, "bool": bool, "tuple[str, ...]": list, "float | None": float}
+    kinds: dict[str, type] = {"int": int, "bool": bool, "tuple[str, ...]": list, "float | None": float, "float": float}
     wanted = kinds.get(annotation, str)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -77,6 +77,7 @@ def next_steps(result: Result) -> str:
             "",
             f"Export      {result.export}",
             "Compare     " + result.ui_hint,
+            "            then open " + result.run_link,
             f"Score       python runs/score.py --program {result.export} --in texts.jsonl --out scores.jsonl",
             f"Real LM     OPENAI_API_KEY=... python optimize/compile.py {data}--lm openai/gpt-4o-mini",
         ]

@@ -33,6 +33,7 @@ def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any,
     try:
         provider = LM15Engine(RouterConfig()).resolve(spec).provider
     except LM15Error:
+        _known_to_litellm(spec)
         options = {"api_base": api_base} if api_base else {}
         return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
     prefix = spec.partition("/")[0]
@@ -49,6 +50,29 @@ def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any,
         address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or _COMPATIBLE[prefix]
         return LM15Engine(config), OpenAICompatible(address, key)
     return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
+
+
+def _known_to_litellm(spec: str) -> None:
+    """Refuse at once what no call could reach.
+
+    Raises:
+        ValueError: Neither DSPy nor LiteLLM knows the provider.
+    """
+    import contextlib
+    import difflib
+    import io
+
+    import litellm
+
+    try:
+        # It prints advice of its own.
+        with contextlib.redirect_stdout(io.StringIO()):
+            litellm.get_llm_provider(spec)
+    except litellm.exceptions.BadRequestError:
+        prefix = spec.partition("/")[0]
+        near = difflib.get_close_matches(prefix, [str(getattr(p, "value", p)) for p in litellm.provider_list], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"no provider is called {prefix!r}{hint}") from None
 
 
 class RequestEngine:

@@ -79,6 +79,8 @@ class Limiter:
         self._cut_at = 0.0
         self._step = max(1.0, concurrency / _GROWTH)
         self._gap = 0.0
+        self._refused = False
+        """Whether the last that was heard was a refusal."""
         self._first_gap, self._longest_gap = options.first_wait / 4, options.longest_wait
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -125,6 +127,7 @@ class Limiter:
     def succeeded(self) -> None:
         """A call was answered: the window grows."""
         self._gap *= _EASE
+        self._refused = False
         if self.window < self.concurrency:
             self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
@@ -141,9 +144,10 @@ class Limiter:
             return
         self._cut_at = time.monotonic()
         self._step = 1.0
-        if self.window <= 1.0:
+        if self.window <= 1.0 and self._refused:
             self._gap = min(max(2 * self._gap, self._first_gap), self._longest_gap)
             self.pause(self._gap)
+        self._refused = True
         self.window = max(1.0, _CUT * min(self.window, self.in_flight))
 
     def pause(self, seconds: float) -> None:

@@ -236,4 +236,4 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
 def _without_credentials(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path
+    return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]

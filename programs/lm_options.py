@@ -70,7 +70,7 @@ class LMOptions:
     failures: int = 8
     """Failures in a row, of several calls, after which the provider counts as down and calls are held back."""
     probe: float = 1.0
-    """Seconds until one call is let through to see; doubled up to 30 while the provider stays down."""
+    """Seconds until one call is let through to see; doubled up to 10 while the provider stays down."""
     patience: float = 300.0
     """Seconds without any answer after which the run ends, to be resumed later."""
 

@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 _CALLERS = 3
 """Calls that must have failed in a row before it can be the provider: one or two may be to blame themselves."""
-_LONGEST_PROBE = 30.0
+_LONGEST_PROBE = 10.0
 _START = 20.0
 """Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
 

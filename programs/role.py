@@ -15,7 +15,7 @@ from programs import replies
 from programs.failures import fatal
 from programs.judge import Item
 from programs.lm import JudgeLM
-from programs.prompt import RoleLastAdapter
+from programs.prompt import UNUSABLE, RoleLastAdapter, UnusableError
 from programs.transcript import UnscoredReason
 
 ADAPTER = RoleLastAdapter()
@@ -37,18 +37,6 @@ class Material(dspy.Signature):
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
     correction: str = dspy.InputField(default="")
-
-
-UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
-"""How a reply can end so that asking again would not help -> the reason why its item is unscored."""
-
-
-class UnusableError(Exception):
-    """A reply that ended badly."""
-
-    def __init__(self, reason: UnscoredReason) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from dspy.signatures.signature import Signature
 
 from programs.expectation import Alternatives
 from programs.lm import JudgeLM
-from programs.role import UNUSABLE, ADAPTER, Fields, Role, UnusableError
+from programs.prompt import UNUSABLE, UnusableError
+from programs.role import ADAPTER, Fields, Role
 
 SAMPLING_TEMPERATURE = 1.0
 """Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""

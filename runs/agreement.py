@@ -11,7 +11,6 @@ and Kendall's tau-b at summary, sample and system level, each with a 95 % interv
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Sequence

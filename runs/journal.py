@@ -73,7 +73,7 @@ class Journal:
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         """Keep a reply. Replies that arrive in one turn of the event loop are written together, at its end."""
-        line = f"{key}\t{json.dumps({'role': role, **asdict(reply)}, ensure_ascii=False)}\n".encode()
+        line = f"{key}\t{json.dumps({'role': role, **asdict(reply)})}\n".encode()
         with self._lock:
             self._waiting[key] = reply
             self._lines.append((int(key, 16), line))
@@ -96,7 +96,10 @@ class Journal:
                 self._writer = path.open("ab", buffering=0)
                 self._files.append(path.open("rb"))
             lines, self._lines = self._lines, []
-            self._writer.write(b"".join(line for _, line in lines))
+            rest = memoryview(b"".join(line for _, line in lines))
+            while rest:
+                # A full disk or a signal can cut a write short.
+                rest = rest[self._writer.write(rest) :]
             for key, line in lines:
                 self._where[key] = (len(self._files) - 1, self._end)
                 self._end += len(line)

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -71,8 +72,9 @@ class Place:
 
     @property
     def ui_command(self) -> str:
-        """The command that shows a store without a server of its own."""
-        return f"mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
+        """The command that shows a store without a server of its own, ready for any POSIX shell."""
+        # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns.
+        return f"LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
 
 
 def open_place(uri: str | None, store: Path, experiment: str) -> Place:
@@ -168,22 +170,30 @@ def _open(uri: str, store: Path, experiment: str) -> Place:
 
 def _check(uri: str) -> None:
     """Reject what can be known to fail, within seconds."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise _malformed(uri) from error
     scheme = parts.scheme.partition("+")[0]
-    if is_server(uri) and parts.hostname:
+    if scheme in ("http", "https") and host:
         _check_server(uri)
-    elif scheme in _DATABASES and parts.hostname:
-        _check_port(uri, parts.hostname, parts.port or _DATABASES[scheme])
+    elif scheme in _DATABASES and host:
+        _check_port(uri, host, port or _DATABASES[scheme])
     elif scheme == "sqlite" and uri.startswith(f"{parts.scheme}:///") and len(parts.path) > 1:
         _check_sqlite(Path(unquote(uri.partition(":///")[2])))
     elif not uri.startswith("databricks"):
-        raise InputError(
-            "not a tracking URI",
-            field="tracking URI",
-            expected=_FORMS,
-            found=clean_text(uri),
-            remedy="correct it, or leave it out for the embedded store",
-        )
+        raise _malformed(uri)
+
+
+def _malformed(uri: str) -> InputError:
+    return InputError(
+        "not a tracking URI",
+        field="tracking URI",
+        expected=_FORMS,
+        found=clean_text(uri),
+        remedy="correct it, or leave it out for the embedded store",
+    )
 
 
 def _check_server(uri: str) -> None:
@@ -195,7 +205,7 @@ def _check_server(uri: str) -> None:
         # Anything else than a server error is an answer; a gateway may guard or hide this path.
         if error.code >= 500:
             raise _unreachable(uri, f"it answers HTTP {error.code}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise _unreachable(uri, str(getattr(error, "reason", error)) or type(error).__name__) from error
 
 

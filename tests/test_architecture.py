@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -51,14 +51,23 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, at its top or inside a function."""
-    for node in ast.walk(tree(path)):
+def module_of(path: Path) -> str:
+    return name_of(path)[:-3].replace("/", ".").removesuffix(".__init__")
+
+
+def modules_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The modules that these statements import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name_of(path)}:{node.lineno}: imports are absolute"
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
             yield str(node.module)
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, at its top or inside a function."""
+    return set(modules_in(ast.walk(tree(path))))
 
 
 # --- imports ---
@@ -83,16 +92,13 @@ def test_a_folder_keeps_to_its_libraries() -> None:
 
 def test_there_are_no_cycles_among_modules() -> None:
     """Counting the imports at the top of files; one inside a function may close a circle without harm."""
-    known = {name_of(p)[:-3].replace("/", ".").removesuffix(".__init__"): p for p in SOURCES}
+    known = {module_of(path): path for path in SOURCES}
 
     def needed(module: str) -> set[str]:
-        found: set[str] = set()
-        for node in tree(known[module]).body:
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-        # A package's own file may import what is inside it.
+        body = tree(known[module]).body
+        found = set(modules_in(body))
+        found |= {f"{n.module}.{alias.name}" for n in body if isinstance(n, ast.ImportFrom) for alias in n.names}
+        # Importing a module imports the packages that it is in; what these need is seen from their own names.
         return {name for name in found & set(known) if not module.startswith(name + ".")}
 
     done: set[str] = set()
@@ -168,7 +174,7 @@ def state():
         "loggers": sorted((l.name, l.level, len(l.handlers)) for l in loggers if l.level or l.handlers),
         "random": repr(random.getstate()),
         "numpy": repr(numpy.random.get_state()),
-        "dspy": repr(sorted((k, repr(v)) for k, v in dspy.settings.items())),
+        "dspy": repr(sorted((k, repr(v)) for k, v in dspy.settings.copy().items())),
         "environment": dict(os.environ),
         "path": list(sys.path),
         "folder": os.getcwd(),
@@ -194,20 +200,9 @@ def test_an_import_does_nothing_but_define() -> None:
 
     Libraries are imported beforehand: what they do is theirs.
     """
-    own = [name_of(path)[:-3].replace("/", ".").removesuffix(".__init__") for path in SOURCES]
-    tops = {
-        module
-        for path in SOURCES
-        for node in tree(path).body
-        for module in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [str(node.module)]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    foreign = sorted(module for module in tops if module.partition(".")[0] not in (*LAYERS, "__future__"))
+    own = [module_of(path) for path in SOURCES]
+    needed = {module for path in SOURCES for module in modules_in(tree(path).body)}
+    foreign = sorted(module for module in needed if module.partition(".")[0] not in (*LAYERS, "__future__"))
     done = subprocess.run(
         [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
         cwd=ROOT,
@@ -232,7 +227,7 @@ def _tests(path: Path) -> list[ast.expr]:
 
 def commands() -> list[Path]:
     """The scripts with options of their own."""
-    return [path for path in scripts() if "argparse" in set(imports(path))]
+    return [path for path in scripts() if "argparse" in imports(path)]
 
 
 _HELP = """

@@ -1,6 +1,6 @@
 """Runs a compile whose offline LM writes down each call that it executes, slowly enough to be killed.
 
-    python counted_compile.py LOG SECONDS_PER_CALL [arguments of compile.py]
+python counted_compile.py LOG SECONDS_PER_CALL [arguments of compile.py]
 """
 
 from __future__ import annotations

@@ -124,7 +124,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "expected"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_bad_input_is_refused_before_anything_is_spent(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +145,9 @@ def test_too_few_groups_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[str]) -> None:
-    config = write(Path("c.toml"), 'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\n')
+    config = write(
+        Path("c.toml"), 'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\n'
+    )
     assert command.main(["--config", config, "--seed", "6", "--json", "r.json"]) == 0
     result = json.loads(Path("r.json").read_text())
     assert result["seed"] == 6

@@ -181,7 +181,7 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
 
 def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
     quoted = f"'sqlite:///{kept.store}/mlflow.db'"
-    assert kept.tracker.ui_hint == f"mlflow ui --backend-store-uri {quoted}"
+    assert kept.tracker.ui_hint == f"LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui --backend-store-uri {quoted}"
     page = f"#/experiments/{kept.run.info.experiment_id}/runs/{kept.run.info.run_id}"
     assert kept.tracker.run_link(5001) == f"http://127.0.0.1:5001/{page}"
 

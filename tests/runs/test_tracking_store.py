@@ -34,7 +34,19 @@ def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_mlflow")
 @pytest.mark.parametrize(
     "uri",
-    ["file:./runs", "/tmp/runs", "runs", "sqlite://", "sqlite:///", "http://", "htp://host:5000", "postgresql://"],
+    [
+        "file:./runs",
+        "/tmp/runs",
+        "runs",
+        "sqlite://",
+        "sqlite:///",
+        "http://",
+        "htp://host:5000",
+        "postgresql://",
+        "http://host:port",
+        "http://[::1",
+        "mysql://h:p/db",
+    ],
 )
 def test_a_malformed_address_is_rejected_with_the_forms_that_work(uri: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a tracking URI") as caught:
@@ -64,6 +76,21 @@ def test_nobody_at_the_address(form: str, tmp_path: Path) -> None:
 def test_a_server_that_accepts_and_stays_silent(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(InputError, match="timed out"):
         _enter(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+
+@pytest.mark.usefixtures("no_mlflow")
+def test_something_that_does_not_speak_http(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def greet() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-other\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(InputError, match="SSH-2"):
+            _enter(tmp_path, f"http://127.0.0.1:{other.getsockname()[1]}")
 
 
 @pytest.mark.usefixtures("no_mlflow")

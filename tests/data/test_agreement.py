@@ -1,0 +1,300 @@
+"""Agreement: values derived by hand or equal to scipy's, the conventions for what is undefined."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from data.agreement import (
+    LEVELS,
+    STATISTICS,
+    Agreement,
+    GroupScores,
+    Statistic,
+    agreement_table,
+    correlation,
+)
+from data.errors import InputError
+from data.summeval import load
+
+Scores = Sequence[float | None]
+
+
+def group(name: str, ratings: Scores, scores: Scores, ids: Sequence[str] | None = None) -> GroupScores:
+    """A group whose candidates are called like in no other group unless `ids` says so."""
+    names = tuple(ids) if ids else tuple(f"{name}.{i}" for i in range(len(ratings)))
+    return GroupScores(name, names, tuple(ratings), tuple(scores))
+
+
+def reference(ratings: Sequence[float], scores: Sequence[float], statistic: Statistic) -> float | None:
+    """scipy's value."""
+    if len(ratings) < 2 or len(set(ratings)) < 2 or len(set(scores)) < 2:
+        return None
+    functions: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
+    return float(functions[statistic](ratings, scores).statistic)
+
+
+def random_groups(
+    seed: int, *, noise: float, groups: int = 30, size: int = 6, points: bool = True
+) -> list[GroupScores]:
+    """Ratings that depend on `seed` // 100 only, and scores of a judge that errs by `noise`; ids recur."""
+    rng, judge = np.random.default_rng(seed // 100), np.random.default_rng(seed)
+    quality = rng.normal(3, 1, size=(groups, size))
+    ratings = np.round(quality + rng.normal(0, 0.3, size=quality.shape))
+    scores = quality + noise * judge.normal(size=quality.shape)
+    ids = [f"s{i}" for i in range(size)]
+    return [
+        group(f"g{i}", r.tolist(), (np.round(s) if points else s).tolist(), ids)
+        for i, (r, s) in enumerate(zip(ratings, scores, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratings", "scores", "statistic", "expected"),
+    [
+        ([1, 2, 3, 4], [1, 3, 2, 4], "pearson", 0.8),
+        # Squared rank differences 0, 1, 1, 0: 1 - 6 * 2 / (4 * 15).
+        ([1, 2, 3, 4], [10, 30, 20, 400], "spearman", 0.8),
+        # Five of six pairs agree: (5 - 1) / 6.
+        ([1, 2, 3, 4], [10, 30, 20, 400], "kendall", 4 / 6),
+        # Ranks 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5, variances 1.5 and 2.
+        ([1, 1, 2], [1, 2, 3], "spearman", 1.5 / math.sqrt(1.5 * 2)),
+        # Two of three pairs are untied in the ratings, and both agree: 2 / sqrt(2 * 3).
+        ([1, 1, 2], [1, 2, 3], "kendall", 2 / math.sqrt(6)),
+        ([1, 2], [5, 4], "kendall", -1.0),
+    ],
+)
+def test_correlation_by_hand(ratings: list[float], scores: list[float], statistic: Statistic, expected: float) -> None:
+    assert correlation(ratings, scores, statistic) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize(
+    ("ratings", "scores"), [([], []), ([1], [2]), ([3, 3, 3], [1, 2, 3]), ([1, 2, 3], [0.1, 0.1, 0.1])]
+)
+def test_correlation_is_none_where_undefined(ratings: list[float], scores: list[float], statistic: Statistic) -> None:
+    assert correlation(ratings, scores, statistic) is None
+
+
+def test_correlation_refuses_what_is_no_pair_of_finite_sequences() -> None:
+    with pytest.raises(ValueError, match="2 ratings and 3 scores"):
+        correlation([1, 2], [1, 2, 3], "pearson")
+    with pytest.raises(ValueError, match="finite"):
+        correlation([1, 2], [1, math.nan], "pearson")
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0.1 * i for i in range(12)])), max_size=40),
+    st.sampled_from(STATISTICS),
+)
+def test_correlation_equals_scipy_with_ties(pairs: list[tuple[int, float]], statistic: Statistic) -> None:
+    ratings, scores = [float(r) for r, _ in pairs], [s for _, s in pairs]
+    found, expected = correlation(ratings, scores, statistic), reference(ratings, scores, statistic)
+    assert (found is None) == (expected is None)
+    if expected is not None:
+        assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("values", [7, 10**9])
+def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Statistic) -> None:
+    rng = np.random.default_rng(4)
+    ratings = rng.integers(values, size=3000).astype(float)
+    scores = np.round(ratings / values * 50 + rng.normal(0, 20, size=3000), 0 if values == 7 else 9)
+    expected = reference(ratings.tolist(), scores.tolist(), statistic)
+    assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
+
+
+def test_summary_level_leaves_undefined_groups_out_and_names_the_other_convention() -> None:
+    groups = [
+        group("a", [1, 2, 3, 4], [1, 3, 2, 4]),  # 0.8
+        group("b", [1, 2], [2, 1]),  # -1
+        group("humans constant", [3, 3], [1, 2]),
+        group("judge constant", [1, 2], [5, 5]),
+        group("one pair left", [1, 2, None], [5, None, 4]),
+        group("not rated", [None, None], [1, 2]),
+    ]
+    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["summary"]["spearman"]
+    assert found == Agreement("spearman", "summary", pytest.approx(-0.1), None, None, 2, 3, 1, pytest.approx(-0.2 / 5))  # type: ignore[arg-type]
+
+
+def test_sample_level_pools_all_scored_candidates() -> None:
+    groups = [group("a", [1, 2, 3], [1, None, 3]), group("b", [4, None], [2, 9]), group("c", [2], [None])]
+    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["spearman"]
+    # Ratings 1, 3, 4 with scores 1, 3, 2.
+    assert found.value == pytest.approx(0.5)
+    assert (found.groups, found.undefined, found.unscored) == (2, 1, 2)
+    assert found.value_undefined_as_zero == found.value
+
+
+def test_system_level_correlates_the_means_of_candidate_ids() -> None:
+    ids = ["s1", "s2", "s3"]
+    groups = [
+        group("a", [1, 2, 3], [1, 2, 9], ids),
+        group("b", [3, 2, 5], [3, 2, None], ids),
+        group("c", [5, 5], [0, 0], ["s3", "seen once"]),
+    ]
+    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["system"]["pearson"]
+    # Mean ratings 2, 2, (3 + 5) / 2 = 4; mean scores 2, 2, (9 + 0) / 2 = 4.5.
+    assert found.value == pytest.approx(1.0)
+    assert (found.groups, found.undefined, found.unscored) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("ids", [["s1", "s2"], None])
+def test_system_level_needs_three_recurring_ids(ids: list[str] | None) -> None:
+    groups = [group(name, [1, 2], [1, 2], ids) for name in "abc"]
+    found = agreement_table({"x": groups}, resamples=10).aspects["x"]["system"]["pearson"]
+    assert (found.value, found.low, found.groups, found.undefined) == (None, None, 0, 3)
+
+
+def test_equal_means_of_different_values_are_tied_at_system_level() -> None:
+    # 0.1 + 0.2 and 0.3 + 0.0 are different floats; both systems have the mean 0.15.
+    ids = ["s1", "s2", "s3"]
+    groups = [group("a", [1, 2, 3], [0.1, 0.3, 0.9], ids), group("b", [1, 2, 3], [0.2, 0.0, 0.9], ids)]
+    found = agreement_table({"x": groups}, resamples=0).aspects["x"]["system"]["kendall"]
+    assert found.value == pytest.approx(2 / math.sqrt(6))
+
+
+def test_dialogues_pooled_and_per_dialogue_are_different_figures() -> None:
+    rng = np.random.default_rng(0)
+    ratings = np.round(rng.uniform(1, 3, size=(60, 6)) * 3) / 3
+    ratings[:6] = 2.0
+    scores = rng.random((60, 6)) + 0.3 * ratings + rng.normal(0, 0.5, size=(60, 1))
+    groups = [group(f"d{i}", r.tolist(), s.tolist()) for i, (r, s) in enumerate(zip(ratings, scores, strict=True))]
+    table = agreement_table({"x": groups}, resamples=0).aspects["x"]
+    for statistic in STATISTICS:
+        each = [reference(r.tolist(), s.tolist(), statistic) for r, s in zip(ratings, scores, strict=True)]
+        defined = [v for v in each if v is not None]
+        summary = table["summary"][statistic]
+        assert summary.value == pytest.approx(np.mean(defined), abs=1e-9)
+        assert (summary.groups, summary.undefined) == (54, 6)
+        assert summary.value_undefined_as_zero == pytest.approx(sum(defined) / 60, abs=1e-9)
+        pooled = reference(ratings.ravel().tolist(), scores.ravel().tolist(), statistic)
+        assert table["sample"][statistic].value == pytest.approx(pooled, abs=1e-9)
+
+
+def test_summeval_equals_scipy_article_by_article(shared_data: Path) -> None:
+    corpus = load(shared_data / "summeval.jsonl")
+    groups = [
+        GroupScores(
+            g.id, tuple(c.id for c in g.candidates), tuple(g.ratings("relevance")), tuple(g.ratings("coherence"))
+        )
+        for g in corpus.groups
+    ]
+    found = agreement_table({"relevance": groups}, resamples=0).aspects["relevance"]
+    for statistic in STATISTICS:
+        each = [reference(g.ratings, g.scores, statistic) for g in groups]  # type: ignore[arg-type]
+        defined = [v for v in each if v is not None]
+        assert found["summary"][statistic].value == pytest.approx(np.mean(defined), abs=1e-9)
+        assert found["summary"][statistic].groups == len(defined)
+
+
+def test_average_resamples_the_same_groups_for_all_aspects() -> None:
+    groups = random_groups(7, noise=0.7)
+    opposite = [group(g.group, g.ratings, [-s for s in g.scores if s is not None], g.candidates) for g in groups]
+    table = agreement_table({"a": groups, "b": opposite[::-1]}, resamples=200)
+    for level in LEVELS:
+        for statistic in STATISTICS:
+            assert table.aspects["a"][level][statistic].value != 0
+            average = table.average[level][statistic]
+            # Each resample of an aspect is undone by the other's, if and only if both see the same groups.
+            assert (average.value, average.low, average.high) == pytest.approx((0, 0, 0), abs=1e-9)
+            assert average.groups == 30
+
+
+def test_average_of_one_aspect_is_that_aspect() -> None:
+    table = agreement_table({"a": random_groups(7, noise=0.7)}, resamples=100)
+    assert table.average == table.aspects["a"]
+
+
+def test_average_is_undefined_where_an_aspect_is() -> None:
+    groups = random_groups(7, noise=0.7)
+    constant = [group(g.group, g.ratings, [1.0] * len(g.ratings), g.candidates) for g in groups]
+    table = agreement_table({"a": groups, "b": constant}, resamples=50)
+    average, alone = table.average["summary"]["kendall"], table.aspects["a"]["summary"]["kendall"]
+    assert (average.value, average.low, average.high) == (None, None, None)
+    assert alone.value_undefined_as_zero is not None
+    assert average.value_undefined_as_zero == pytest.approx(alone.value_undefined_as_zero / 2)
+    assert (average.groups, average.undefined) == (30, 30)
+
+
+def test_the_interval_holds_the_value_and_needs_two_groups() -> None:
+    found = agreement_table({"x": random_groups(7, noise=0.7)}, resamples=500).aspects["x"]
+    for level in LEVELS:
+        for statistic in STATISTICS:
+            a = found[level][statistic]
+            assert a.low is not None
+            assert a.high is not None
+            assert a.value is not None
+            assert -1 <= a.low < a.value < a.high <= 1
+    one = agreement_table({"x": [group("a", [1, 2, 3], [1, 3, 2])]}, resamples=50).aspects["x"]["summary"]["pearson"]
+    assert one.value == pytest.approx(0.5)
+    assert (one.low, one.high) == (None, None)
+
+
+def test_a_seed_decides_the_interval_and_nothing_else() -> None:
+    groups = random_groups(7, noise=0.7, points=False)
+    first, again, other = (agreement_table({"x": groups}, resamples=300, seed=s) for s in (1, 1, 2))
+    assert first == again
+    one, two = first.aspects["x"]["summary"]["spearman"], other.aspects["x"]["summary"]["spearman"]
+    assert one.value == two.value
+    assert (one.low, one.high) != (two.low, two.high)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [],
+        [group("a", [None], [1])],
+        [group("a", [1, 2], [None, None])],
+        [group("a", [3, 3], [1, 2]), group("b", [3, 3], [1, 2])],
+        [group("a", [1, 2], [2, 2]), group("b", [1, 2], [2, 2])],
+        [group("a", [1, 2], [1, 2]), group("b", [3, 3], [3, 3])],
+        random_groups(7, noise=0.7),
+    ],
+)
+def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
+    table: Any = agreement_table({"x": groups}, resamples=20).to_json()
+    assert json.loads(json.dumps(table, allow_nan=False)) == table
+    for levels in (table["aspects"]["x"], table["average"]):
+        assert set(levels) == set(LEVELS)
+        for row in levels.values():
+            assert set(row) == set(STATISTICS)
+            for cell in row.values():
+                names = ["value", "low", "high", "groups", "undefined", "unscored", "value_undefined_as_zero"]
+                assert list(cell) == names
+
+
+def test_agreement_prints_what_it_rests_on() -> None:
+    whole = Agreement("spearman", "summary", 0.431, 0.357, 0.493, 48, 2, 0, 0.41)
+    assert str(whole) == "0.43 [0.36, 0.49] summary-level Spearman over 48 groups (2 undefined, 0 unscored)"
+    nothing = Agreement("kendall", "sample", None, None, None, 0, 3, 1, None)
+    assert str(nothing) == "undefined sample-level Kendall tau-b over 0 groups (3 undefined, 1 unscored)"
+
+
+@pytest.mark.parametrize(
+    ("aspects", "problem"),
+    [({}, "no aspect"), ({"x": [group("a", [1], [1]), group("a", [2], [2])]}, "'a' occurs twice in aspect 'x'")],
+)
+def test_agreement_table_refuses(aspects: Mapping[str, Sequence[GroupScores]], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        agreement_table(aspects)
+
+
+def test_group_scores_refuse_what_is_not_parallel_distinct_and_finite() -> None:
+    with pytest.raises(ValueError, match="one rating and one score"):
+        GroupScores("a", ("1", "2"), (1.0, 2.0), (1.0,))
+    with pytest.raises(InputError, match="same id"):
+        GroupScores("a", ("1", "1"), (1.0, 2.0), (1.0, 2.0))
+    with pytest.raises(InputError, match="score that is not finite"):
+        GroupScores("a", ("1", "2"), (1.0, 2.0), (1.0, math.inf))

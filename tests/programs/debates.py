@@ -1,0 +1,72 @@
+"""What the tests of debates share: an item, replies that follow the protocol, and who was asked what."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import dspy
+
+from data.schema import Aspect, Scale, Task
+from programs.judge import Item, Judge, Judgement, Unscored
+from tests.fakes import ScriptedLM, in_turn, requested, scripted_lm
+
+T = TypeVar("T")
+
+COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
+TASK = Task("summarization", "news article", "summary", (COHERENCE,))
+ITEM = Item("g1", "c1", TASK, COHERENCE, "Rain fell. Roads closed.", "Roads closed after rain.")
+
+
+def hold(lm: ScriptedLM, work: Coroutine[Any, Any, T]) -> T:
+    async def go() -> T:
+        with dspy.context(lm=lm, disable_history=True, trace=None):
+            return await work
+
+    return asyncio.run(go())
+
+
+def scores(value: object, why: str = "Because.") -> str:
+    return f"[[ ## rationale ## ]]\n{why}\n\n[[ ## score ## ]]\n{value}"
+
+
+def objects(feedback: str = "Too high.") -> str:
+    return f"[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{feedback}"
+
+
+def content() -> str:
+    return "[[ ## review ## ]]\nStep by step.\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
+
+
+def settles(value: object, side: str = "Critic") -> str:
+    return f"[[ ## reasoning ## ]]\nAll told.\n\n[[ ## side ## ]]\n{side}\n\n[[ ## final_score ## ]]\n{value}"
+
+
+def judged(judge: Judge, *replies: str, item: Item = ITEM) -> tuple[Judgement, ScriptedLM]:
+    lm = scripted_lm(in_turn(replies))
+    return hold(lm, judge.judge(item)), lm
+
+
+def speaker(prompt: str) -> str:
+    """Who a prompt is for, told by the fields that it asks for."""
+    return {"rationale": "scorer", "review": "critic", "reasoning": "tie-breaker"}[requested(prompt)[0]]
+
+
+def speakers(lm: ScriptedLM) -> list[str]:
+    return [speaker(prompt) for prompt in lm.prompts]
+
+
+def heard(lm: ScriptedLM) -> list[str]:
+    """The debate in each prompt, whole: `section` ends at the next header, and so at the role."""
+    return [
+        re.sub(r"\n\n\[\[ ## role ## \]\].*", "", prompt.partition("[[ ## debate ## ]]\n")[2], flags=re.DOTALL)
+        for prompt in lm.prompts
+    ]
+
+
+def summary(judgement: Judgement) -> tuple[object, ...]:
+    if isinstance(judgement, Unscored):
+        return (judgement.reason, judgement.detail, judgement.calls, str(judgement.transcript))
+    return (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls, str(judgement.transcript))
