@@ -11,7 +11,7 @@ from data.schema import Aspect
 from optimize.examples import examples
 from optimize.readings import Outcome, Readings, Space
 from optimize.run import Run
-from optimize.search import Criterion, Search, search
+from optimize.search import FORMAT, Criterion, Search, search
 from optimize.settings import EFFORTS, Settings
 from optimize.tuners import TUNERS, Tuning
 from programs import JUDGES, build
@@ -42,7 +42,7 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
         criterion=Criterion(run.statistic, run.level, run.settings.tolerance),
         trials=run.settings.trials,
         seed=run.settings.seed,
-        storage=Path(run.settings.store) / "studies" / f"{run.identity}.log",
+        storage=Path(run.settings.store) / "studies" / f"{run.identity}-{FORMAT}.log",
         study=label,
         on_trial=lambda outcome: _log(run, label, outcome),
     )

@@ -15,7 +15,7 @@ from data.errors import InputError
 from data.rated_files import require_level, require_ratings
 from data.schema import Aspect, Corpus, fingerprint
 from data.splits import Splits, split
-from optimize.choosing import choose
+from optimize.choosing import choose, start
 from optimize.proof import COMPARED, HeldOut, prove
 from optimize.publishing import announce, publish
 from optimize.run import Run
@@ -83,7 +83,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     one_of("tuner", settings.tuner, tuple(TUNERS))
     corpus, aspects, level = _corpus(settings)
     splits = split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
-    identity = fingerprint([settings.identity(), corpus.digest, dict(personas)])
+    identity = fingerprint([settings.identity(), corpus.digest, dict(personas), start(settings).instructions()])
     with _panel(settings, progress) as panel, _tracker(settings, identity) as tracker:
         run = Run(
             settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity

@@ -55,6 +55,8 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     meter = run.panel.lm.meter
     tracker.metrics(
         {
+            # The trials log their dev agreement under the same name, so that the UI sorts them together.
+            f"dev/{run.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
             "gain": held_out.gain.value,
             "gain_low": held_out.gain.low,
             "gain_high": held_out.gain.high,

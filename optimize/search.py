@@ -125,6 +125,9 @@ def _plainness(outcome: Outcome) -> tuple[float, int, float, Point]:
     return round(outcome.calls, 9), granularity, -outcome.agreement, outcome.point
 
 
+FORMAT = 2
+"""Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
+
 Report = Callable[[Sequence[float]], None]
 
 
