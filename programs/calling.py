@@ -48,7 +48,7 @@ class Caller:
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
         price: Needed for a budget in money.
-        control: Makes a call that no fault of an item can spoil; it decides, in doubt, who is to blame.
+        control: Makes a call that no fault of an item can spoil, to tell in doubt who is to blame.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Caller:
         self.limiter = Limiter(concurrency, options, self._purse)
         self.breaker = Breaker(model, options)
         self._control = control
-        self._controls: asyncio.Task[bool] | None = None
+        self._question: asyncio.Task[bool] | None = None
         self._numbers = itertools.count()
         # Jitter keeps callers that failed together from coming back together; no result depends on it.
         self._jitter = random.Random()
@@ -116,11 +116,16 @@ class Caller:
         """
         if not self.breaker.doubtful:
             return False
+        question = self._ask_control()
+        return True if question is None else await asyncio.shield(question)
+
+    def _ask_control(self) -> asyncio.Task[bool] | None:
+        """Have the control call made, unless one is under way; None where it could not tell more."""
         if self._control is None or self.breaker.unreachable:
-            return True
-        if self._controls is None or self._controls.done():
-            self._controls = asyncio.create_task(self._control_fails(self._control))
-        return await asyncio.shield(self._controls)
+            return None
+        if self._question is None or self._question.done():
+            self._question = asyncio.create_task(self._control_fails(self._control))
+        return self._question
 
     async def _control_fails(self, control: Callable[[], Awaitable[Reply]]) -> bool:
         if self._purse is not None and not self._purse.admits(NOTHING):
@@ -191,6 +196,7 @@ class Caller:
             raise
         if hold is not None:
             self.limiter.hold(hold)
+            self._ask_control()
         if isinstance(error, (dspy.LMRateLimitError, dspy.LMTimeoutError)) or error.status in _OVERLOADED:
             self.limiter.congested(sent)
             if error.retry_after:

@@ -62,8 +62,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from data.agreement import agreement_table
     from runs.rated_scores import read_rows
 
-    if arguments.resamples < 0:
-        raise InputError("number too small", field="--resamples", expected="0 or more", found=arguments.resamples)
+    for name in ("resamples", "seed"):
+        if getattr(arguments, name) < 0:
+            raise InputError(
+                "number too small", field=f"--{name}", expected="0 or more", found=getattr(arguments, name)
+            )
+    _check_output(arguments)
     only = tuple(a.strip() for a in (arguments.aspects or "").split(",") if a.strip())
     rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=only)
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
@@ -76,6 +80,17 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         Path(arguments.json).write_text(text + "\n", encoding="utf-8")
     return 0
+
+
+def _check_output(arguments: argparse.Namespace) -> None:
+    """Refuse an output that cannot be written, or that would be the input, before anything is computed."""
+    if arguments.json in (None, "-"):
+        return
+    out = Path(arguments.json)
+    if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
+        raise InputError("the output would replace the input", field="--json", found=arguments.json)
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError("cannot be written", field="--json", expected="a file in a folder that exists", found=out.name)
 
 
 def _scale(text: str | None) -> Scale | None:

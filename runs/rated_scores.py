@@ -67,6 +67,16 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
             "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(only)}" if only else "an empty file",
         )  # fmt: skip
+    missing = [a for a in only if a not in groups]
+    if missing:
+        raise InputError(
+            f"the file has no row of aspect {missing[0]!r}",
+            file=path,
+            field="aspect",
+            expected="one of its aspects: " + ", ".join(groups) if groups else None,
+        )
+    if not any(None not in pair for by in groups.values() for g in by.values() for pair in g.candidates.values()):
+        raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
     found.aspects = {
         aspect: [_group_scores(name, group.candidates) for name, group in by_group.items()]
         for aspect, by_group in groups.items()
@@ -122,6 +132,6 @@ def _number(record: Record, name: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
         if not math.isfinite(number):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise record.error("not a number", name, expected="a finite number", found=value) from None
     return number
