@@ -197,7 +197,8 @@ class Caller:
         if hold is not None:
             self.limiter.hold(hold)
             self._ask_control()
-        if isinstance(error, (dspy.LMRateLimitError, dspy.LMTimeoutError)) or error.status in _OVERLOADED:
+        slower = isinstance(error, (dspy.LMRateLimitError, dspy.LMTimeoutError)) or error.status in _OVERLOADED
+        if slower or self.breaker.suspicious:
             self.limiter.congested(sent)
             if error.retry_after:
                 self.limiter.pause(min(error.retry_after, self._options.longest_wait))

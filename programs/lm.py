@@ -149,7 +149,9 @@ class JudgeLM(dspy.LM):
     async def _control(self) -> Reply:
         """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""
         self.meter.ask("control")
-        reply: Reply = await self._line.chat(self.model, [{"role": "user", "content": "Reply with OK."}], self.kwargs)
+        # Numbered, so that no two answers are answers to the same call.
+        text = f"Reply with OK. ({self.meter.executed['control'] + 1})"
+        reply: Reply = await self._line.chat(self.model, [{"role": "user", "content": text}], self.kwargs)
         self.meter.spend("control", reply)
         return reply
 

@@ -14,6 +14,9 @@ _LOG = logging.getLogger(__name__)
 
 _CALLERS = 3
 """Calls that must have failed in a row before it can be the provider: one or two may be to blame themselves."""
+_QUIET = 1.0
+"""Seconds that the failures in a row must span at least, and two first waits: what fails but once has come back by
+then, so that a hiccup met by all calls together is no outage."""
 _LONGEST_PROBE = 10.0
 _START = 20.0
 """Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
@@ -43,12 +46,16 @@ class Breaker:
         """Whether a connection could not be made of late."""
         self._interval = self._options.probe
         self._held_at = 0.0
-        self._told = False
 
     @property
     def doubtful(self) -> bool:
         """Whether the failures of late say more about the provider than about the calls that met them."""
         return self.unreachable or len(self._callers) >= _CALLERS
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether it is time to be careful."""
+        return self.doubtful and self._failures >= self._options.failures
 
     def answered(self) -> bool:
         """The provider has answered somebody; returns whether that ended an outage."""
@@ -56,7 +63,7 @@ class Breaker:
         if self._since is None:
             return False
         was_open, self.open = self.open, False
-        if self._told:
+        if was_open:
             _LOG.warning("%s answers again after %.0f s", self._model, time.monotonic() - self._since)
         self._reset()
         return was_open
@@ -87,22 +94,9 @@ class Breaker:
         if self.doubtful and silent >= self._patience():
             raise self._down(error, silent)
         if not self.open:
-            if limited or not self.doubtful or self._failures < self._options.failures:
+            if limited or not self.suspicious or silent < max(_QUIET, 2 * self._options.first_wait):
                 return None
             self.open = True
-        elif sent < self._held_at:
-            # It was in flight when calls were held back, and says nothing new.
-            return None
-        else:
-            self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))
-            self._tell(error)
-        self._held_at = now
-        return self._interval
-
-    def _tell(self, error: dspy.LMError) -> None:
-        # Not at once: a hiccup that all calls in flight meet together is over by the first probe.
-        if not self._told:
-            self._told = True
             _LOG.warning(
                 "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
                 "then to see",
@@ -110,6 +104,13 @@ class Breaker:
                 self._failures,
                 _brief(error),
             )
+        elif sent < self._held_at:
+            # It was in flight when calls were held back, and says nothing new.
+            return None
+        else:
+            self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))
+        self._held_at = now
+        return self._interval
 
     def _patience(self) -> float:
         patience = self._options.patience

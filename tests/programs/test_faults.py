@@ -105,7 +105,7 @@ def test_2000_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
             assert judgement.score == expected(item)
     # One call in a hundred dooms its item; an item takes 2.5 calls on average.
     assert 20 < len(unscored) < 90
-    assert sorted(server.answered.values())[-2] == 1
+    assert max(server.answered.values()) == 1
     # What was answered, counted and kept agrees to the call.
     controls = lm.meter.executed["control"]
     assert lm.meter.executed.total() == server.answered.total() == len(journal) + controls
