@@ -8,7 +8,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,8 +134,9 @@ Report = Callable[[Sequence[float]], None]
 def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) -> Iterator[tuple[Point, Report]]:
     """The points to evaluate, each with where to report its values; first those of an earlier, stopped run.
 
-    If the budget covers the space, every point is visited once, cheapest first. Else a third of the budget
-    goes that way and a TPE sampler spends the rest. The sampler is seeded afresh for every trial with the
+    If the budget covers the space, every point is visited once, cheapest first. Else half of the budget goes to
+    what is read off the debates at no LM call (every persona at every n, as given, without Tie-breaker, come
+    first), and a TPE sampler spends the rest. The sampler is seeded afresh for every trial with the
     number of points seen, so a run that was stopped continues exactly as it would have.
     """
     import optuna
@@ -147,7 +148,7 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
         point = _point(trial.params)
         seen[point] = None
         yield point, _told_before
-    for point in points if budget == len(points) else points[: min(budget, max(3, budget // 3))]:
+    for point in points if budget == len(points) else sorted(points, key=_asks_least)[: max(1, budget // 2)]:
         if point not in seen:
             seen[point] = None
             yield point, partial(_add, study, space, point)
@@ -158,15 +159,23 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
         asked = study.ask()
         point = _suggest(space, asked)
         if point in seen:
-            # A point is never evaluated twice: its neighbour in the order of cost is visited instead.
+            # A point is never evaluated twice: the unseen point that is most like it is visited instead.
             study.tell(asked, state=optuna.trial.TrialState.FAIL)
-            start = points.index(point)
-            point = next(p for p in [*points[start:], *points[:start]] if p not in seen)
+            point = min((p for p in points if p not in seen), key=partial(_unlikeness, point))
             seen[point] = None
             yield point, partial(_add, study, space, point)
         else:
             seen[point] = None
             yield point, partial(_tell, study, asked)
+
+
+def _asks_least(point: Point) -> tuple[bool, int, int]:
+    return point.tie_breaker, GRANULARITIES.index(point.granularity), point.rounds
+
+
+def _unlikeness(wanted: Point, point: Point) -> tuple[int, bool, int]:
+    differing = sum(a != b for a, b in zip(astuple(wanted), astuple(point), strict=True))
+    return differing, wanted.granularity != point.granularity, abs(wanted.rounds - point.rounds)
 
 
 def _told_before(values: Sequence[float]) -> None:

@@ -17,8 +17,12 @@ import dspy
 from programs.lm_options import LMOptions
 from programs.purse import NOTHING, Need, Purse
 
-_CUT = 0.7
-"""Share of the window that a refusal leaves."""
+_CUT = 0.3
+"""Share of the window that a refusal takes away where refusals are common; rare ones take less, in proportion."""
+_COMMON = 0.1
+"""Share of refusals from which they are common."""
+_MEMORY = 32
+"""Calls over which that share is taken."""
 _GROWTH = 16
 """The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
 _HASTE = 1.5
@@ -79,6 +83,7 @@ class Limiter:
         self._cut_at = 0.0
         self._step = max(1.0, concurrency / _GROWTH)
         self._gap = 0.0
+        self._share = 0.0
         self._refused = False
         """Whether the last that was heard was a refusal."""
         self._first_gap, self._longest_gap = options.first_wait / 4, options.longest_wait
@@ -128,6 +133,7 @@ class Limiter:
         """A call was answered: the window grows."""
         self._gap *= _EASE
         self._refused = False
+        self._share -= self._share / _MEMORY
         if self.window < self.concurrency:
             self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
@@ -139,6 +145,7 @@ class Limiter:
 
     def congested(self, sent: float) -> None:
         """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
+        self._share += (1.0 - self._share) / _MEMORY
         # All calls of one burst meet the same refusal; it counts once.
         if sent < self._cut_at:
             return
@@ -148,7 +155,8 @@ class Limiter:
             self._gap = min(max(2 * self._gap, self._first_gap), self._longest_gap)
             self.pause(self._gap)
         self._refused = True
-        self.window = max(1.0, _CUT * min(self.window, self.in_flight))
+        cut = _CUT * min(1.0, self._share / _COMMON)
+        self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
 
     def pause(self, seconds: float) -> None:
         """Let nothing through for so long."""
