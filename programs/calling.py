@@ -88,26 +88,30 @@ class Caller:
             need = self._need(size, max_tokens)
             # While the provider is down, a call that has failed lets the others try first: it may fail by itself.
             await self.limiter.acquire(need, first=tried and not self.breaker.open)
-            tried, sent = True, time.monotonic()
+            tried, comes_back, sent = True, False, time.monotonic()
             try:
                 async with asyncio.timeout(self._time_left(progress)):
                     reply = await send()
             except Exception as raised:
-                error = lm_error(raised, self._model)
+                error, cause = lm_error(raised, self._model), raised
                 wait = self._after(error, progress, sent)
-                cause = raised
+                if wait is not None and isinstance(error, dspy.LMRateLimitError):
+                    # It waits in its place: others would only be refused as well.
+                    await asyncio.sleep(wait)
+                    comes_back = True
             else:
                 self._settle(size, need, reply)
                 self._answered()
                 self.limiter.succeeded()
                 return reply
             finally:
-                self.limiter.release(need)
+                self.limiter.release(need, pass_on=not comes_back)
             if wait is None:
                 if not (dspy.is_retryable_lm_error(error) and await self._is_down()):
                     raise error from cause
                 progress.failures, progress.used, wait = 0, 0.0, self._options.first_wait
-            await asyncio.sleep(wait)
+            if not comes_back:
+                await asyncio.sleep(wait)
 
     async def _is_down(self) -> bool:
         """Whether it is the provider's fault that a call has failed for the last time.

@@ -20,7 +20,8 @@ from dspy.lm15 import Message, Request, Response, Usage
 
 from programs.calls import Messages, Reply
 from programs.failures import UNREACHABLE
-from programs.http_wire import Answer, UnreachableError, Wire, WireError, wire
+from programs.http_reader import Answer, UnreachableError, WireError
+from programs.http_wire import Wire, wire
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from programs.http_wire import Answer, UnreachableError, WireError
+from programs.http_reader import Answer, UnreachableError, WireError
 
 
 class ProxiedWire:

@@ -27,8 +27,6 @@ _GROWTH = 16
 """The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
 _HASTE = 1.5
 """After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
-_EASE = 0.9
-"""What a success leaves of the gap between calls, where even one call at a time is too fast."""
 
 
 class Bucket:
@@ -82,11 +80,8 @@ class Limiter:
         self._probing: float | None = None
         self._cut_at = 0.0
         self._step = max(1.0, concurrency / _GROWTH)
-        self._gap = 0.0
         self._share = 0.0
-        self._refused = False
-        """Whether the last that was heard was a refusal."""
-        self._first_gap, self._longest_gap = options.first_wait / 4, options.longest_wait
+        self._epoch = options.first_wait
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,19 +116,17 @@ class Limiter:
                 self._pump()
             raise
 
-    def release(self, need: Need = NOTHING) -> None:
-        """Give a place back."""
+    def release(self, need: Need = NOTHING, *, pass_on: bool = True) -> None:
+        """Give a place back, and let whoever waits have it; not if the same caller asks for it at once."""
         self.in_flight = max(0, self.in_flight - 1)
         if self._purse is not None:
             self._purse.free(need)
-        if self._waiting:
+        if pass_on and self._waiting:
             self._pump()
 
     def succeeded(self) -> None:
         """A call was answered: the window grows."""
-        self._gap *= _EASE
-        self._refused = False
-        self._share -= self._share / _MEMORY
+        self._share -= self._share / max(_MEMORY, self.window)
         if self.window < self.concurrency:
             self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
@@ -145,17 +138,13 @@ class Limiter:
 
     def congested(self, sent: float) -> None:
         """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
-        self._share += (1.0 - self._share) / _MEMORY
+        now = time.monotonic()
+        self._share += (1.0 - self._share) / max(_MEMORY, self.window)
         # All calls of one burst meet the same refusal; it counts once.
-        if sent < self._cut_at:
+        if sent < self._cut_at or now < self._cut_at + self._epoch:
             return
-        self._cut_at = time.monotonic()
-        self._step = 1.0
-        if self.window <= 1.0 and self._refused:
-            self._gap = min(max(2 * self._gap, self._first_gap), self._longest_gap)
-            self.pause(self._gap)
-        self._refused = True
         cut = _CUT * min(1.0, self._share / _COMMON)
+        self._cut_at, self._step = now, 1.0
         self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
 
     def pause(self, seconds: float) -> None:
