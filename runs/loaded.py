@@ -17,6 +17,7 @@ from data.schema import Aspect, Task
 from programs.compiled import CompiledJudge
 from programs.judge import Item, Judgement
 from programs.lm import OFFLINE, JudgeLM, Reply, ReplyStore, make_lm
+from programs.lm_options import LMOptions
 from runs.journal import Journal
 from runs.manifest import Export
 from runs.scoring import Panel
@@ -170,18 +171,24 @@ class LoadedJudge:
 
 
 def open_judge(
-    export: Export, *, lm: str | None, api_base: str | None, concurrency: int, store: Path | None
+    export: Export,
+    *,
+    lm: str | None,
+    api_base: str | None,
+    concurrency: int,
+    store: Path | None,
+    options: LMOptions | None = None,
 ) -> LoadedJudge:
-    """Give an export its LM; for the arguments see `runs.export.load`."""
+    """Give an export its LM; for the arguments see `runs.export.load`, for the options `programs.lm_options`."""
     own = export.manifest["lm"]
     spec = lm or own["spec"]
     if lm is None or lm == own["spec"]:
         api_base = api_base or own.get("api_base")
-    settings = {name: own[name] for name in ("temperature", "max_tokens") if name in own}
+    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
     journal = None if store is None else Journal(store)
     replies: ReplyStore = Recent() if journal is None else journal
     try:
-        made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, **settings)
+        made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
         return LoadedJudge(export, made, journal)
     except BaseException as error:
         if journal is not None:

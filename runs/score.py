@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
+from runs.lm_flags import add_limits, limits
 
 if TYPE_CHECKING:
     from data.schema import Aspect, Task
@@ -54,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--store", default="runs/store", metavar="DIR", help="folder with the LM's replies (runs/store)"
     )
+    add_limits(parser)
     return parser
 
 
@@ -120,7 +122,12 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
         _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
     store = Path(arguments.store) / "replies" / spec.replace("/", "_")
     return export.open_judge(
-        found, lm=arguments.lm, api_base=arguments.api_base, concurrency=arguments.concurrency, store=store
+        found,
+        lm=arguments.lm,
+        api_base=arguments.api_base,
+        concurrency=arguments.concurrency,
+        store=store,
+        options=limits(arguments),
     )
 
 
