@@ -9,27 +9,29 @@ import asyncio
 import hashlib
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-from dspy.lm15 import Request, Response
-
 from optimize import compile as command
 from programs import offline
+from programs.calls import Messages, Reply
 
 
 def main() -> int:
     log, pause = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT), float(sys.argv[2])
-    answer = offline.AsyncOfflineEngine.complete
+    answer = offline.AsyncOfflineEngine.chat
 
-    async def counted(self: offline.AsyncOfflineEngine, request: Request) -> Response:
+    async def counted(
+        self: offline.AsyncOfflineEngine, model: str, messages: Messages, settings: Mapping[str, Any]
+    ) -> Reply:
         await asyncio.sleep(pause)
-        response = await answer(self, request)
-        digest = hashlib.sha256((request.messages[-1].text or "").encode()).hexdigest()
-        os.write(log, f"{digest}\n".encode())
-        return response
+        reply = await answer(self, model, messages, settings)
+        os.write(log, f"{hashlib.sha256(messages[-1]['content'].encode()).hexdigest()}\n".encode())
+        return reply
 
-    offline.AsyncOfflineEngine.complete = counted  # type: ignore[method-assign]
+    offline.AsyncOfflineEngine.chat = counted  # type: ignore[method-assign]
     return command.main(sys.argv[3:])
 
 

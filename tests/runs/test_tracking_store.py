@@ -36,7 +36,7 @@ def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     "uri",
     [
         "file:./runs",
-        "/tmp/runs",
+        "/somewhere/runs",
         "runs",
         "sqlite://",
         "sqlite:///",
