@@ -7,20 +7,29 @@ Intervals come from resampling groups, as there: the candidates of one source ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.correlations import Floats
+from data.decision_measures import auroc, confusion
 from data.errors import InputError
 from data.evidence import GroupScores
+from data.resampling import Replicate, bundle, count_units
 
 POSITIVE, NEGATIVE = "positive", "negative"
 WIN, TIE, LOSS = "win", "tie", "loss"
 
 _CELLS = 2**21
 """Most draw counts that are held at once."""
+
+_MOST = 4096
+"""Most units that are drawn."""
+
+_FEWEST, _ENTRIES = 1000, 2 * 10**7
+"""AUROC, which takes sorting through all scores each time, is resampled so often that decisions times resamples stay
+within this, but not more rarely than that."""
 
 MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1", "auroc")
 
@@ -160,35 +169,75 @@ def classify(
         raise InputError("no such label", field="positive", expected="one of " + ", ".join(names), found=positive)
     if positive is not None and positive not in names:
         names = [*names, positive]
-    group = _numbers([d.group for d in made])
-    count = int(group.max()) + 1
-    labels = np.array([names.index(d.label) for d in made])
-    decided = np.array([names.index(d.decided or "") for d in made])
+    kept, unit, units = _units(made, seed)
+    labels = np.array([names.index(d.label) for d in kept])
+    decided = np.array([names.index(d.decided or "") for d in kept])
     which = None if positive is None else names.index(positive)
-    compute = [_confusion(labels, decided, group, (len(names), count), which)]
+    compute = [(confusion(labels, decided, unit, (len(names), len(units)), which), resamples)]
     if which is not None:
-        scores = [d.score for d in made]
-        known = np.array([math.nan if s is None else s for s in scores])
-        compute.append(_auroc(labels == which, known, group, count))
-    found = [_measures(*part, count, resamples, seed) for part in zip(compute, strict=True)]
-    measures = dict(zip(MEASURES, [m for part in found for m in part], strict=False))
-    return Classification(measures, positive, len(made), len(decisions) - len(made), count)
+        known = np.array([math.nan if d.score is None else d.score for d in kept])
+        few = min(resamples, max(_FEWEST, _ENTRIES // len(kept)))
+        compute.append((auroc(labels == which, known, unit, len(units)), few))
+    measures = dict(zip(MEASURES, _measures(compute, units, resamples, seed), strict=False))
+    groups = len({d.group for d in made})
+    return Classification(measures, positive, len(made), len(decisions) - len(made), groups)
 
 
-def _measures(replicate: Callable[[Floats], Floats], groups: int, resamples: int, seed: int) -> list[Measure]:
-    values = replicate(np.ones((groups, 1)))[:, 0]
+def _units(
+    made: Sequence[Decision], seed: int
+) -> tuple[list[Decision], np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """What is drawn when groups are resampled.
+
+    Groups in which the same was decided about the same labels by the same scores are interchangeable: one of them is
+    kept, with their number. Only where many different ones are left are they drawn in bundles (`data.resampling`).
+
+    Returns:
+        The decisions to compute on, the unit of each, and how often each unit stands in the data.
+    """
+    by_group: dict[str, list[Decision]] = {}
+    for decision in made:
+        by_group.setdefault(decision.group, []).append(decision)
+    alike: dict[object, list[list[Decision]]] = {}
+    for group in by_group.values():
+        # Without a score comes first; None and numbers cannot be compared.
+        key = sorted((d.label, d.decided or "", d.score is not None, d.score or 0.0) for d in group)
+        alike.setdefault(tuple(key), []).append(group)
+    if len(alike) > _MOST:
+        units = bundle(len(by_group), seed)
+        return list(made), units[_numbers([d.group for d in made])], np.ones(count_units(units), dtype=np.intp)
+    kept = [(decision, unit) for unit, groups in enumerate(alike.values()) for decision in groups[0]]
+    counts = np.array([len(groups) for groups in alike.values()])
+    return [decision for decision, _ in kept], np.array([unit for _, unit in kept], dtype=np.intp), counts
+
+
+def _measures(
+    compute: Sequence[tuple[Replicate, int]],
+    units: np.ndarray[tuple[int], np.dtype[np.intp]],
+    resamples: int,
+    seed: int,
+) -> list[Measure]:
+    """The measures of each computation, all on the same resampled groups.
+
+    Args:
+        compute: Each with the number of resamples that it is worth.
+        units: How often each unit stands in the data.
+        resamples: How many there are.
+        seed: Of the draws.
+    """
+    values = [one(units[:, None].astype(float))[:, 0] for one, _ in compute]
+    groups = int(units.sum())
     if not resamples or groups < 2:
-        return [Measure(_number(value), None, None) for value in values]
-    # The same seed for each kind of measure: they are read on the same resampled groups.
+        return [Measure(_number(value), None, None) for value in np.concatenate(values)]
     rng = np.random.default_rng(seed)
-    size = max(1, _CELLS // groups)
-    chunks = [
-        replicate(
-            rng.multinomial(groups, np.full(groups, 1 / groups), size=min(size, resamples - start)).T.astype(float)
-        )
-        for start in range(0, resamples, size)
-    ]
-    return [_measure(value, row) for value, row in zip(values, np.concatenate(chunks, axis=1), strict=True)]
+    size = max(1, _CELLS // len(units))
+    chunks: list[list[Floats]] = [[] for _ in compute]
+    for start in range(0, resamples, size):
+        drawn = rng.multinomial(groups, units / groups, size=min(size, resamples - start)).T.astype(float)
+        for (one, worth), into in zip(compute, chunks, strict=True):
+            if start < worth:
+                into.append(one(drawn[:, : worth - start]))
+    replicates = [row for found in chunks for row in np.concatenate(found, axis=1)]
+    return [_measure(value, row) for value, row in zip(np.concatenate(values), replicates, strict=True)]
 
 
 def _measure(value: float, replicates: Floats) -> Measure:
@@ -197,62 +246,6 @@ def _measure(value: float, replicates: Floats) -> Measure:
         return Measure(_number(value), None, None)
     low, high = np.quantile(defined, (0.025, 0.975))
     return Measure(float(value), float(low), float(high))
-
-
-def _confusion(
-    labels: np.ndarray[tuple[int], np.dtype[np.intp]],
-    decided: np.ndarray[tuple[int], np.dtype[np.intp]],
-    group: np.ndarray[tuple[int], np.dtype[np.intp]],
-    shape: tuple[int, int],
-    positive: int | None,
-) -> Callable[[Floats], Floats]:
-    """Everything that the confusion matrix tells, from its sums over the drawn groups."""
-    size, groups = shape
-    of_groups = np.zeros((size * size, groups))
-    np.add.at(of_groups, (labels * size + decided, group), 1.0)
-    occurs = of_groups.sum(axis=1).reshape(size, size).sum(axis=1) > 0
-
-    def replicate(counts: Floats) -> Floats:
-        matrix = (of_groups @ counts).reshape(size, size, -1)
-        rows, columns, right = matrix.sum(axis=1), matrix.sum(axis=0), np.einsum("iir->ir", matrix)
-        total = rows.sum(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            accuracy = right.sum(axis=0) / total
-            chance = (rows * columns).sum(axis=0) / total**2
-            # Where everything is one label on both sides, agreement by chance is certain and kappa is 0 / 0.
-            kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
-            found = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
-            if positive is not None:
-                hits, said, there = right[positive], columns[positive], rows[positive]
-                found += [hits / said, hits / there, 2 * hits / (said + there)]
-        return np.stack(found)
-
-    return replicate
-
-
-def _auroc(
-    positive: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    scores: Floats,
-    group: np.ndarray[tuple[int], np.dtype[np.intp]],
-    groups: int,
-) -> Callable[[Floats], Floats]:
-    """The area under the ROC curve as the Mann-Whitney statistic, on tables of scores by label."""
-    from scipy.sparse import csr_array
-
-    if np.isnan(scores).any():
-        return lambda counts: np.full((1, counts.shape[1]), np.nan)
-    rank = np.unique(scores, return_inverse=True)[1]
-    size = (int(rank.max()) + 1, groups)
-    tables = [csr_array((np.ones(int(s.sum())), (rank[s], group[s])), shape=size) for s in (positive, ~positive)]
-
-    def replicate(counts: Floats) -> Floats:
-        yes, no = (np.asarray(table @ counts) for table in tables)
-        below = np.cumsum(no, axis=0) - no / 2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            area: Floats = (yes * below).sum(axis=0) / (yes.sum(axis=0) * no.sum(axis=0))
-        return area[None]
-
-    return replicate
 
 
 def _numbers(names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from data.schema import Aspect
+from data.schema import GRANULARITIES, Aspect, Granularity
 from optimize.examples import examples
 from optimize.readings import Outcome, Readings, Space
 from optimize.run import Run
 from optimize.search import FORMAT, Criterion, Search, search
 from optimize.settings import EFFORTS, Settings
 from optimize.tuners import TUNERS, Tuning
-from programs import JUDGES, build
+from programs import JUDGES, preset
 from programs.compiled import AspectJudge
 from programs.judge import Judge, Rules
 
@@ -28,17 +28,21 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
     """Tune the instructions on train, then choose variant, rounds, Tie-breaker and granularity on dev."""
     base = start(run.settings)
     label = "+".join(a.name for a in aspects)
-    personas = run.personas if "persona" in JUDGES[run.settings.judge].searched else _own_persona(base, run)
+    personas = allowed_personas(run, base)
     variants = base.variants(personas)
-    logger.info("%s: tuning instructions on train (%s)", label, run.settings.tuner)
-    tuned = tune(run, base, aspects, personas, label)
+    if base.tunable():
+        logger.info("%s: tuning instructions on train (%s)", label, run.settings.tuner)
+        tuned = tune(run, base, aspects, personas, label)
+    else:
+        logger.info("%s: %s has no instructions, so there is nothing to tune", label, run.settings.judge)
+        tuned = base
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
     logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
     readings = Readings(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
     found = search(
         readings,
-        space(run.settings, base, variants),
+        allowed_space(run, base, variants, aspects),
         criterion=Criterion(run.statistic, run.level, run.settings.tolerance),
         trials=run.settings.trials,
         seed=run.settings.seed,
@@ -53,15 +57,34 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
 
 
 def start(settings: Settings) -> Judge:
-    """The judge that the settings name, with the rounds that they allow, before any tuning."""
-    preset = JUDGES[settings.judge]
-    judge = build(preset.kind, preset.config)
-    rounds = settings.max_rounds if "rounds" in preset.searched else min(judge.rules.rounds, settings.max_rounds)
+    """The judge that the settings name, with the options and rounds that they allow, before any tuning."""
+    judge = preset(settings.judge, settings.options())
+    rounds = (
+        settings.max_rounds
+        if "rounds" in JUDGES[settings.judge].searched
+        else min(judge.rules.rounds, settings.max_rounds)
+    )
     judge.rules = replace(judge.rules, rounds=rounds)
     return judge
 
 
-def _own_persona(base: Judge, run: Run) -> dict[str, str]:
+def allowed_space(run: Run, base: Judge, variants: Mapping[str, Judge], aspects: tuple[Aspect, ...]) -> Space:
+    """What the search may choose from for these aspects."""
+    return replace(space(run.settings, base, variants), granularities=_granularities(run, base, aspects))
+
+
+def _granularities(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> tuple[Granularity, ...]:
+    """All, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the cut
+    does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the grade.
+    """
+    binary = any(a.name in run.questions and run.questions[a.name].kind == "binary" for a in aspects)
+    return GRANULARITIES if base.on_scale and not binary else ("given",)
+
+
+def allowed_personas(run: Run, base: Judge) -> Mapping[str, str]:
+    """The personas that the search may choose from: all, or the judge's own where that is not searched."""
+    if "persona" in JUDGES[run.settings.judge].searched:
+        return run.personas
     name = str(base.config().get("persona", ""))
     return {name: run.personas[name]} if name in run.personas else {}
 

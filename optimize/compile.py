@@ -23,7 +23,8 @@ from data.errors import InputError
 from optimize.settings import EFFORTS, Settings, from_arguments
 from optimize.tuners import TUNERS
 from programs import JUDGES
-from runs.lm_flags import add_limits
+from runs.judge_options import add_judge_options
+from runs.lm_flags import add_estimate, add_limits, add_sampling
 
 if TYPE_CHECKING:
     from optimize.job import Result
@@ -52,6 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_argument("--lm", help=f"offline (text statistics, no LM) or PROVIDER/MODEL ({d.lm})")
     judge.add_argument("--api-base", help="address of an OpenAI-compatible server; keys come from the environment")
     judge.add_argument("--concurrency", type=int, help=f"LM calls in flight at once ({d.concurrency})")
+    add_judge_options(parser)
+    add_sampling(parser)
     add_limits(parser)
     search = parser.add_argument_group("optimization")
     search.add_argument("--tuner", help=f"{', '.join(TUNERS)} ({d.tuner})")
@@ -75,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     output.add_argument("--store", help=f"folder for replies, studies, runs and exports ({d.store})")
     output.add_argument("--json", metavar="FILE", help="also write the result as JSON")
     output.add_argument("--config", metavar="FILE", help="TOML file with any of these settings; flags win")
+    add_estimate(parser)
     return parser
 
 
@@ -84,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         settings = from_arguments(arguments)
-        return _run(settings)
+        return _run(settings, arguments.estimate)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_INPUT
@@ -95,13 +99,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: Settings, estimate: str | None) -> int:
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     import os
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     with _progress_lines():
-        return _compile(settings)
+        return _compile(settings) if estimate is None else _estimate(settings, estimate)
+
+
+def _estimate(settings: Settings, lengths: str) -> int:
+    from optimize.estimated_compile import estimate_compile, notes
+    from optimize.inputs import personas
+    from runs.estimate import render
+
+    found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
+    print(render(found, "stage", notes(settings)))
+    return 0
 
 
 def _compile(settings: Settings) -> int:
@@ -110,16 +124,13 @@ def _compile(settings: Settings) -> int:
     from optimize.inputs import personas
     from optimize.job import compile_judge
     from optimize.summary import next_steps, table
+    from programs.failures import remedy
     from runs.tracking import TrackingError
 
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
-        print(
-            f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again; "
-            "what was answered is kept and not paid again",
-            file=sys.stderr,
-        )
+        print(f"error: the LM failed: {error}\n  remedy:   {remedy(error, settings.lm)}", file=sys.stderr)
         return EXIT_LM
     except TrackingError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,9 +24,14 @@ from optimize.settings import Settings, one_of
 from optimize.tuners import TUNERS
 from programs import JUDGES
 from programs.compiled import AspectJudge, CompiledJudge
+from programs.judge import Judge
 from programs.lm import OFFLINE, JudgeLM, make_lm
 from programs.lm_options import LMOptions
+from runs import decision_tables
+from runs.costs import cost_rows
+from runs.decisions import Question, called_for
 from runs.journal import Journal
+from runs.preflight import preflight, trials
 from runs.scoring import Panel
 from runs.tracking import Tracker
 
@@ -45,6 +50,8 @@ class Result:
     held_out: HeldOut
     asked: int
     executed: int
+    costs: Sequence[Mapping[str, Any]]
+    """LM calls, tokens and money by role and round, as `runs.costs.cost_rows` has them."""
     export: Path
     run_id: str
     ui_hint: str
@@ -55,12 +62,14 @@ class Result:
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: self.held_out.tables[name].to_json() for name in COMPARED},
+            **({"decisions": decision_tables.to_json(self.held_out.decisions)} if self.held_out.decisions else {}),
             "gain": difference_json(self.held_out.gain),
             "lm_calls": {
                 "total": self.asked,
                 "executed": self.executed,
                 "per_item": self.held_out.calls_per_item("compiled"),
             },
+            "costs": list(self.costs),
             "export": str(self.export),
             "run_id": self.run_id,
             "seed": self.settings.seed,
@@ -79,16 +88,16 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         InputError: Settings or data cannot be used; nothing has been spent then.
         dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
     """
-    one_of("judge", settings.judge, tuple(JUDGES))
-    one_of("tuner", settings.tuner, tuple(TUNERS))
-    corpus, aspects, level = _corpus(settings)
-    splits = split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
+    corpus, aspects, questions, level, splits = prepared(settings)
     identity = fingerprint([settings.identity(), corpus.digest, dict(personas), start(settings).instructions()])
     with _panel(settings, progress) as panel, _tracker(settings, identity) as tracker:
         run = Run(
-            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity
-        )
+            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity,
+            questions,
+        )  # fmt: skip
         announce(run)
+        if not settings.no_preflight:
+            preflight(panel, trials(settings.judge, _fullest(settings), corpus, aspects))
         units = [tuple(aspects)] if settings.shared else [(a,) for a in aspects]
         judges: dict[str, AspectJudge] = {}
         searches: dict[str, Search] = {}
@@ -97,24 +106,62 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             for aspect in unit:
                 searches[aspect.name], judges[aspect.name] = found, chosen
         judge = CompiledJudge(corpus.task, judges)
-        held_out = prove(run, judge)
+        held_out = prove(run, judge, searches)
         folder = publish(run, judge, searches, held_out, run_name(settings, identity))
         meter = panel.lm.meter
         return Result(
             settings, run.statistic, level, splits, judge, searches, held_out,
-            meter.asked.total(), meter.executed.total(), folder, tracker.run_id, tracker.ui_hint, tracker.run_link(),
+            meter.asked.total(), meter.executed.total(), cost_rows(meter, panel.lm.price), folder,
+            tracker.run_id, tracker.ui_hint, tracker.run_link(),
         )  # fmt: skip
 
 
-def _corpus(settings: Settings) -> tuple[Corpus, list[Aspect], Level]:
+def _fullest(settings: Settings) -> Judge:
+    """The judge with every role that the search may give it."""
+    judge = start(settings)
+    if "tie_breaker" in JUDGES[settings.judge].searched:
+        judge.rules = replace(judge.rules, tie_breaker=True)
+    return judge
+
+
+def prepared(settings: Settings) -> tuple[Corpus, list[Aspect], Mapping[str, Question], Level, Splits]:
+    """What a compile works on: data, aspects, the decisions called for, the level to choose by, the three parts.
+
+    Raises:
+        InputError: Settings or data cannot be used.
+    """
+    one_of("judge", settings.judge, tuple(JUDGES))
+    one_of("tuner", settings.tuner, tuple(TUNERS))
+    corpus, aspects, level = rated_corpus(settings)
+    questions = called_for(corpus.groups, aspects)
+    return corpus, aspects, questions, level, split(corpus, aspects=[a.name for a in aspects], seed=settings.seed)
+
+
+def rated_corpus(settings: Settings) -> tuple[Corpus, list[Aspect], Level]:
+    """The corpus that the settings name, the aspects that are judged, and the level that is chosen by.
+
+    Raises:
+        InputError: The data cannot be used.
+    """
     corpus = data.load(settings.data, settings.task)
     names = settings.aspects or corpus.rated_aspects()
     require_ratings(corpus, names)
-    level: Level = (
-        cast(Level, settings.level) if settings.level != "auto" else "summary" if corpus.grouped else "sample"
-    )
+    aspects = [corpus.task.aspect(n) for n in names]
+    level = cast(Level, settings.level) if settings.level != "auto" else _level(settings, corpus, aspects)
     require_level(corpus, level)
-    return corpus, [corpus.task.aspect(n) for n in names], level
+    return corpus, aspects, level
+
+
+def _level(settings: Settings, corpus: Corpus, aspects: list[Aspect]) -> Level:
+    """Within groups where there are groups, else pooled.
+
+    Pooled, too, where every candidate is to be called one of two things, by a cut that is the same for all sources: the
+    pooled correlation ranks judges much as AUROC does, and groups of one kind count then. A judge that compares
+    says nothing across sources.
+    """
+    questions = called_for(corpus.groups, aspects)
+    pooled = all(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
+    return "summary" if corpus.grouped and (not pooled or start(settings).compares) else "sample"
 
 
 def _tracker(settings: Settings, identity: str) -> Tracker:
@@ -151,12 +198,15 @@ def _lm(settings: Settings, journal: Journal) -> JudgeLM:
             budget=settings.budget,
             deadline=settings.deadline,
             prices=settings.prices,
+            batch=settings.batch,
         )
         return make_lm(
             settings.lm,
             api_base=settings.api_base,
             store=journal,
             concurrency=settings.concurrency,
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
             options=options,
         )
     except InputError:

@@ -11,15 +11,21 @@ from data.agreement import AgreementTable, Difference, GroupScores, agreement_ta
 from data.schema import Granularity
 from optimize.choosing import start
 from optimize.run import Run
-from programs import JUDGES, build
+from optimize.search import Search
+from optimize.settings import Settings
+from programs import options_of, preset
 from programs.compiled import CompiledJudge
-from programs.judge import Judgement, corpus_items
+from programs.judge import Judge, Judgement, corpus_items
+from runs.decisions import Decided, decide, with_cut
 from runs.scoring import calls_per_item, group_scores
 
 logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "uncompiled", "compiled")
 """One call of the Scorer; the debate as it comes; the debate as compiled."""
+
+DEV_CUT = "compiled-dev-cut"
+"""The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +42,25 @@ class HeldOut:
     """Compiled minus uncompiled, likewise."""
     judgements: Mapping[str, Sequence[Judgement]]
     """Aspect -> the compiled judge's judgements, in corpus order."""
+    decisions: Mapping[str, Mapping[str, Decided]]
+    """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, where the corpus calls for any."""
 
     def calls_per_item(self, judge: str) -> float:
         by_aspect = self.calls[judge]
         return sum(by_aspect.values()) / len(by_aspect)
 
 
-def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
-    """Score held-out with the single call, the uncompiled and the compiled judge, and compare them."""
+def prove(run: Run, compiled: CompiledJudge, searches: Mapping[str, Search]) -> HeldOut:
+    """Score held-out with the single call, the uncompiled and the compiled judge, and compare them.
+
+    Args:
+        run: The compile.
+        compiled: Its result.
+        searches: Aspect -> the search that chose its judge; dev scores are read off it, for the cut.
+    """
     logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
     judged: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
-    single, uncompiled = build(JUDGES["single"].kind, JUDGES["single"].config), start(run.settings)
+    single, uncompiled = untouched(run.settings)
     for aspect in run.aspects:
         items = corpus_items(run.splits.held_out, aspect)
         chosen = compiled.aspects[aspect.name]
@@ -77,7 +91,31 @@ def prove(run: Run, compiled: CompiledJudge) -> HeldOut:
         gain=versus("single"),
         over_uncompiled=versus("uncompiled"),
         judgements={a: j for a, (j, _) in judged["compiled"].items()},
+        decisions=_decisions(run, scores, searches),
     )
+
+
+def _decisions(
+    run: Run, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]], searches: Mapping[str, Search]
+) -> dict[str, dict[str, Decided]]:
+    """Decisions at the fixed threshold, and the compiled judge's at the cut of dev where that is another one."""
+    questions = run.questions
+    resamples, seed = run.settings.resamples, run.settings.seed
+    found = {"single": decide(scores["single"], questions, resamples=resamples, seed=seed)}
+    on_scale = start(run.settings).on_scale
+    for name in COMPARED[1:]:
+        found[name] = decide(scores[name], questions, on_scale=on_scale, resamples=resamples, seed=seed)
+    cut = {name: with_cut(question, searches[name].chosen.scores[name], "dev") for name, question in questions.items()}
+    cut = {name: question for name, question in cut.items() if question != questions[name]}
+    found[DEV_CUT] = decide(scores["compiled"], cut, resamples=resamples, seed=seed)
+    return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
+
+
+def untouched(settings: Settings) -> tuple[Judge, Judge]:
+    """The single call and the judge as it comes, which the compiled one is compared with."""
+    # Whatever way of scoring the user chose, the single call scores in the same.
+    single = preset("single", {o: v for o, v in settings.options().items() if o in options_of("single")})
+    return single, start(settings)
 
 
 def _scores(run: Run, judged: Mapping[str, tuple[list[Judgement], Granularity]]) -> dict[str, list[GroupScores]]:

@@ -21,7 +21,8 @@ from optimize.search import Search
 from programs.compiled import CompiledJudge
 from programs.judge import Unscored, corpus_items
 from programs.lm import OFFLINE
-from runs import export, figures
+from runs import decision_tables, export, figures
+from runs.costs import cost_rows
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
+    tracker.metrics(decision_tables.metrics(held_out.decisions))
     meter = run.panel.lm.meter
     tracker.metrics(
         {
@@ -64,11 +66,14 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
             "lm_calls_asked": meter.asked.total(),
             "lm_calls_executed": meter.executed.total(),
             "input_tokens": meter.input_tokens,
+            "cached_input_tokens": meter.cached_tokens,
             "output_tokens": meter.output_tokens,
+            "recalled_tokens": meter.total.stored,
+            "usd": None if run.panel.lm.price is None else meter.total.cost(run.panel.lm.price),
         }
     )
     for aspect, found in searches.items():
-        tracker.tags({f"chosen/{aspect}": describe(found.chosen.point)})
+        tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(run, aspect, found, note))
         tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(run, aspect, found, note))
     tracker.figure(
@@ -76,6 +81,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     )
     tracker.text("instructions.diff", instruction_diff(run, judge))
     tracker.table("transcripts.json", _transcript_rows(run, held_out))
+    tracker.table("costs.json", cost_rows(meter, run.panel.lm.price))
     folder = _export(run, judge, searches, held_out, name)
     tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
     return folder
@@ -85,6 +91,7 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     origin = run.splits.train.origin
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
+        "decisions": decision_tables.to_json(held_out.decisions),
         "gain": asdict(held_out.gain),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
         "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
@@ -102,9 +109,15 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     return export.save(folder, judge, lm=lm, evidence=evidence, name=name)
 
 
-def describe(point: Point) -> str:
-    """A choice in words, e.g. `n = 2, devils-advocate, tie-breaker, half points`."""
-    single = "single call, tuned" if point.persona == TUNED else "single call"
+def describe(point: Point, calls: float = 1.0) -> str:
+    """A choice in words, e.g. `n = 2, devils-advocate, tie-breaker, half points`.
+
+    Args:
+        point: The choice.
+        calls: LM calls per item that it takes; without rounds some judges ask more than once, others not even once.
+    """
+    single = "single call" if round(calls) == 1 else "n = 0"
+    single += ", tuned" if point.persona == TUNED else ""
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
@@ -145,9 +158,9 @@ def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> Fi
 
 def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> Figure:
     return figures.pareto(
-        [(o.calls, o.agreement, describe(o.point)) for o in found.outcomes],
-        [(o.calls, o.agreement, describe(o.point)) for o in found.front],
-        (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point)),
+        [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.outcomes],
+        [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],
+        (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point, found.chosen.calls)),
         title=f"{aspect}: dev agreement against LM calls per item",
         measure=f"dev {run.level}-level {NAMES[run.statistic]}",
         note=note,

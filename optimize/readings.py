@@ -48,6 +48,7 @@ class Space:
     tie_breakers: tuple[bool, ...]
     tuned_scorer: str | None = None
     """The variant whose Scorer was rewritten, and so has a single call of its own."""
+    granularities: tuple[Granularity, ...] = GRANULARITIES
 
     @property
     def singles(self) -> tuple[str, ...]:
@@ -57,14 +58,14 @@ class Space:
 
     def points(self) -> list[Point]:
         """Every distinct point, cheapest first; the single call is always among them."""
-        single = [Point(variant, 0, False, g) for variant in self.singles for g in GRANULARITIES]
+        single = [Point(variant, 0, False, g) for variant in self.singles for g in self.granularities]
         debates = [
             Point(persona, rounds, tie, granularity)
             for rounds in self.rounds
             if rounds > 0
             for tie in self.tie_breakers
             for persona in self.personas
-            for granularity in GRANULARITIES
+            for granularity in self.granularities
         ]
         return single + debates
 

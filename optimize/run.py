@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from data.agreement import Level, Statistic
 from data.schema import Aspect
 from data.splits import Splits
 from optimize.settings import Settings
+from runs.decisions import Question
 from runs.scoring import Panel
 from runs.tracking import Tracker
 
@@ -27,3 +28,5 @@ class Run:
     tracker: Tracker
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
+    questions: Mapping[str, Question] = field(default_factory=dict)
+    """Aspect -> the decisions that the whole corpus calls for, where it does."""

@@ -125,7 +125,7 @@ def _plainness(outcome: Outcome) -> tuple[float, int, float, Point]:
     return round(outcome.calls, 9), granularity, -outcome.agreement, outcome.point
 
 
-FORMAT = 2
+FORMAT = 3
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
 Report = Callable[[Sequence[float]], None]
@@ -148,7 +148,7 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
         point = _point(trial.params)
         seen[point] = None
         yield point, _told_before
-    for point in points if budget == len(points) else sorted(points, key=_asks_least)[: max(1, budget // 2)]:
+    for point in first_points(points, trials):
         if point not in seen:
             seen[point] = None
             yield point, partial(_add, study, space, point)
@@ -167,6 +167,13 @@ def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) ->
         else:
             seen[point] = None
             yield point, partial(_tell, study, asked)
+
+
+def first_points(points: Sequence[Point], trials: int) -> Sequence[Point]:
+    """The points that are visited whatever comes of them; a sampler spends what is left of `trials`."""
+    if trials >= len(points):
+        return points
+    return sorted(points, key=_asks_least)[: max(1, trials // 2)]
 
 
 def _asks_least(point: Point) -> tuple[bool, int, int]:
@@ -192,7 +199,7 @@ def _add(study: optuna.Study, space: Space, point: Point, values: Sequence[float
 
 def _suggest(space: Space, trial: optuna.Trial) -> Point:
     rounds = trial.suggest_categorical("rounds", space.rounds)
-    params: dict[str, Any] = {"rounds": rounds, "granularity": trial.suggest_categorical("granularity", GRANULARITIES)}
+    params: dict[str, Any] = {"rounds": rounds, "granularity": trial.suggest_categorical("granularity", space.granularities)}
     if rounds:
         params["persona"] = trial.suggest_categorical("persona", space.personas)
         params["tie_breaker"] = trial.suggest_categorical("tie_breaker", space.tie_breakers)
@@ -210,7 +217,7 @@ def _point(params: Mapping[str, Any]) -> Point:
 def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.trial.FrozenTrial:
     import optuna
 
-    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": GRANULARITIES}
+    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
     params: dict[str, Any] = {"rounds": point.rounds, "granularity": point.granularity}
     if point.rounds:
         choices |= {"persona": space.personas, "tie_breaker": space.tie_breakers}

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from data.errors import InputError
 from data.schema import fingerprint
+from runs.judge_options import JudgeFlags, judge_options
 
 Effort = Literal["light", "medium", "heavy"]
 
@@ -28,15 +29,23 @@ class Settings:
     task: str | None = None
     aspects: tuple[str, ...] = ()
     judge: str = "debate"
+    score_mode: str | None = None
+    roles: str | None = None
+    same_role: str | None = None
+    judge_option: tuple[str, ...] = ()
     personas: str | None = None
     lm: str = "offline"
     api_base: str | None = None
+    temperature: float = 0.0
+    max_tokens: int = 2000
+    no_preflight: bool = False
     concurrency: int = 16
     rpm: float | None = None
     tpm: float | None = None
     budget: str | None = None
     deadline: float | None = None
     prices: str | None = None
+    batch: str | None = None
     tuner: str = "mipro"
     effort: str = "light"
     trials: int = 40
@@ -60,6 +69,8 @@ class Settings:
             ("resamples", 100),
             ("seed", 0),
             ("tolerance", 0),
+            ("temperature", 0),
+            ("max_tokens", 1),
         ):
             if getattr(self, field) < low:
                 raise InputError(
@@ -76,10 +87,18 @@ class Settings:
         one_of("level", self.level, ("auto", "summary", "sample"))
         one_of("effort", self.effort, tuple(EFFORTS))
 
+    def options(self) -> dict[str, Any]:
+        """What the user set about the judge, by option.
+
+        Raises:
+            InputError: An option cannot be read.
+        """
+        return judge_options(JudgeFlags(self.score_mode, self.roles, self.same_role, self.judge_option))
+
     def identity(self) -> str:
         """Fingerprint of what decides the result; where things are stored and shown does not."""
-        aside = {"name", "tracking_uri", "store", "json", "concurrency"}
-        aside |= {"rpm", "tpm", "budget", "deadline", "prices"}
+        aside = {"name", "tracking_uri", "store", "json", "concurrency", "no_preflight"}
+        aside |= {"rpm", "tpm", "budget", "deadline", "prices", "batch"}
         return fingerprint({k: v for k, v in asdict(self).items() if k not in aside})
 
 
@@ -105,10 +124,12 @@ def one_of(field: str, value: str, known: Sequence[str]) -> None:
 
 def from_arguments(arguments: argparse.Namespace) -> Settings:
     """Merge defaults, the `--config` file and the flags that were given; flags win."""
-    given = {k: v for k, v in vars(arguments).items() if v is not None and k != "config"}
+    given = {k: v for k, v in vars(arguments).items() if v is not None and k not in ("config", "estimate")}
     values = {**(read_config(Path(arguments.config)) if arguments.config else {}), **given}
     if isinstance(values.get("aspects"), str):
         values["aspects"] = tuple(a.strip() for a in values["aspects"].split(",") if a.strip())
+    if "judge_option" in values:
+        values["judge_option"] = tuple(values["judge_option"])
     return Settings(**values)
 
 

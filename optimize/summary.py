@@ -7,6 +7,8 @@ from optimize.job import Result
 from optimize.proof import COMPARED
 from optimize.publishing import describe
 from programs.lm import OFFLINE
+from runs import decision_tables
+from runs.costs import cost_table
 from runs.report import basis, interval, p_text, text_table
 
 _OFFLINE = (
@@ -22,11 +24,12 @@ def table(result: Result) -> str:
     for aspect, found in result.searches.items():
         cells = [interval(_of(result, judge, aspect)) for judge in COMPARED]
         calls = " / ".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
-        rows.append([aspect, *cells, calls, describe(found.chosen.point)])
+        rows.append([aspect, *cells, calls, describe(found.chosen.point, found.chosen.calls)])
     average = [interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED]
     calls = " / ".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
     rows.append(["average", *average, calls, ""])
-    header = ["aspect", "single call", "uncompiled debate", "compiled debate", "LM calls per item", "chosen on dev"]
+    kind = next(iter(result.judge.aspects.values())).judge.kind
+    header = ["aspect", "single call", f"uncompiled {kind}", f"compiled {kind}", "LM calls per item", "chosen on dev"]
     first = next(iter(result.searches))
     lines = [
         "",
@@ -37,9 +40,12 @@ def table(result: Result) -> str:
         "",
         _undefined(result),
         f"Compiled minus single call: {interval(held_out.gain)}, {p_text(held_out.gain.p_value)}; "
-        f"minus uncompiled debate: {interval(held_out.over_uncompiled)}, {p_text(held_out.over_uncompiled.p_value)} "
+        f"minus uncompiled {kind}: {interval(held_out.over_uncompiled)}, {p_text(held_out.over_uncompiled.p_value)} "
         f"(paired resampling of {held_out.gain.groups} sources)",
+        *_decisions(result),
         f"LM calls: {result.asked} asked, {result.executed} executed now, the rest were answered before",
+        "",
+        cost_table(result.costs),
     ]
     if result.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
@@ -64,6 +70,12 @@ def _undefined(result: Result) -> str:
     )
 
 
+def _decisions(result: Result) -> list[str]:
+    """The held-out decisions, where the corpus calls for any."""
+    found = result.held_out.decisions
+    return ["", "Held-out decisions", "", decision_tables.render(found), ""] if found else []
+
+
 def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
@@ -72,6 +84,7 @@ def next_steps(result: Result) -> str:
     """The exact commands that a user would want next."""
     settings = result.settings
     data = f"--data {settings.data} " if settings.data != "sample" else ""
+    data += f"--judge {settings.judge} " if settings.judge != type(settings)().judge else ""
     return "\n".join(
         [
             "",

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from data.errors import InputError
+
 if TYPE_CHECKING:
     from programs.judge import Judge
 
@@ -22,6 +24,9 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "hallucination": "programs.hallucination:Hallucination",
         "hallucination-check": "programs.hallucination_check:HallucinationCheck",
         "rouge-l": "programs.reference:RougeL",
+        "bleu": "programs.reference:Bleu",
+        "bertscore": "programs.model_metrics:BertScore",
+        "bartscore": "programs.model_metrics:BartScore",
     }
 )
 """Kind -> where its class is. A new judge is one file and one line here, and one in `JUDGES`."""
@@ -56,19 +61,27 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
         "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
+        "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
+        "bertscore": Preset("bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, a model's own"),
+        "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),
         "debate+tiebreak": _debate(
             "devils-advocate", 3, True, "the same, settled by the Tie-breaker", ("persona", "rounds")
         ),
-        "geval": Preset("geval", {"mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
+        "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
         "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without talk, averaged"),
         "chateval-simultaneous": _chateval("simultaneous", 2, "ChatEval with all speaking at once"),
         "chateval-summarizer": _chateval("summarizer", 2, "the same, who hear a summary of what was said"),
         "chateval-same-role": _chateval("one-by-one", 2, "ChatEval with one role for all", ("annotator",) * 3),
+        "chateval-compare": Preset(
+            "chateval",
+            {"roles": list(_REFEREES), "communication": "one-by-one", "turns": 2, "comparing": True},
+            "ChatEval on pairs: two answers side by side, in both orders, by majority vote",
+        ),
         "hallucination": Preset("hallucination", {"rounds": 3}, "claims, debated against evidence", ("rounds",)),
         "hallucination-verify": Preset("hallucination", {"rounds": 0}, "claims, verified without debate"),
         "hallucination-single": Preset("hallucination-check", {}, "one call for hallucinations in the whole text"),
@@ -86,6 +99,35 @@ def build(kind: str, config: Mapping[str, Any]) -> Judge:
     Raises:
         KeyError: The kind is unknown.
     """
-    module, _, name = KINDS[kind].partition(":")
-    judge: Judge = getattr(importlib.import_module(module), name).from_config(config)
+    judge: Judge = _class(kind).from_config(config)
     return judge
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """What a user may set about the preset `name`."""
+    return _class(JUDGES[name].kind).settable
+
+
+def preset(name: str, options: Mapping[str, Any]) -> Judge:
+    """Make the judge of the preset `name`, with what the user set.
+
+    Raises:
+        KeyError: There is no such preset.
+        InputError: The judge has no such option, or the option has no such value.
+    """
+    known = options_of(name)
+    for option, value in options.items():
+        if option not in known:
+            raise InputError(
+                f"the judge {name!r} has no option {option!r}",
+                field="--judge-option",
+                expected=f"one of {', '.join(known)}" if known else "no options for this judge",
+                found=f"{option}={value}",
+            )
+    return build(JUDGES[name].kind, {**JUDGES[name].config, **options})
+
+
+def _class(kind: str) -> type[Judge]:
+    module, _, name = KINDS[kind].partition(":")
+    found: type[Judge] = getattr(importlib.import_module(module), name)
+    return found

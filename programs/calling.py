@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dspy
 
@@ -16,6 +17,7 @@ from programs.failures import fatal, lm_error
 from programs.limits import Limiter
 from programs.lm_options import LMOptions
 from programs.outage import Breaker
+from programs.paces import Pace
 from programs.prices import Price
 from programs.purse import NOTHING, Estimate, Need, Purse
 
@@ -23,7 +25,7 @@ _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
 
 _AT_ONCE = 0.1
-"""Seconds of Retry-After below which it asks for no wait at all."""
+"""Seconds of Retry-After below which it asks for no wait at all; a call that is refused again waits all the same."""
 
 
 @dataclass(slots=True)
@@ -31,8 +33,12 @@ class _Progress:
     """Of one call, over its attempts."""
 
     number: int
+    before: int
+    """Answers that the provider had given to anybody before the call."""
     answers: int
-    """Answers that the provider had given to anybody by the last attempt."""
+    """The same by the last attempt."""
+    outages: int
+    """Of the provider, by the last attempt."""
     failures: int = 0
     refusals: int = 0
     """For being too fast; they are nobody's failures."""
@@ -62,8 +68,9 @@ class Caller:
         self._model = model
         self._options = options
         self._purse = Purse(options.budget, price) if options.budget else None
-        self._estimate = Estimate() if options.tpm or options.budget else None
+        self._estimate = Estimate() if options.tpm or options.usual.tpm or options.budget else None
         self.limiter = Limiter(concurrency, options, self._purse)
+        self._gate = Limiter(sys.maxsize, LMOptions(), self._purse)
         self.breaker = Breaker(model, options)
         self._control = control
         self._question: asyncio.Task[bool] | None = None
@@ -82,7 +89,7 @@ class Caller:
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
         """
-        progress = _Progress(next(self._numbers), self.breaker.answers)
+        progress = self._begin()
         tried = False
         while True:
             need = self._need(size, max_tokens)
@@ -107,21 +114,52 @@ class Caller:
             finally:
                 self.limiter.release(need, pass_on=not comes_back)
             if wait is None:
-                if not (dspy.is_retryable_lm_error(error) and await self._is_down()):
+                if not (dspy.is_retryable_lm_error(error) and await self._is_down(progress)):
                     raise error from cause
                 progress.failures, progress.used, wait = 0, 0.0, self._options.first_wait
             if not comes_back:
                 await asyncio.sleep(wait)
 
-    async def _is_down(self) -> bool:
+    async def call_in_batch(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
+        """The same for a call that goes out in a batch job: within the budget, and at no pace but the service's.
+
+        It takes as long as the job takes, and it is the job's line that asks again.
+        """
+        need = replace(self._need(size, max_tokens), batch=True)
+        await self._gate.acquire(need)
+        try:
+            reply = await send()
+        except Exception as raised:
+            error = lm_error(raised, self._model)
+            if fatal(error):
+                self._gate.fail(error)
+            raise error from raised
+        else:
+            self._settle(size, need, reply)
+            return reply
+        finally:
+            self._gate.release(need)
+
+    def told(self, pace: Pace) -> None:
+        """Keep to the limits that the provider names, in place of the usual ones."""
+        if pace.tpm is not None and self._estimate is None:
+            self._estimate = Estimate()
+        self.limiter.told(pace)
+
+    def _begin(self) -> _Progress:
+        breaker = self.breaker
+        return _Progress(next(self._numbers), breaker.answers, breaker.answers, breaker.outages)
+
+    async def _is_down(self, progress: _Progress) -> bool:
         """Whether it is the provider's fault that a call has failed for the last time.
 
         The failures of late may all be those of calls that nobody could answer, at the end of a run for example.
+        And where calls are few, an outage may not have met enough of them to show.
         """
-        if not self.breaker.doubtful:
+        if self.breaker.answers > progress.before and not self.breaker.doubtful:
             return False
         question = self._ask_control()
-        return True if question is None else await asyncio.shield(question)
+        return self.breaker.doubtful if question is None else await asyncio.shield(question)
 
     def _ask_control(self) -> asyncio.Task[bool] | None:
         """Have the control call made, unless one is under way; None where it could not tell more."""
@@ -140,13 +178,14 @@ class Caller:
         except Exception as raised:
             error = lm_error(raised, self._model)
             if dspy.is_retryable_lm_error(error) or error.status is None:
+                self.breaker.confirm()
                 return True
         self._answered()
         return False
 
     def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
         """The same for a thread of its own: retries and budget, while the limits are left to `call`."""
-        progress = _Progress(next(self._numbers), self.breaker.answers)
+        progress = self._begin()
         while True:
             need = self._need(size, max_tokens)
             if self._purse is not None:
@@ -178,9 +217,10 @@ class Caller:
             return
         used = self._estimate.used(size, reply)
         self._estimate.learn(size, reply)
-        self.limiter.used(need, sum(used))
+        if not need.batch:
+            self.limiter.used(need, sum(used))
         if self._purse is not None:
-            self._purse.pay(used, reply.cached_tokens)
+            self._purse.pay(used, reply.cached_tokens, batch=need.batch)
 
     def _answered(self) -> None:
         if self.breaker.answered():
@@ -222,7 +262,9 @@ class Caller:
         hold = self.breaker.failed(error, progress.number, sent)
         wait = self._wait(error, progress)
         progress.answers = self.breaker.answers
-        if self.breaker.unreachable:
+        if progress.outages != self.breaker.outages:
+            progress.outages, progress.failures, progress.used = self.breaker.outages, 0, 0.0
+        if self.breaker.unreachable or self.breaker.open:
             return wait, hold
         progress.used += time.monotonic() - sent + wait
         if isinstance(error, dspy.LMRateLimitError):
@@ -238,7 +280,7 @@ class Caller:
     def _wait(self, error: dspy.LMError, progress: _Progress) -> float:
         """Seconds until the call's next attempt: what the provider asks for, or longer each time."""
         options = self._options
-        if error.retry_after is not None:
+        if error.retry_after is not None and not (progress.refusals and error.retry_after < _AT_ONCE):
             asked = min(error.retry_after, options.longest_wait)
             return asked + self._jitter.uniform(0.0, min(options.first_wait, 0.1 * asked + 0.1))
         # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.

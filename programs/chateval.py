@@ -1,7 +1,7 @@
 """ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
 
-Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote. Referees are
-not asked to agree (appendix B). Departures from the paper: a referee gives a score in every turn, where the
+Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote; a judge that is
+`comparing` does so wherever an evaluation consists of pairs. Referees are not asked to agree (appendix B). Departures from the paper: a referee gives a score in every turn, where the
 authors ask for it in the last one alone, so that a discussion can be read after any number of turns; and it
 sees the scores that go with what it hears.
 """
@@ -9,41 +9,24 @@ sees the scores that go with what it hears.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import math
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import dspy
 
 from data.errors import InputError
 from programs.chateval_roles import COMPARISON_SCALE, ROLES, Opinion, Referee, Summarizer
 from programs.chateval_talk import STRATEGIES, SUMMARIZER, Agent, Minutes, Said
+from programs.chateval_votes import MAJORITY, Comparison, pair_transcripts, spoken, tally
 from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
 from programs.role import ADAPTER, Answer, NoAnswer
 from programs.transcript import Transcript, Turn
 
-Outcome = Literal["win", "tie", "lose"]
-"""How the first of two answers does against the second."""
-
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Which of two answers is better, and by whose votes."""
-
-    outcome: Outcome
-    """The majority's; a tie where no outcome has more votes than each other."""
-    votes: Mapping[str, Outcome]
-    """Referee -> its vote, by its mean scores."""
-    scores: Mapping[str, tuple[float, float]]
-    """Referee -> its final scores of the first and the second answer, on 1 to 10, averaged over both orders."""
-    calls: int
-    transcripts: tuple[Transcript, ...] = field(repr=False)
-    """The discussion with the first answer shown first and, where both orders were held, the other one."""
 
 
 class ChatEval(Judge):
@@ -55,6 +38,7 @@ class ChatEval(Judge):
         turns: T, how often each referee speaks.
         samples: k, replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether `compare` shows the answers in both orders (balanced position calibration).
+        comparing: Whether candidates that come in pairs are compared; others are scored one by one all the same.
 
     Raises:
         InputError: There is no referee, a name or text is unusable, the strategy is unknown, or a number is not
@@ -62,6 +46,7 @@ class ChatEval(Judge):
     """
 
     kind = "chateval"
+    settable = ("roles", "same_role", "communication", "turns", "samples", "both_orders", "comparing")
 
     def __init__(
         self,
@@ -70,6 +55,7 @@ class ChatEval(Judge):
         turns: int = 2,
         samples: int = 1,
         both_orders: bool = True,
+        comparing: bool = False,
     ) -> None:
         _check(roles, communication, turns, samples)
         super().__init__(Rules(rounds=turns - 1))
@@ -77,6 +63,7 @@ class ChatEval(Judge):
         self.communication = communication
         self.samples = samples
         self.both_orders = both_orders
+        self.compares = comparing
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
         self.summarizer = Summarizer() if communication == "summarizer" else None
 
@@ -139,28 +126,30 @@ class ChatEval(Judge):
             InputError: The two items are not about the same source, context and aspect.
             dspy.LMError: The LM failed for good.
         """
-        _check_pair(item_a, item_b)
-        orders = [(item_a, item_b), (item_b, item_a)] if self.both_orders else [(item_a, item_b)]
-        held = await asyncio.gather(*(self._compared(pair) for pair in orders))
+        held = await self._in_orders(item_a, item_b, self.rules.rounds)
         transcripts = tuple(map(_transcript, held))
         calls = sum(t.calls for t in transcripts)
         for transcript in transcripts:
             if transcript.failure is not None:
                 unscored = _unscored(transcript)
                 return Unscored(unscored.reason, unscored.detail, calls, transcript)
-        straight = [_final_pairs(minutes) for minutes in held[:1]] + [
-            {name: (a, b) for name, (b, a) in _final_pairs(minutes).items()} for minutes in held[1:]
-        ]
-        scores = {name: _mean_pair([scored[name] for scored in straight]) for name in self.roles}
-        votes = {name: _vote(a, b) for name, (a, b) in scores.items()}
-        return Comparison(_majority(votes), votes, scores, calls, transcripts)
+        found = tally(held, self.rules.rounds)
+        return Comparison(found.outcome, found.votes, found.scores, calls, transcripts)
 
-    async def _compared(self, pair: tuple[Item, Item]) -> Minutes:
+    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
+        """Compare two answers in `rounds` + 1 turns; after each the majority's outcome is the score."""
+        held = await self._in_orders(first, second, rounds)
+        return pair_transcripts(held, rounds + 1, first.aspect.scale)
+
+    async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[Minutes]:
+        _check_pair(item_a, item_b)
+        orders = [(item_a, item_b), (item_b, item_a)] if self.both_orders else [(item_a, item_b)]
+        return await asyncio.gather(*(self._compared(pair, rounds) for pair in orders))
+
+    async def _compared(self, pair: tuple[Item, Item], rounds: int) -> Minutes:
         aspect = replace(pair[0].aspect, scale=COMPARISON_SCALE)
         pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
-        return await self._discuss(
-            pair[0], self.rules.rounds, lambda referee, heard, n: referee.compare(pair, heard, n)
-        )
+        return await self._discuss(pair[0], rounds, lambda referee, heard, n: referee.compare(pair, heard, n))
 
     def config(self) -> dict[str, Any]:
         return {
@@ -169,51 +158,60 @@ class ChatEval(Judge):
             "turns": self.rules.rounds + 1,
             "samples": self.samples,
             "both_orders": self.both_orders,
+            "comparing": self.compares,
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
         """Rebuild a judge.
 
-        `roles` is a mapping from name to text, or a list of names of built-in roles; referees who share a role
-        are told apart by numbers (annotator-1, annotator-2).
+        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of
+        one of these or of a built-in role, which all referees then have. Referees who share a role are told apart
+        by numbers (annotator-1, annotator-2).
 
         Raises:
             InputError: As the constructor, or a name is not that of a built-in role.
         """
-        roles = config["roles"]
         return cls(
-            roles if isinstance(roles, Mapping) else _builtin([str(name) for name in roles]),
+            _seated(config["roles"], config.get("same_role")),
             str(config.get("communication", "one-by-one")),
             int(config.get("turns", 2)),
             int(config.get("samples", 1)),
             bool(config.get("both_orders", True)),
+            bool(config.get("comparing", False)),
         )
 
 
-def _builtin(names: Sequence[str]) -> dict[str, str]:
-    unknown = [name for name in names if name not in ROLES]
+def _seated(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
+    """Referee -> role text, from a configuration."""
+    own = dict(roles) if isinstance(roles, Mapping) else {}
+    known = {**ROLES, **own}
+    names = list(own) if own else [str(name) for name in roles]
+    if same is not None:
+        names = [str(same)] * len(names)
+    unknown = [name for name in names if name not in known]
     if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
         raise InputError(
-            f"there is no built-in role {unknown[0]!r}",
+            f"there is no role {unknown[0]!r}",
             field="roles",
-            expected="names out of " + ", ".join(ROLES),
+            expected="names out of " + ", ".join(known),
             found=unknown[0],
-            remedy="give your own roles as a mapping from name to text",
+            remedy=f"did you mean {near[0]!r}?" if near else "give your own roles in a file of name = text lines",
         )
-    roles: dict[str, str] = {}
+    seated: dict[str, str] = {}
     for index, name in enumerate(names):
         number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
-        roles[name + number] = ROLES[name]
-    return roles
+        seated[name + number] = known[name]
+    return seated
 
 
 def _check(roles: Mapping[str, str], communication: str, turns: int, samples: int) -> None:
     if not roles:
         raise InputError("ChatEval needs a referee", field="roles", expected="at least one role", found=dict(roles))
     for name, text in roles.items():
-        if not _NAME.fullmatch(name) or name == SUMMARIZER:
-            expected = f"letters, digits, blanks and hyphens, and not {SUMMARIZER!r}"
+        if not _NAME.fullmatch(name) or name in (SUMMARIZER, MAJORITY):
+            expected = f"letters, digits, blanks and hyphens, and not {SUMMARIZER!r} or {MAJORITY!r}"
             raise InputError("not a name for a referee", field="roles", expected=expected, found=name)
         if not isinstance(text, str) or not text.strip():
             raise InputError("not a role", field=f"roles.{name}", expected="a non-empty text", found=text)
@@ -243,11 +241,8 @@ def _transcript(minutes: Minutes) -> Transcript:
 
 
 def _turn(said: Said) -> Turn:
-    if len(said.scores) == 2:
-        text = f"answer 1: {said.scores[0]:g}, answer 2: {said.scores[1]:g}. {said.text}"
-        return Turn(said.speaker, said.turn, text, calls=said.calls)
-    score = said.scores[0] if said.scores else None
-    return Turn(said.speaker, said.turn, said.text, score=score, calls=said.calls)
+    score = said.scores[0] if len(said.scores) == 1 else None
+    return Turn(said.speaker, said.turn, spoken(said), score=score, calls=said.calls)
 
 
 def _unscored(transcript: Transcript) -> Unscored:
@@ -256,20 +251,3 @@ def _unscored(transcript: Transcript) -> Unscored:
         raise ValueError("nothing failed")
     detail = f"{failure.role}, turn {failure.round + 1}: {failure.detail}"
     return Unscored(failure.reason, detail, transcript.calls, transcript)
-
-
-def _final_pairs(minutes: Minutes) -> dict[str, tuple[float, float]]:
-    return {said.speaker: (said.scores[0], said.scores[1]) for said in minutes.said if said.scores}
-
-
-def _mean_pair(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return math.fsum(a for a, _ in pairs) / len(pairs), math.fsum(b for _, b in pairs) / len(pairs)
-
-
-def _vote(a: float, b: float) -> Outcome:
-    return "win" if a > b else "lose" if a < b else "tie"
-
-
-def _majority(votes: Mapping[str, Outcome]) -> Outcome:
-    counts = Counter(votes.values()).most_common()
-    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"

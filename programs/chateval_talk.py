@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from programs.meter import ROUND
 from programs.role import NoAnswer
 from programs.transcript import Failure
 
@@ -94,6 +95,7 @@ async def _in_order(agents: Sequence[Agent], turns: int, reaches: Callable[[int,
     minutes = Minutes()
     heard: list[list[Said]] = [[] for _ in agents]
     for turn in range(turns):
+        ROUND.set(turn)
         for n, agent in enumerate(agents):
             message = minutes.take(turn, [agent], [await agent.speak(turn, _text(heard[n]))])
             if message is None:
@@ -109,6 +111,7 @@ async def simultaneous(agents: Sequence[Agent], summarizer: Agent | None, turns:
     minutes = Minutes()
     heard: list[Said] = []
     for turn in range(turns):
+        ROUND.set(turn)
         buffer = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
         if buffer is None:
             break
@@ -124,6 +127,7 @@ async def simultaneous_with_summarizer(agents: Sequence[Agent], summarizer: Agen
     buffer: list[Said] = []
     heard: list[Said] = []
     for turn in range(turns):
+        ROUND.set(turn)
         if turn > 0:
             summary = minutes.take(turn, [summarizer], [await summarizer.speak(turn, _text(buffer))])
             if summary is None:
@@ -139,6 +143,7 @@ async def simultaneous_with_summarizer(agents: Sequence[Agent], summarizer: Agen
 async def no_talk(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
     """The ensemble (section 3.2): each speaks once and hears nobody."""
     minutes = Minutes()
+    ROUND.set(0)
     minutes.take(0, agents, await _at_once(agents, 0, ""))
     return minutes
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from data.errors import InputError
 from data.schema import Aspect, Granularity, Task
 from programs.judge import Item, Judge, Judgement, in_granularity
 
@@ -19,6 +20,15 @@ class AspectJudge:
 
     judge: Judge
     granularity: Granularity = "given"
+
+    def __post_init__(self) -> None:
+        if not self.judge.on_scale and self.granularity != "given":
+            raise InputError(
+                f"a score of {self.judge.kind!r} is not on the aspect's scale and has no place on its steps",
+                field="granularity",
+                expected="given",
+                found=self.granularity,
+            )
 
     def reported(self, judgement: Judgement, aspect: Aspect) -> float | None:
         """The score as this judge reports it, or None where there is none."""

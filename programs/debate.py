@@ -14,6 +14,8 @@ import dspy
 
 from programs.critic import Critic
 from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from programs.meter import ROUND
+from programs.modes import Mode
 from programs.personas import PERSONAS, STRICT, Persona
 from programs.role import ADAPTER, NoAnswer
 from programs.scorer import Scorer
@@ -27,13 +29,19 @@ class Debate(Judge):
     Args:
         persona: The Critic's persona, which becomes its instructions.
         rules: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
+        score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected` (`programs.modes`).
+            The Tie-breaker's is always the number that it writes.
+
+    Raises:
+        InputError: The score mode is unknown.
     """
 
     kind = "debate"
+    settable = ("score_mode",)
 
-    def __init__(self, persona: Persona = STRICT, rules: Rules | None = None) -> None:
+    def __init__(self, persona: Persona = STRICT, rules: Rules | None = None, score_mode: str = "text") -> None:
         super().__init__(rules or Rules(rounds=3))
-        self.scorer = Scorer()
+        self.scorer = Scorer(Mode.of(score_mode))
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
         self.persona = persona
@@ -41,10 +49,12 @@ class Debate(Judge):
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
         with dspy.context(adapter=ADAPTER):
+            ROUND.set(0)
             transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript()))
             for number in range(1, rounds + 1):
                 if transcript.failure is not None or transcript.settled:
                     break
+                ROUND.set(number)
                 transcript = _extend(transcript, "critic", number, await self.critic.speak(item, transcript))
                 if transcript.failure is None and not transcript.settled:
                     transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript))
@@ -55,6 +65,15 @@ class Debate(Judge):
         if transcript.failure is not None or not is_open(transcript):
             return transcript
         with dspy.context(adapter=ADAPTER):
+            ROUND.set(transcript.rounds)
+            return _extend(transcript, "tie-breaker", transcript.rounds, await self.tie_breaker.speak(item, transcript))
+
+    async def try_out(self, item: Item) -> Transcript:
+        transcript = await super().try_out(item)
+        if not (self.rules.tie_breaker and self.rules.rounds) or transcript.failure is not None:
+            return transcript
+        with dspy.context(adapter=ADAPTER):
+            # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
             return _extend(transcript, "tie-breaker", transcript.rounds, await self.tie_breaker.speak(item, transcript))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
@@ -74,7 +93,7 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.rules.rounds == 0:
             return {self.persona.name: self}
-        return {name: Debate(Persona(name, text), self.rules) for name, text in personas.items()}
+        return {name: Debate(Persona(name, text), self.rules, str(self.scorer.mode)) for name, text in personas.items()}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
@@ -90,6 +109,7 @@ class Debate(Judge):
             "persona_text": text,
             "rounds": self.rules.rounds,
             "tie_breaker": self.rules.tie_breaker,
+            "score_mode": str(self.scorer.mode),
         }
 
     @classmethod
@@ -97,7 +117,8 @@ class Debate(Judge):
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
-        return cls(persona, Rules(int(config["rounds"]), bool(config["tie_breaker"])))
+        rules = Rules(int(config["rounds"]), bool(config["tie_breaker"]))
+        return cls(persona, rules, str(config.get("score_mode", "text")))
 
 
 def is_open(transcript: Transcript) -> bool:

@@ -21,7 +21,7 @@ from programs.calls import Messages, Reply
 if TYPE_CHECKING:
     from programs.lm import JudgeLM
 
-_COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
+COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
 """Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
 
 
@@ -44,10 +44,10 @@ def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any,
         base_urls={provider: api_base} if api_base else None,
         max_connections=concurrency + 2,
     )
-    if prefix in _COMPATIBLE and (key or api_base or prefix != "openai"):
+    if prefix in COMPATIBLE and (key or api_base or prefix != "openai"):
         from programs.http_engine import OpenAICompatible
 
-        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or _COMPATIBLE[prefix]
+        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or COMPATIBLE[prefix]
         return LM15Engine(config), OpenAICompatible(address, key)
     return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
 

@@ -44,3 +44,20 @@ def lm_error(error: Exception, model: str) -> dspy.LMError:
         return dspy.LMTimeoutError(str(error) or "no answer in time", model=model)
     wrapped = wrap_error(error, model=model)
     return wrapped if isinstance(wrapped, dspy.LMError) else dspy.LMUnexpectedError(str(error), model=model)
+
+
+def remedy(error: dspy.LMError, spec: str) -> str:
+    """What the user can do about an error that ended a run; `spec` is the LM's, PROVIDER/MODEL."""
+    variable = f"{spec.partition('/')[0].upper()}_API_KEY"
+    again = "run the same command again; what was answered is kept and not paid again"
+    if isinstance(error, dspy.LMAuthError):
+        return f"give a valid key in the environment variable {variable}, then {again}"
+    if isinstance(error, dspy.LMUnsupportedModelError):
+        return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {again}"
+    if isinstance(error, dspy.LMBillingError):
+        return f"the account behind {variable} has no credit left: add some, then {again}"
+    if isinstance(error, BudgetSpentError):
+        return f"raise --budget and {again}"
+    if isinstance(error, ProviderDownError):
+        return f"wait until the provider answers, then {again}"
+    return f"mend it and {again}"

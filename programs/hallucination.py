@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import dspy
@@ -25,7 +25,7 @@ from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, 
 from programs.role import ADAPTER, NoAnswer
 from programs.transcript import Failure, Transcript, Turn
 from programs.verification import AGENTS, SCORINGS, TRANSITIONS, Agent, Chain, Opinion, Scoring, agreed
-from programs.web_search import make_search
+from programs.web_search import Unsearched, make_search
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class Hallucination(Judge):
     """
 
     kind = "hallucination"
+    settable = tuple(field.name for field in fields(Options))
 
     def __init__(self, options: Options | None = None, rules: Rules | None = None) -> None:
         super().__init__(rules or Rules(rounds=3))
@@ -161,6 +162,12 @@ class Hallucination(Judge):
         open_claims = any(not agreed(state) for state in states.values())
         reason: StopReason = "rounds over" if open_claims else "no issue" if held or not states else "single call"
         return Verdict(score, held, reason, transcript.calls, transcript)
+
+    def rehearsal(self) -> Hallucination:
+        one: Hallucination = self.deepcopy()
+        if self.gathering.search is not None:
+            one.gathering = replace(self.gathering, search=Unsearched())
+        return one
 
     def tunable(self) -> tuple[str, ...]:
         spoken = (

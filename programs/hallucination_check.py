@@ -88,6 +88,7 @@ class HallucinationCheck(Judge):
     """
 
     kind = "hallucination-check"
+    settable = ("self_check", "examples", "scoring")
 
     def __init__(self, self_check: bool = False, examples: int = 0, scoring: Scoring = "verdict+severity") -> None:
         super().__init__(Rules(rounds=0))

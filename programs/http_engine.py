@@ -11,7 +11,7 @@ import email.utils
 import math
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -22,6 +22,7 @@ from programs.calls import Messages, Reply
 from programs.failures import UNREACHABLE
 from programs.http_reader import Answer, UnreachableError, WireError
 from programs.http_wire import Wire, wire
+from programs.paces import Pace, told_pace
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
@@ -57,6 +58,9 @@ class OpenAICompatible:
         self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
+        self.told: Callable[[Pace], None] | None = None
+        """Who wants to know of the limits that the server names."""
+        self._pace: Pace | None = None
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -84,24 +88,28 @@ class OpenAICompatible:
         Raises:
             dspy.lm15.LM15Error: What went wrong, in the classes that DSPy's retry rule knows.
         """
-        body = {k: v for k, v in settings.items() if v is not None and k in _SETTINGS}
-        body |= {"model": model.partition("/")[2], "messages": messages}
-        if settings.get("logprobs"):
-            body |= {"logprobs": True, "top_logprobs": settings["logprobs"]}
         try:
-            answer = await self._open().post(orjson.dumps(body))
+            answer = await self._open().post(orjson.dumps(body_of(model, messages, settings)))
         except UnreachableError as error:
             raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=UNREACHABLE) from error
         except WireError as error:
             raise lm15.TransportError(str(error)) from error
         except ssl.SSLCertVerificationError as error:
             raise lm15.ConfigurationError(f"the server's certificate is not trusted: {error}") from error
-        return _reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
+        if self.told is not None:
+            self._tell(answer.headers, model)
+        return read_reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
+
+    def _tell(self, headers: Mapping[str, str], spec: str) -> None:
+        pace = told_pace(headers, spec)
+        if self.told is not None and pace is not None and pace != self._pace:
+            self._pace = pace
+            self.told(pace)
 
     def _refused(self, answer: Answer) -> Reply:
         # Providers quote the key that they refuse; it must not reach a log.
         text = answer.body[:2000].decode(errors="replace").replace(self._key or "\0", "***")
-        return _refused(answer.status, text, _retry_after(answer.headers))
+        return refused(answer.status, text, retry_after(answer.headers))
 
     def _open(self) -> Wire:
         loop = asyncio.get_running_loop()
@@ -115,13 +123,22 @@ class OpenAICompatible:
         self._wire = None
 
 
-def _reply(raw: bytes) -> Reply:
+def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a chat request, in OpenAI's protocol."""
+    body = {k: v for k, v in settings.items() if v is not None and k in _SETTINGS}
+    body |= {"model": model.partition("/")[2], "messages": messages}
+    if settings.get("logprobs"):
+        body |= {"logprobs": True, "top_logprobs": settings["logprobs"]}
+    return body
+
+
+def read_reply(raw: bytes) -> Reply:
     """Read a successful answer; one that is not a completion is a server error, which is worth another attempt."""
     try:
         answer = orjson.loads(raw)
         if "choices" not in answer and "error" in answer:
             code = answer["error"].get("code")
-            return _refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
+            return refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
         choice = answer["choices"][0]
         message = choice["message"]
         usage = answer.get("usage") or {}
@@ -157,7 +174,7 @@ def _logprobs(answer: Mapping[str, Any]) -> tuple[tuple[tuple[str, float], ...],
     return tokens or None
 
 
-def _refused(status: int, text: str, wait: float | None) -> Reply:
+def refused(status: int, text: str, wait: float | None) -> Reply:
     """What an error answer means: an error to raise, or, from a content filter, a reply that was withheld."""
     lowered = text.lower()
     if status in (400, 403) and any(word in lowered for word in _WITHHELD):
@@ -174,7 +191,7 @@ def _refused(status: int, text: str, wait: float | None) -> Reply:
     raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, of whichever header the provider sends; None where there is none that can be read."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)

@@ -83,6 +83,18 @@ class Judge(dspy.Module):
     kind: ClassVar[str]
     """Key of the judge's class in `programs.KINDS`."""
 
+    settable: ClassVar[tuple[str, ...]] = ()
+    """Entries of its configuration that a user may set by name, besides what a search chooses."""
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Distributions that it needs besides those that every judge needs."""
+
+    on_scale: ClassVar[bool] = True
+    """Whether scores lie on the aspect's scale; where they do not, they are reported as given."""
+
+    compares: bool = False
+    """Whether candidates that come in pairs are set against each other (`converse_pair`), not scored one by one."""
+
     def __init__(self, rules: Rules | None = None) -> None:
         super().__init__()
         self.rules = rules or Rules()
@@ -90,6 +102,16 @@ class Judge(dspy.Module):
     @abstractmethod
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
+
+    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
+        """Ask the LM which of two candidates of one source is better; for judges that compare.
+
+        Returns:
+            A transcript for each of them, as `converse` gives it. The verdict read off one is its candidate's outcome:
+            the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss. No call is
+            counted in both.
+        """
+        raise NotImplementedError(f"the judge {self.kind!r} does not compare")
 
     async def settle(self, item: Item, transcript: Transcript) -> Transcript:
         """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
@@ -106,6 +128,10 @@ class Judge(dspy.Module):
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """Predictor name -> instructions that a tuner should try besides its own proposals."""
         return {}
+
+    def rehearsal(self) -> Judge:
+        """A copy that asks nobody but the LM, for a rehearsal in which nothing may be spent."""
+        return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
         """Names of the predictors whose instructions a tuner may rewrite under the judge's rules."""
@@ -126,6 +152,10 @@ class Judge(dspy.Module):
         if self.rules.tie_breaker:
             transcript = await self.settle(item, transcript)
         return self.verdict(transcript, self.rules.rounds)
+
+    async def try_out(self, item: Item) -> Transcript:
+        """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
+        return await self.converse(item, min(self.rules.rounds, 1))
 
     async def aforward(self, item: Item) -> dspy.Prediction:
         return dspy.Prediction(judgement=await self.judge(item))

@@ -15,6 +15,7 @@ from collections import deque
 import dspy
 
 from programs.lm_options import LMOptions
+from programs.paces import Pace
 from programs.purse import NOTHING, Need, Purse
 
 _CUT = 0.3
@@ -73,8 +74,12 @@ class Limiter:
         """Calls that may be in flight now."""
         self.in_flight = 0
         self._purse = purse
-        self._requests = Bucket(options.rpm, options.rpm / 60) if options.rpm else None
-        self._tokens = Bucket(options.tpm, options.tpm / 60) if options.tpm else None
+        self._own = Pace(options.rpm, options.tpm)
+        self.pace = Pace()
+        """The limits that now hold."""
+        self._requests: Bucket | None = None
+        self._tokens: Bucket | None = None
+        self.told(options.usual)
         self._waiting: deque[tuple[asyncio.Future[None], Need]] = deque()
         self._closed_until = 0.0
         self._probing: float | None = None
@@ -85,6 +90,11 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether another call would have to wait for a place."""
+        return bool(self._waiting) or self.in_flight >= int(self.window)
 
     async def acquire(self, need: Need = NOTHING, *, first: bool = False) -> None:
         """Wait for a place.
@@ -123,6 +133,15 @@ class Limiter:
             self._purse.free(need)
         if pass_on and self._waiting:
             self._pump()
+
+    def told(self, pace: Pace) -> None:
+        """The provider has said what it allows, or is known to; what the user has set stays."""
+        pace = Pace(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
+        if pace.rpm != self.pace.rpm:
+            self._requests = None if pace.rpm is None else Bucket(pace.rpm, pace.rpm / 60)
+        if pace.tpm != self.pace.tpm:
+            self._tokens = None if pace.tpm is None else Bucket(pace.tpm, pace.tpm / 60)
+        self.pace = pace
 
     def succeeded(self) -> None:
         """A call was answered: the window grows."""

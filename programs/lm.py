@@ -10,17 +10,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import dspy
 
 from data.errors import InputError
+from programs import pilots
 from programs.calling import Caller
 from programs.calls import Memory, Messages, Reply, ReplyStore
 from programs.engines import AsyncStoredEngine, RequestEngine, StoredEngine, engines_for
+from programs.http_engine import OpenAICompatible
 from programs.lm_options import LMOptions
 from programs.meter import Meter
+from programs.paces import usual_pace
 from programs.prices import Price, price_of
+
+if TYPE_CHECKING:
+    from programs.batch_line import BatchLine
 
 __all__ = ["OFFLINE", "JudgeLM", "LMOptions", "Memory", "Meter", "Reply", "ReplyStore", "make_lm"]
 
@@ -62,7 +70,13 @@ class JudgeLM(dspy.LM):
         self.concurrency = concurrency
         self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control)
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
+        if isinstance(self._line, OpenAICompatible):
+            self._line.told = self.caller.told
+        self.batches: BatchLine | None = None
+        """Where calls go out in batch jobs, the way that `ask` takes."""
         self._flying: dict[str, asyncio.Future[None]] = {}
+        self.pilots: bool = getattr(async_engine, "caches_prefixes", True)
+        """Whether calls that do not go out in batches wait for the first about their source (`programs.pilots`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
         super().__init__(
             model,
@@ -79,6 +93,8 @@ class JudgeLM(dspy.LM):
 
     async def aclose(self) -> None:
         """Close the connections of `ask`; call it on the loop that used them."""
+        if self.batches is not None:
+            await self.batches.aclose()
         close = getattr(self._line, "aclose", None)
         if close is not None:
             await close()
@@ -129,17 +145,28 @@ class JudgeLM(dspy.LM):
             # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
             await asyncio.wait((self._flying[key],))
         if stored is not None:
-            self.meter.recall(role, stored)
+            self.meter.recall(role, stored, batch=self.batches is not None)
             return stored
-
-        async def send() -> Reply:
-            reply: Reply = await self._line.chat(self.model, messages, settings)
-            return reply
 
         landed = asyncio.get_running_loop().create_future()
         self._flying[key] = landed
         try:
-            reply = await self.caller.call(send, size, settings.get("max_tokens"))
+            if self.batches is not None:
+                way = partial(self.batches.chat, key, role, messages, settings)
+                reply = await self.caller.call_in_batch(way, size, settings.get("max_tokens"))
+                # It is in the store already, with all that came in the same job.
+                self.meter.spend(role, reply, batch=True)
+                return reply
+            async with pilots.turn(messages, self.caller.limiter.full) as over:
+
+                async def send() -> Reply:
+                    try:
+                        reply: Reply = await self._line.chat(self.model, messages, settings)
+                        return reply
+                    finally:
+                        over()
+
+                reply = await self.caller.call(send, size, settings.get("max_tokens"))
             self.keep(key, role, reply)
             return reply
         finally:
@@ -170,6 +197,7 @@ def make_lm(
     temperature: float | None = 0.0,
     max_tokens: int | None = 2000,
     options: LMOptions | None = None,
+    engines: tuple[Any, Any] | None = None,
 ) -> JudgeLM:
     """Make the LM that `spec` names. Keys come from the environment only.
 
@@ -181,6 +209,8 @@ def make_lm(
         temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Reasoning models get none.
         max_tokens: Ceiling of a reply, in tokens. Reasoning models get none.
         options: Pace, retries, budget, prices.
+        engines: A synchronous and an asynchronous one that stand in for the spec's own. Calls keep their identity,
+            so the store's replies are found; neither network nor key is needed.
 
     Raises:
         ValueError: The spec is not `offline` and has no provider prefix.
@@ -188,13 +218,18 @@ def make_lm(
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
+    if options.batch is not None:
+        from programs.batch_setup import line_for, require_batchable
+
+        require_batchable(spec)
     if spec == OFFLINE:
         from programs import offline
 
+        engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
         return JudgeLM(
             offline.MODEL,
-            engine=offline.OfflineEngine(),
-            async_engine=offline.AsyncOfflineEngine(),
+            engine=engine,
+            async_engine=async_engine,
             store=store,
             concurrency=concurrency,
             options=options,
@@ -206,9 +241,10 @@ def make_lm(
 
     if _is_openai_reasoning_model(spec):
         temperature = max_tokens = None
+    options = replace(options, usual=usual_pace(spec, api_base))
     price = _price(spec, api_base, options)
-    engine, async_engine = engines_for(spec, api_base, concurrency)
-    return JudgeLM(
+    engine, async_engine = engines or engines_for(spec, api_base, concurrency)
+    lm = JudgeLM(
         spec,
         engine=engine,
         async_engine=async_engine,
@@ -220,6 +256,9 @@ def make_lm(
         temperature=temperature,
         max_tokens=max_tokens,
     )
+    if options.batch is not None and engines is None:
+        lm.batches = line_for(spec, api_base, options, lm.store, lm.meter)
+    return lm
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import InputError
+from programs.paces import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,25 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchPace:
+    """How jobs of a batch service are put together and waited for. The defaults suit OpenAI's."""
+
+    quiet: float = 1.0
+    """Seconds without a new call after which the debates are at rest, and what was gathered goes out."""
+    first_poll: float = 5.0
+    """Seconds until a job is looked at again; half as much again each time, up to `longest_poll`."""
+    longest_poll: float = 60.0
+    calls: int = 50_000
+    """Most calls of one job."""
+    size: int = 200_000_000
+    """Most bytes of one job's file."""
+    tries: int = 3
+    """Jobs that a call may go out in before it has failed; refused jobs are not counted."""
+    patience: float = 3600.0
+    """Seconds without an answer to any question about jobs after which the run ends, to be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
 class LMOptions:
     """Limits on the calls to one LM. The defaults suit hosted providers and slow local servers alike."""
 
@@ -53,6 +73,8 @@ class LMOptions:
     """Requests per minute that are never exceeded; None leaves the pace to what the provider refuses."""
     tpm: float | None = None
     """Tokens per minute, input and output, likewise; estimated before a call, corrected after it."""
+    usual: Pace = Pace()
+    """Limits to begin with where the two above are None, until the provider names its own (`programs.paces`)."""
     budget: Budget = Budget()
     prices: Path | None = None
     """TOML file with prices, which come before the table that LiteLLM brings along."""
@@ -73,6 +95,10 @@ class LMOptions:
     """Seconds until one call is let through to see; doubled up to 10 while the provider stays down."""
     patience: float = 300.0
     """Seconds without any answer after which the run ends, to be resumed later."""
+    batch: str | None = None
+    """`openai` sends the calls of the debates as jobs of OpenAI's Batch API: half the price, and no limit above
+    but the budget concerns them. None sends each call by itself."""
+    batch_pace: BatchPace = BatchPace()
 
     def __post_init__(self) -> None:
         positive = ("rpm", "tpm", "attempt", "deadline", "first_wait", "longest_wait", "failures", "probe", "patience")
@@ -80,6 +106,8 @@ class LMOptions:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError("number too small", field=f"--{name}", expected="more than 0", found=value)
+        if self.batch not in (None, "openai"):
+            raise InputError("no such batch service", field="--batch", expected="openai", found=self.batch)
         if self.retries < 0:
             raise InputError("number too small", field="--retries", expected="0 or more", found=self.retries)
 
@@ -92,6 +120,7 @@ class LMOptions:
         budget: str | None = None,
         deadline: float | None = None,
         prices: str | Path | None = None,
+        batch: str | None = None,
     ) -> LMOptions:
         """Options from the values of the flags of the same names; None is the default.
 
@@ -107,6 +136,7 @@ class LMOptions:
             deadline=usual.deadline if deadline is None else deadline,
             attempt=usual.attempt if deadline is None else min(usual.attempt, deadline),
             patience=usual.patience if deadline is None else min(usual.patience, deadline),
+            batch=batch,
         )
 
 

@@ -71,10 +71,15 @@ def answer(system: str, user: str) -> str:
         user: The last user text; earlier turns (demonstrations) are not read.
     """
     prompt = offline_prompt.parse(system, user)
+    return offline_prompt.render(prompt, fill_in(prompt))
+
+
+def fill_in(prompt: Prompt) -> dict[str, str]:
+    """Requested field -> what the offline LM writes into it."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is None:
         speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
-    return offline_prompt.render(prompt, speak(prompt))
+    return speak(prompt)
 
 
 def _asks_for_instruction(prompt: Prompt) -> bool:
@@ -124,6 +129,8 @@ class OfflineEngine:
 
 class AsyncOfflineEngine:
     """The same for `acall`. It computes on the event loop: an answer takes a fraction of a millisecond."""
+
+    caches_prefixes = False
 
     def __init__(self) -> None:
         self._engine = OfflineEngine()

@@ -33,10 +33,15 @@ def select_facts(prompt: Prompt) -> dict[str, str]:
 def extract_claims(prompt: Prompt) -> dict[str, str]:
     """The sentences of a text; where there are too many, neighbours are joined."""
     found = [" ".join(sentence.split()) for sentence in sentences(prompt.input("candidate"))]
-    told = _MOST.search(prompt.input("task"))
-    size = -(-len(found) // int(told[1])) if told else 1
+    size = -(-len(found) // most_claims(prompt))
     claims = [" ".join(found[i : i + size]) for i in range(0, len(found), max(1, size))]
     return {"claims": "\n".join(claims) or "NONE"}
+
+
+def most_claims(prompt: Prompt) -> int:
+    """How many claims the prompt allows."""
+    told = _MOST.search(prompt.input("task"))
+    return int(told[1]) if told else 1_000_000
 
 
 def write_queries(prompt: Prompt) -> dict[str, str]:

@@ -36,6 +36,10 @@ class Breaker:
         """Whether calls are held back."""
         self.answers = 0
         """Answers so far, to anybody."""
+        self.outages = 0
+        """How often calls were held back."""
+        self._present = False
+        """Whether anything has ever spoken at the provider's address, if only to refuse."""
         self._reset()
 
     def _reset(self) -> None:
@@ -44,18 +48,23 @@ class Breaker:
         self._callers: set[int] = set()
         self.unreachable = False
         """Whether a connection could not be made of late."""
+        self._confirmed = False
         self._interval = self._options.probe
         self._held_at = 0.0
 
     @property
     def doubtful(self) -> bool:
         """Whether the failures of late say more about the provider than about the calls that met them."""
-        return self.unreachable or len(self._callers) >= _CALLERS
+        return self.unreachable or self._confirmed or len(self._callers) >= _CALLERS
 
     @property
     def suspicious(self) -> bool:
         """Whether it is time to be careful."""
         return self.doubtful and self._failures >= self._options.failures
+
+    def confirm(self) -> None:
+        """A call that no item can be to blame for has failed as well."""
+        self._confirmed = self._since is not None
 
     def answered(self) -> bool:
         """The provider has answered somebody; returns whether that ended an outage."""
@@ -90,6 +99,7 @@ class Breaker:
         limited = isinstance(error, dspy.LMRateLimitError)
         self._failures += not limited
         self.unreachable |= error.provider_code == UNREACHABLE
+        self._present |= error.status is not None
         silent = now - self._since
         if self.doubtful and silent >= self._patience():
             raise self._down(error, silent)
@@ -97,6 +107,7 @@ class Breaker:
             if limited or not self.suspicious or silent < max(_QUIET, 2 * self._options.first_wait):
                 return None
             self.open = True
+            self.outages += 1
             _LOG.warning(
                 "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
                 "then to see",
@@ -114,7 +125,7 @@ class Breaker:
 
     def _patience(self) -> float:
         patience = self._options.patience
-        return min(patience, _START) if self.unreachable and not self.answers else patience
+        return min(patience, _START) if self.unreachable and not (self.answers or self._present) else patience
 
     def _down(self, error: dspy.LMError, silent: float) -> ProviderDownError:
         return ProviderDownError(

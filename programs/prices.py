@@ -27,6 +27,10 @@ class Price:
         """US dollars for so many tokens of each kind."""
         return (fresh * self.input + cached * self.cached + output * self.output) / 1e6
 
+    def batch(self) -> Price:
+        """The price in a batch job: half. Not every model is given a discount on cached input there, so none counts."""
+        return Price(self.input / 2, self.input / 2, self.output / 2)
+
 
 def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> Price | None:
     """The price of a model, or None where nobody has said one.

@@ -3,11 +3,13 @@
 DSPy's ChatAdapter puts a signature's instructions into the system text, so that no two roles share a
 prefix. Here the system text is one constant, the material follows in the signature's field order (source,
 aspect, candidate, the growing debate), and the role's instructions, which optimizers tune, stand at the
-end. Whatever a provider has cached of a source serves all its candidates, rounds and roles.
+end. Whatever a provider has cached of a source serves all its candidates, rounds and roles. Where no debate
+follows there are no other roles to share with, and the instructions stand before the candidate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -44,7 +46,9 @@ class UnusableError(Exception):
 class _Layout:
     """What of a prompt depends on the signature alone; DSPy recomputes a signature's fields on every access."""
 
-    inputs: tuple[str, ...]
+    shared: tuple[str, ...]
+    own: tuple[str, ...]
+    """Input fields before and after the role's text."""
     outputs: tuple[str, ...]
     role: str
     request: str
@@ -52,10 +56,15 @@ class _Layout:
 
 @lru_cache(maxsize=256)
 def _layout(signature: Any) -> _Layout:
+    inputs = tuple(name for name in signature.input_fields if name != "correction")
+    # In a debate the candidate is shared by all roles. Where one role asks once, its text is shared by all candidates.
+    alone = "debate" not in inputs and "candidate" in inputs
+    place = inputs.index("candidate") if alone else len(inputs)
     outputs = signature.output_fields
     fields = (f"[[ ## {name} ## ]]\n<{field.json_schema_extra['desc']}>" for name, field in outputs.items())
     return _Layout(
-        tuple(name for name in signature.input_fields if name != "correction"),
+        inputs[:place],
+        inputs[place:],
         tuple(outputs),
         f"[[ ## role ## ]]\n{signature.instructions}",
         "\n\n".join(["Reply with these fields, in this order:", *fields]),
@@ -115,11 +124,10 @@ class RoleLastAdapter(dspy.ChatAdapter):
 
 
 def _user_text(layout: _Layout, inputs: dict[str, Any]) -> str:
-    parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in layout.inputs if inputs.get(name)]
-    parts.append(layout.role)
-    if inputs.get("correction"):
-        parts.append(f"[[ ## correction ## ]]\n{inputs['correction']}")
-    parts.append(layout.request)
+    def sections(names: Iterable[str]) -> list[str]:
+        return [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in names if inputs.get(name)]
+
+    parts = [*sections(layout.shared), layout.role, *sections((*layout.own, "correction")), layout.request]
     return "\n\n".join(parts)
 
 

@@ -10,6 +10,9 @@ from programs.failures import BudgetSpentError
 from programs.lm_options import Budget
 from programs.prices import Price
 
+TOKENS_PER_BYTE = 0.27
+"""Of UTF-8 text, before any reply has told better: about a quarter in English."""
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -19,6 +22,8 @@ class Need:
     """Expected, input and output."""
     most_input: float = 0.0
     most_output: float = 0.0
+    batch: bool = False
+    """Whether it goes out in a batch job, at half the price."""
 
 
 NOTHING = Need()
@@ -28,8 +33,8 @@ class Estimate:
     """Tokens of a call before it is made, learned from the replies so far."""
 
     def __init__(self) -> None:
-        # Tokens per UTF-8 byte: about a quarter in English; half is more than any usual text needs.
-        self._mean, self._most = 0.27, 0.5
+        # Half a token per byte is more than any usual text needs.
+        self._mean, self._most = TOKENS_PER_BYTE, 0.5
         self._mean_output, self._most_output = 300.0, 1000.0
         self._seen = 0
 
@@ -67,6 +72,7 @@ class Purse:
             raise ValueError("a budget in money needs a price")
         self._budget = budget
         self._price = price or Price(0.0, 0.0, 0.0)
+        self._batch_price = self._price.batch()
         self._paid = [0.0, 0.0, 0.0]
         self._held = [0.0, 0.0, 0.0]
         self._lock = threading.Lock()
@@ -90,14 +96,18 @@ class Purse:
         with self._lock:
             self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
 
-    def pay(self, used: tuple[float, float], cached: int) -> None:
+    def pay(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Pay for a reply: its input and output tokens, `cached` of the input at the lower price."""
-        cost = self._price.of(used[0] - cached, cached, used[1])
+        cost = self._at(batch).of(used[0] - cached, cached, used[1])
         with self._lock:
             self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
 
     def _most(self, need: Need) -> tuple[float, float, float]:
-        return 1.0, need.most_input + need.most_output, self._price.of(need.most_input, 0.0, need.most_output)
+        cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
+        return 1.0, need.most_input + need.most_output, cost
+
+    def _at(self, batch: bool) -> Price:
+        return self._batch_price if batch else self._price
 
     def spent(self) -> BudgetSpentError:
         """The error that says so."""

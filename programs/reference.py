@@ -1,6 +1,7 @@
 """Reference metrics behind the judges' interface, so that a table can show them beside the judges.
 
-They ask no LM. Each is a thin adapter over a kept library; what it compares with is said in its docstring.
+They ask no LM. Each is a thin adapter over a kept library; what it compares with is said in its docstring. Those
+that need a model of their own are in `programs/model_metrics.py`.
 """
 
 from __future__ import annotations
@@ -9,28 +10,25 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from programs.judge import Item, Judge, Judgement, Verdict
-from programs.transcript import Transcript, Turn
+from data.errors import InputError
+from programs.metric import KEPT, Metric
+
+TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+"""Those of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, blanks only."""
 
 
-class RougeL(Judge):
-    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`.
+class RougeL(Metric):
+    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, on 0 to 1.
 
     Against the best of the references; where a source has none, against its context (a dialogue's fact), else
-    against the source. It is the same number for every aspect, on 0 to 1 and not on the aspect's scale.
+    against the source.
     """
 
     kind = "rouge-l"
+    packages = ("rouge-score",)
 
-    async def converse(self, item: Item, rounds: int) -> Transcript:
-        value = _rouge_l(item.references or (item.context or item.source,), item.text)
-        return Transcript((Turn(self.kind, 0, "", score=value, calls=0),))
-
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        score = transcript.turns[0].score
-        if score is None:
-            raise ValueError("a metric always has a score")
-        return Verdict(score, 0, "single call", 0, transcript)
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _rouge_l(text, others)
 
     def config(self) -> dict[str, Any]:
         return {}
@@ -40,14 +38,55 @@ class RougeL(Judge):
         return cls()
 
 
-@lru_cache(maxsize=8192)
-def _rouge_l(targets: tuple[str, ...], text: str) -> float:
-    # A text is asked about once for each aspect, and the metric is the same for all of them.
-    return float(_scorer().score_multi(targets, text)["rougeL"].fmeasure)
+class Bleu(Metric):
+    """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, on 0 to 100.
+
+    Against all references together, as BLEU is defined; where a source has none, against its context (a dialogue's
+    fact), else against the source. With the effective order, so that texts of fewer than four words have a value,
+    and with sacrebleu's default smoothing; the mean over texts is not the BLEU of a corpus.
+    """
+
+    kind = "bleu"
+    packages = ("sacrebleu",)
+    settable = ("tokenize",)
+
+    def __init__(self, tokenize: str = "13a") -> None:
+        """`tokenize` is one of `TOKENIZERS`: `char` or `zh` for scripts that put no blanks between words."""
+        super().__init__()
+        if tokenize not in TOKENIZERS:
+            raise InputError("unknown tokenizer", field="tokenize", expected=", ".join(TOKENIZERS), found=tokenize)
+        self.tokenize = tokenize
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bleu(self.tokenize, text, others)
+
+    def config(self) -> dict[str, Any]:
+        return {"tokenize": self.tokenize}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Bleu:
+        return cls(**config)
+
+
+@lru_cache(maxsize=KEPT)
+def _rouge_l(text: str, others: tuple[str, ...]) -> float:
+    return float(_rouge_scorer().score_multi(others, text)["rougeL"].fmeasure)
 
 
 @lru_cache(maxsize=1)
-def _scorer() -> Any:
+def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(["rougeL"], use_stemmer=True)
+
+
+@lru_cache(maxsize=KEPT)
+def _bleu(tokenize: str, text: str, others: tuple[str, ...]) -> float:
+    return float(_bleu_scorer(tokenize).sentence_score(text, list(others)).score)
+
+
+@lru_cache(maxsize=len(TOKENIZERS))
+def _bleu_scorer(tokenize: str) -> Any:
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(effective_order=True, tokenize=tokenize)

@@ -51,6 +51,8 @@ class Sampled(Role):
         return one
 
     async def _reply(self, inputs: dict[str, str]) -> Fields:
+        if not self._inputs and not self._settings:
+            return await super()._reply(inputs)
         signature = self.predict.signature
         inputs = {name: text for name, text in {**inputs, **self._inputs}.items() if name in signature.input_fields}
         if not self._settings:

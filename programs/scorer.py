@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dspy
 
-from programs import replies
 from programs.judge import Item
-from programs.role import Answer, Fields, Material, NoAnswer, Role
+from programs.modes import TEXT, Mode, score_in
+from programs.role import Answer, Material, NoAnswer
+from programs.sampling import Sampled
 from programs.transcript import Transcript, Turn
 
 
@@ -20,23 +21,39 @@ class Scoring(Material):
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 
-class Scorer(Role):
-    """Gives the first score and every revision; predictor name `scorer.predict`."""
+class WholeScoring(Material):
+    """You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the
+    source, thinking step by step. Where a debate is given, weigh the Critic's latest points: accept what the
+    material bears out, reject what it does not, and revise your score accordingly. Use the whole scale, and
+    only its points."""
+
+    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the text that they rest on")
+    # Its probability is read off one token, which a decimal would not be.
+    score: str = dspy.OutputField(desc="one whole number on the aspect's scale and nothing else")
+
+
+class Scorer(Sampled):
+    """Gives the first score and every revision; predictor name `scorer.predict`.
+
+    Args:
+        mode: How its replies become scores.
+        instructions: In place of the built-in ones.
+    """
 
     speaker = "scorer"
 
-    def __init__(self, instructions: str | None = None) -> None:
-        super().__init__(Scoring, instructions)
+    def __init__(self, mode: Mode = TEXT, instructions: str | None = None) -> None:
+        super().__init__(WholeScoring if mode.name == "expected" else Scoring, instructions)
+        self.mode = mode
 
     async def speak(self, item: Item, transcript: Transcript) -> Turn | NoAnswer:
-        """Score `item` given the debate so far (empty for the first score)."""
+        """Score `item` given the debate so far (empty for the first score).
 
-        def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
-            value = replies.score(fields["score"], item.aspect.scale)
-            return value if isinstance(value, replies.Unreadable) else (value, fields["rationale"])
-
-        answer = await self.ask(item, str(transcript), read)
+        Raises:
+            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
+        """
+        answer = await score_in(self.mode, self, item, str(transcript))
         if not isinstance(answer, Answer):
             return answer
-        score, rationale = answer.value
-        return Turn("scorer", transcript.rounds, rationale, score=score, calls=answer.calls)
+        found = answer.value
+        return Turn("scorer", transcript.rounds, found.rationale, score=found.score, calls=answer.calls)

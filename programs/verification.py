@@ -21,6 +21,7 @@ from data.schema import Scale
 from programs import replies
 from programs.evidence import Evidence
 from programs.judge import Item
+from programs.meter import ROUND
 from programs.role import Answer, Fields, NoAnswer
 from programs.sampling import Sampled
 from programs.transcript import Failure, Turn
@@ -204,6 +205,7 @@ class Chain:
         state: list[Opinion] = []
         names: State = ("initial",)
         for turn in range(self.maximum + 1):
+            ROUND.set(turn)
             if turn:
                 if turn > self.minimum and agreed(state):
                     break

@@ -90,6 +90,15 @@ class Serper:
         raise SearchError(f"the web search failed ({problem})")
 
 
+class Unsearched:
+    """Stands in for a provider where nothing may be spent: passages of a usual length, from nowhere."""
+
+    name = "unsearched"
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        return [f"{number}: {'a passage that nobody looked for ' * 6}" for number in range(limit)]
+
+
 def _passages(raw: bytes) -> list[str]:
     """The direct answer, the description of the thing that was asked about, then the pages' excerpts."""
     try:

@@ -3,15 +3,18 @@
     python runs/agreement.py FILE
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance
     python runs/agreement.py FILE --scale 1-3        # rows with recorded reply texts in `samples`
+    python runs/agreement.py FILE --cut 3.5          # yes/no ratings beside scores on a scale of their own
 
 FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. Printed are Pearson, Spearman
-and Kendall's tau-b at summary, sample and system level, each with a 95 % interval from resampling groups.
+and Kendall's tau-b at summary, sample and system level, each with a 95 % interval from resampling groups. Where
+the ratings are of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +23,9 @@ from typing import TYPE_CHECKING
 from data.errors import InputError
 
 if TYPE_CHECKING:
-    from data.agreement import Agreement, AgreementTable
+    from data.agreement import Agreement, AgreementTable, GroupScores
     from data.schema import Scale
+    from runs.decisions import Decided
     from runs.rated_scores import Rows
 
 _LEVELS = {
@@ -38,6 +42,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("file", metavar="FILE", help="rows of scores beside ratings, .jsonl or .csv")
     parser.add_argument("--aspects", help="comma-separated; all in the file by default")
     parser.add_argument("--scale", help="LOW-HIGH: read recorded replies in `samples` on this scale")
+    parser.add_argument(
+        "--decisions",
+        choices=("auto", "binary", "pairs", "none"),
+        default="auto",
+        help="compare decisions too: binary (two-valued ratings), pairs (groups of two), or none (auto)",
+    )
+    parser.add_argument(
+        "--cut", type=_number, help="score from which on a binary decision is positive (as ratings: their middle)"
+    )
+    parser.add_argument(
+        "--margin", type=_number, default=0.0, help="scores of a pair not further apart than this are a tie (0)"
+    )
     parser.add_argument("--resamples", type=int, default=10_000, help="of the groups, for the intervals (10000)")
     parser.add_argument("--seed", type=int, default=0, help="of the resampling (0)")
     parser.add_argument("--json", nargs="?", const="-", metavar="OUT", help="emit JSON, to a file or to stdout")
@@ -60,9 +76,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from data.agreement import agreement_table
+    from runs.decision_tables import render, to_json
     from runs.rated_scores import read_rows
 
-    for name in ("resamples", "seed"):
+    for name in ("resamples", "seed", "margin"):
         if getattr(arguments, name) < 0:
             raise InputError(
                 "number too small", field=f"--{name}", expected="0 or more", found=getattr(arguments, name)
@@ -72,14 +89,54 @@ def _run(arguments: argparse.Namespace) -> int:
     rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=only)
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
         table = agreement_table(rows.aspects, resamples=arguments.resamples, seed=arguments.seed, progress=bar.update)
-    text = json.dumps(table.to_json(), indent=2, allow_nan=False)
+    decisions = _decisions(arguments, rows)
+    values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
+    text = json.dumps(values, indent=2, allow_nan=False)
     if arguments.json == "-":
         print(text)
         return 0
     print(_render(table, rows))
+    if decisions:
+        print("\n" + render(decisions, units="groups"))
     if arguments.json:
         Path(arguments.json).write_text(text + "\n", encoding="utf-8")
     return 0
+
+
+def _decisions(arguments: argparse.Namespace, rows: Rows) -> dict[str, dict[str, Decided]]:
+    """The decisions that the scores make, as those of one judge; empty where there are none to make."""
+    from dataclasses import replace
+
+    from runs.decisions import called_for_scores, decide
+
+    if arguments.decisions == "none":
+        return {}
+    questions = called_for_scores(rows.aspects, None if arguments.decisions == "auto" else arguments.decisions)
+    for name, question in questions.items():
+        if arguments.cut is not None:
+            question = replace(question, cut=arguments.cut)
+        elif question.kind == "binary" and not _share_a_scale(rows.aspects[name]):
+            print(
+                f"note: scores of {name} lie outside its two ratings, so the middle of these divides nothing; "
+                "give the score that does with --cut",
+                file=sys.stderr,
+            )
+            question = replace(question, cut=None)
+        questions[name] = replace(question, margin=arguments.margin)
+    found = decide(rows.aspects, questions, resamples=arguments.resamples, seed=arguments.seed)
+    return {"scores": found} if found else {}
+
+
+def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
+    ratings = [r for g in groups for r in g.ratings if r is not None]
+    return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _check_output(arguments: argparse.Namespace) -> None:

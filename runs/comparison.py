@@ -2,184 +2,227 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from data.agreement import AgreementTable, Difference, GroupScores, Level, Statistic, agreement_table, compare, correct
 from data.schema import Aspect, Corpus
-from programs.compiled import AspectJudge
-from programs.judge import Judgement, corpus_items
-from runs.report import interval, markdown_table, p_text, text_table
+from programs.judge import Judgement, Unscored, corpus_items
+from programs.prices import Price
+from runs.bills import Bill
+from runs.contestants import Contestant
+from runs.onepass import Job, run_together
 from runs.scoring import Panel, calls_per_item, group_scores
+
+AVERAGE = "average"
+"""The column beside the aspects."""
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> the scores of one judge."""
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """One row of the table."""
+class Ground:
+    """What all are compared on, and by what."""
 
-    name: str
-    aspects: Mapping[str, AspectJudge]
-    """Aspect -> the judge that scores it."""
+    corpus: Corpus
+    aspects: tuple[Aspect, ...]
+    level: Level
+    statistics: tuple[Statistic, ...]
+    """Shown in this order; intervals, differences and marks are of the first."""
+    resamples: int = 10_000
+    seed: int = 0
+    """Of the resampling."""
+
+    def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
+        """Agreement at the given levels, by default at the one that is shown."""
+        levels = (self.level,) if levels is None else levels
+        return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
+
+    def difference(self, a: Scores, b: Scores) -> Difference:
+        """Agreement of `a` minus that of `b`, paired."""
+        return compare(a, b, statistic=self.statistics[0], level=self.level, resamples=self.resamples, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one contestant gave, before anything is computed from it."""
+
+    scores: Scores
+    calls: float | None = None
+    """LM calls per item, executed or not; None for scores from a file."""
+    bill: Bill | None = None
+    """Tokens of these calls; None for scores from a file."""
+    items: int = 0
+    """Different items that the bill is for."""
+    unscored: Mapping[str, int] = field(default_factory=dict)
+    """Why -> how many items."""
+    note: str | None = None
+    """What a reader of the table must know about it."""
+
+    def noted(self, note: str | None) -> Entry:
+        """The same with a note."""
+        return replace(self, note=note)
+
+    def usd_per_thousand(self, price: Price | None) -> float | None:
+        """US dollars for a thousand items, had this judge been the only one; None where nobody knows."""
+        if price is None or self.bill is None or not self.items:
+            return None
+        return 1000 * self.bill.usd(price) / self.items
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What one contestant did."""
+    """One row of the table."""
 
     name: str
+    entry: Entry
     table: AgreementTable
-    calls: float
-    """LM calls per item, executed or not."""
-    scores: Mapping[str, Sequence[GroupScores]]
+    usd: float | None
+    """US dollars for a thousand items."""
+
+    def to_json(self) -> dict[str, object]:
+        entry = self.entry
+        bill, items = entry.bill, max(1, entry.items)
+        tokens = None if bill is None else {k: getattr(bill, k) / items for k in ("fresh", "cached", "output")}
+        return {
+            "agreement": self.table.to_json(),
+            "lm_calls_per_item": entry.calls,
+            "tokens_per_item": tokens,
+            "usd_per_1000_items": self.usd,
+            "unscored": dict(entry.unscored),
+            "note": entry.note,
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
     """All contestants on one corpus."""
 
+    ground: Ground
     standings: tuple[Standing, ...]
-    level: Level
-    statistics: tuple[Statistic, ...]
     baseline: str
     differences: Mapping[str, Difference]
     """Contestant -> its difference to the baseline in the first statistic, averaged over aspects."""
     corrected: Mapping[str, float]
     """Contestant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
+    best: Mapping[str, str | None]
+    """Aspect, or `AVERAGE` -> the contestant that differs from every other, or None where no one does."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Contestant -> why it has no row."""
 
     def to_json(self) -> dict[str, object]:
+        differences = {name: {**asdict(d), "p_corrected": self.corrected[name]} for name, d in self.differences.items()}
         return {
-            "judges": {s.name: {"agreement": s.table.to_json(), "lm_calls_per_item": s.calls} for s in self.standings},
-            "level": self.level,
+            "judges": {s.name: s.to_json() for s in self.standings},
+            "level": self.ground.level,
+            "statistics": list(self.ground.statistics),
             "baseline": self.baseline,
-            "differences": {
-                name: {
-                    "value": d.value,
-                    "low": d.low,
-                    "high": d.high,
-                    "p_value": d.p_value,
-                    "p_corrected": self.corrected[name],
-                }
-                for name, d in self.differences.items()
-            },
+            "differences": differences,
+            "best": dict(self.best),
+            "failed": dict(self.failed),
         }
 
 
 def score_all(
-    panel: Panel, corpus: Corpus, aspects: Sequence[Aspect], contestant: Contestant
-) -> tuple[dict[str, list[GroupScores]], float]:
-    """Score every candidate of the corpus; returns scores by aspect and LM calls per item."""
-    scores: dict[str, list[GroupScores]] = {}
-    everything: list[Judgement] = []
-    for aspect in aspects:
-        chosen = contestant.aspects[aspect.name]
-        found = panel.judge(chosen.judge, corpus_items(corpus, aspect), f"{contestant.name}: {aspect.name}")
-        scores[aspect.name] = group_scores(corpus, aspect, found, chosen.granularity)
-        everything += found
-    return scores, calls_per_item(everything)
+    panel: Panel, ground: Ground, contestants: Sequence[Contestant], *, progress: bool = True
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Let all contestants score all candidates, in one pass.
+
+    Args:
+        panel: Its LM's store must be a `runs.bills.Billing`, or nothing is charged.
+        ground: What is scored.
+        contestants: Who scores.
+        progress: Whether to show it.
+
+    Returns:
+        Contestant -> what it gave, and contestant -> why it cannot score anything at all.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: No contestant can score anything.
+    """
+    bills = {c.name: Bill() for c in contestants}
+    jobs = [
+        Job(c.name, c.aspects[a.name].judge.judge, corpus_items(ground.corpus, a), bills[c.name])
+        for c in contestants
+        for a in ground.aspects
+    ]
+    done = run_together(panel, jobs, "judges", progress=progress)
+    if len(done.failed) == len(contestants):
+        raise next(iter(done.failed.values()))
+    found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in contestants}
+    for number, (job, judgements) in enumerate(zip(jobs, done.results, strict=True)):
+        found[job.owner][ground.aspects[number % len(ground.aspects)].name] = judgements
+    entries = {}
+    for c in contestants:
+        if c.name not in done.failed:
+            different = sum(len({item.key for item in job.items}) for job in jobs if job.owner == c.name)
+            entries[c.name] = _entry(ground, c, found[c.name], bills[c.name], different)
+    return entries, {name: _problem(error) for name, error in done.failed.items()}
 
 
 def compare_all(
-    found: Mapping[str, tuple[dict[str, list[GroupScores]], float]],
+    ground: Ground,
+    entries: Mapping[str, Entry],
     *,
-    statistics: tuple[Statistic, ...],
-    level: Level,
     baseline: str,
-    resamples: int,
-    seed: int,
+    price: Price | None = None,
+    failed: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """Agreement of each contestant, and its paired difference to the baseline with corrected p-values."""
+    """Agreement of each contestant, its paired difference to the baseline with corrected p-values, and the best."""
     standings = tuple(
-        Standing(name, agreement_table(scores, resamples=resamples, seed=seed), calls, scores)
-        for name, (scores, calls) in found.items()
+        Standing(name, entry, ground.agreement(entry.scores, ("summary", "sample", "system")), _usd(entry, price))
+        for name, entry in entries.items()
     )
-    base = found[baseline][0]
+    base = entries.get(baseline)
     differences = {
-        name: compare(scores, base, statistic=statistics[0], level=level, resamples=resamples, seed=seed)
-        for name, (scores, _) in found.items()
-        if name != baseline
+        name: ground.difference(entry.scores, base.scores)
+        for name, entry in entries.items()
+        if base is not None and name != baseline
     }
-    p_values = [1.0 if d.p_value is None else d.p_value for d in differences.values()]
-    corrected = dict(zip(differences, correct(p_values), strict=True))
-    return Comparison(standings, level, statistics, baseline, differences, corrected)
+    corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
+    best = {a.name: _best(ground, standings, a.name) for a in ground.aspects}
+    # One aspect is its own average.
+    best[AVERAGE] = _best(ground, standings, AVERAGE) if len(ground.aspects) > 1 else best[ground.aspects[0].name]
+    return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
 
 
-def best(comparison: Comparison, resamples: int, seed: int) -> str | None:
-    """The contestant that the data set apart from every other one, or None where they cannot tell."""
-    statistic, level = comparison.statistics[0], comparison.level
-    ranked = sorted(
-        (s for s in comparison.standings if s.table.average[level][statistic].value is not None),
-        key=lambda s: -(s.table.average[level][statistic].value or 0.0),
-    )
+def _best(ground: Ground, standings: Sequence[Standing], column: str) -> str | None:
+    """The contestant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
+    statistic = ground.statistics[0]
+
+    def value(standing: Standing) -> float | None:
+        table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
+        return table[ground.level][statistic].value
+
+    def scores(standing: Standing) -> Scores:
+        return standing.entry.scores if column == AVERAGE else {column: standing.entry.scores[column]}
+
+    ranked = sorted((s for s in standings if value(s) is not None), key=lambda s: -(value(s) or 0.0))
     if len(ranked) < 2:
         return None
     first, others = ranked[0], ranked[1:]
-    p_values = [
-        compare(first.scores, o.scores, statistic=statistic, level=level, resamples=resamples, seed=seed).p_value
-        for o in others
-    ]
-    return first.name if all(p < 0.05 for p in correct([1.0 if p is None else p for p in p_values])) else None
+    p_values = [ground.difference(scores(first), scores(other)).p_value for other in others]
+    return first.name if all(p < 0.05 for p in correct(p_values)) else None
 
 
-def render(comparison: Comparison, aspects: Sequence[str], style: str, winner: str | None) -> str:
-    """The table as text, Markdown or LaTeX: aspects x statistics, average, calls, difference to the baseline."""
-    names = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
-    marks = "/".join(names[s] for s in comparison.statistics)
-    header = [
-        "judge",
-        *(f"{a} {marks}" for a in aspects),
-        f"average {marks}",
-        "LM calls per item",
-        f"Δ to {comparison.baseline}",
-        "p (Holm)",
-    ]
-    rows = []
-    for standing in comparison.standings:
-        cells = [_cell(comparison, standing.table.aspects[a][comparison.level]) for a in aspects]
-        difference = comparison.differences.get(standing.name)
-        rows.append(
-            [
-                standing.name + (" *" if standing.name == winner else ""),
-                *cells,
-                _average(comparison, standing),
-                f"{standing.calls:.2f}",
-                "–" if difference is None else interval(difference),
-                "–" if difference is None else p_text(comparison.corrected[standing.name])[2:].lstrip("= "),
-            ]
-        )
-    if style == "markdown":
-        return markdown_table(header, rows)
-    if style == "latex":
-        return _latex(header, rows)
-    return text_table(header, rows)
+def _entry(
+    ground: Ground, contestant: Contestant, found: Mapping[str, list[Judgement]], bill: Bill, different: int
+) -> Entry:
+    scores = {
+        a.name: group_scores(ground.corpus, a, found[a.name], contestant.aspects[a.name].granularity)
+        for a in ground.aspects
+    }
+    everything = [judgement for judgements in found.values() for judgement in judgements]
+    reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
+    return Entry(scores, calls_per_item(everything), bill, different, dict(sorted(reasons.items())))
 
 
-def _cell(comparison: Comparison, table: Mapping[Statistic, object]) -> str:
-    values = [getattr(table[s], "value") for s in comparison.statistics]  # noqa: B009
-    return "/".join("–" if v is None else f"{v:.3f}" for v in values)
+def _usd(entry: Entry, price: Price | None) -> float | None:
+    return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)
 
 
-def _average(comparison: Comparison, standing: Standing) -> str:
-    average = standing.table.average[comparison.level]
-    first = average[comparison.statistics[0]]
-    extent = f" [{first.low:.3f}, {first.high:.3f}]" if first.low is not None and first.high is not None else ""
-    return _cell(comparison, average) + extent
-
-
-def _latex(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        text = " & ".join(cells).replace("ρ", r"$\rho$").replace("τ", r"$\tau$").replace("Δ", r"$\Delta$")
-        return text.replace("–", "--").replace("_", r"\_") + r" \\"
-
-    body = "\n".join(line(row) for row in rows)
-    columns = "l" + "r" * (len(header) - 1)
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            line(header),
-            r"\midrule",
-            body,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+def _problem(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from programs.calls import Reply
+from runs.job_book import FileBook
 
 _KEY = 32
 """Length of a call's key in hexadecimal digits; a line is KEY, a tab, JSON, a newline."""
@@ -32,6 +33,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self.jobs = FileBook(folder, self.flush)
         self._files: list[BinaryIO] = []
         self._where: dict[int, tuple[int, int]] = {}
         for path in sorted(folder.glob("*.replies")):

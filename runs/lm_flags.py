@@ -9,6 +9,24 @@ if TYPE_CHECKING:
     from programs.lm_options import LMOptions
 
 
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """Add what every reply is sampled with, and the check before the first call; all default to None."""
+    group = parser.add_argument_group("replies of the LM")
+    group.add_argument("--temperature", type=float, help="of every call that is not one of several samples (0)")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="longest reply; cut ones are asked again x4 (2000)")
+    add_preflight(parser)
+
+
+def add_preflight(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that leaves out `runs.preflight`."""
+    parser.add_argument(
+        "--no-preflight",
+        action="store_true",
+        default=None,
+        help="do not try each role on the longest item before the run",
+    )
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the flags for pace, budget and prices; all default to None, which leaves the usual."""
     group = parser.add_argument_group("limits on LM calls")
@@ -17,6 +35,23 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--budget", help="stop, to be resumed, before more is spent: calls=N,tokens=N,usd=X")
     group.add_argument("--deadline", type=float, metavar="SECONDS", help="for one call with its retries (900)")
     group.add_argument("--prices", metavar="FILE", help="TOML file with prices per million tokens")
+    group.add_argument(
+        "--batch",
+        metavar="SERVICE",
+        help="openai: OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
+    )
+
+
+def add_estimate(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that asks for an estimate in place of the run; its value is read by `runs.estimate`."""
+    parser.add_argument(
+        "--estimate",
+        nargs="?",
+        const="",
+        metavar="L,E,U",
+        help="print what the run would take (calls, tokens, money: lower, expected, upper) and stop before anything is "
+        "spent; optionally with the length of a reply in tokens in each case",
+    )
 
 
 def limits(arguments: argparse.Namespace) -> LMOptions:
@@ -33,4 +68,5 @@ def limits(arguments: argparse.Namespace) -> LMOptions:
         budget=arguments.budget,
         deadline=arguments.deadline,
         prices=arguments.prices,
+        batch=arguments.batch,
     )

@@ -20,6 +20,7 @@ from programs.lm import OFFLINE, JudgeLM, Reply, ReplyStore, make_lm
 from programs.lm_options import LMOptions
 from runs.journal import Journal
 from runs.manifest import Export
+from runs.preflight import Trial, preflight
 from runs.scoring import Panel
 from runs.streaming import Score, judge_in_order, score_of
 
@@ -55,19 +56,7 @@ class LoadedJudge:
         Raises:
             InputError: the judge does not score one of them.
         """
-        wanted = self.aspects if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
-        if not wanted:
-            raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(self.aspects))
-        for name in wanted:
-            if name not in self.compiled.aspects:
-                raise InputError(
-                    f"the judge does not score {name!r}",
-                    field="aspects",
-                    expected="some of " + ", ".join(self.aspects),
-                    found=name,
-                    remedy=did_you_mean(name, self.aspects),
-                )
-        return [self.task.aspect(name) for name in self.aspects if name in wanted]
+        return chosen_aspects(self.compiled, aspects)
 
     def score(
         self,
@@ -124,6 +113,21 @@ class LoadedJudge:
             raise ValueError("the judge was closed; load it again")
         return judge_in_order(self._panel, self.compiled, items)
 
+    def try_out(self, items: Sequence[Item]) -> None:
+        """Have each role speak about one of `items`, so that what no item can be scored with is told at once.
+
+        Raises:
+            InputError: A role cannot be played by this LM.
+            dspy.LMError: The LM cannot be used at all.
+        """
+        if self._panel is None:
+            raise ValueError("the judge was closed; load it again")
+        by_aspect: dict[str, list[Item]] = {}
+        for item in items:
+            by_aspect.setdefault(item.aspect.name, []).append(item)
+        judges = self.compiled.aspects
+        preflight(self._panel, [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()])
+
     def close(self) -> None:
         """End the thread, the connections and the store."""
         panel, self._panel = self._panel, None
@@ -170,6 +174,33 @@ class LoadedJudge:
             )
 
 
+def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:
+    """See `LoadedJudge.choose`."""
+    known = tuple(judge.aspects)
+    wanted = known if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
+    if not wanted:
+        raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(known))
+    for name in wanted:
+        if name not in judge.aspects:
+            raise InputError(
+                f"the judge does not score {name!r}",
+                field="aspects",
+                expected="some of " + ", ".join(known),
+                found=name,
+                remedy=did_you_mean(name, known),
+            )
+    return [judge.task.aspect(name) for name in known if name in wanted]
+
+
+def lm_of(export: Export, lm: str | None, api_base: str | None) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names another LM."""
+    own = export.manifest["lm"]
+    spec = lm or own["spec"]
+    if lm is None or lm == own["spec"]:
+        api_base = api_base or own.get("api_base")
+    return spec, api_base, {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+
+
 def open_judge(
     export: Export,
     *,
@@ -180,11 +211,7 @@ def open_judge(
     options: LMOptions | None = None,
 ) -> LoadedJudge:
     """Give an export its LM; for the arguments see `runs.export.load`, for the options `programs.lm_options`."""
-    own = export.manifest["lm"]
-    spec = lm or own["spec"]
-    if lm is None or lm == own["spec"]:
-        api_base = api_base or own.get("api_base")
-    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    spec, api_base, settings = lm_of(export, lm, api_base)
     journal = None if store is None else Journal(store)
     replies: ReplyStore = Recent() if journal is None else journal
     try:

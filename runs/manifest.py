@@ -207,10 +207,17 @@ def _aspect_judge(entry: JsonObject, state: JsonObject, task: Task, aspect: str)
         )
     try:
         judge = build(name, config.values)
+    except InputError as error:
+        raise config.error(
+            error.problem, error.field or "", expected=error.expected, found=error.found, remedy=error.remedy
+        ) from None
     except (KeyError, TypeError, ValueError) as error:
         raise config.error(f"not a configuration of the judge {name!r}: {error!r}", found=config.values) from None
     _apply(judge, state)
-    return AspectJudge(judge, granularity)
+    try:
+        return AspectJudge(judge, granularity)
+    except InputError as error:
+        raise entry.error(error.problem, "granularity", expected=error.expected, found=error.found) from None
 
 
 def _apply(judge: Judge, state: JsonObject) -> None:

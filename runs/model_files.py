@@ -37,8 +37,8 @@ _OUTPUTS = {
     "calls": ("long", True),
 }
 
-_REQUIREMENTS = ("aiohttp", "dspy", "mlflow", "numpy", "orjson", "pandas", "rouge-score", "scipy", "tqdm")
-"""What the code of the model imports; each is pinned to the version that made the judge."""
+_REQUIREMENTS = ("aiohttp", "dspy", "mlflow", "numpy", "orjson", "pandas", "scipy", "tqdm")
+"""What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
 
 
 _CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
@@ -110,9 +110,17 @@ def save_model(
             signature=ModelSignature(schema(_INPUTS), schema(_OUTPUTS)),
             input_example=pd.DataFrame(list(example)),
             model_config=_CONFIG,
-            pip_requirements=[f"{name}=={version(name)}" for name in _REQUIREMENTS],
+            pip_requirements=_pins(export),
             mlflow_model=record,
         )
+
+
+def _pins(export: Path) -> list[str]:
+    from runs.manifest import read
+
+    own = {name for chosen in read(export).judge.aspects.values() for name in chosen.judge.packages}
+    # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
+    return [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *own})]
 
 
 @contextmanager

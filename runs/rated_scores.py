@@ -99,7 +99,7 @@ def _rating(record: Record) -> float | None:
     values = value if isinstance(value, list) else [value]
     if not values:
         return None
-    return math.fsum(_number(record, "rating", v) for v in values) / len(values)
+    return math.fsum(finite(record, "rating", v) for v in values) / len(values)
 
 
 def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
@@ -111,7 +111,7 @@ def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
         )
     record.require("score")
     value = record.values["score"]
-    return None if value is None or value == "" else _number(record, "score", value)
+    return None if value is None or value == "" else finite(record, "score", value)
 
 
 def _mean_of_samples(record: Record, scale: Scale, found: Rows) -> float | None:
@@ -123,14 +123,20 @@ def _mean_of_samples(record: Record, scale: Scale, found: Rows) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _number(record: Record, name: str, value: object) -> float:
+def finite(record: Record, name: str, value: object) -> float:
+    """A number of a record.
+
+    Raises:
+        InputError: It is none, or not finite.
+    """
     # A CSV file has only texts; in JSON a text that looks like a number is more likely a mistake.
     from_csv = record.file.lower().endswith(".csv")
     try:
         if isinstance(value, bool) or (isinstance(value, str) and not from_csv):
             raise ValueError
         number = float(value)  # type: ignore[arg-type]
-        if not math.isfinite(number):
+        # Twice, for differences of two values have to be finite too.
+        if not math.isfinite(2 * number):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise record.error("not a number", name, expected="a finite number", found=value) from None

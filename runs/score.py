@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from runs.lm_flags import add_limits, limits
+from runs.lm_flags import add_estimate, add_limits, add_preflight, limits
 
 if TYPE_CHECKING:
     from data.schema import Aspect, Task
@@ -55,7 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--store", default="runs/store", metavar="DIR", help="folder with the LM's replies (runs/store)"
     )
+    add_preflight(parser)
     add_limits(parser)
+    add_estimate(parser)
     return parser
 
 
@@ -98,6 +99,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from runs.outage import OutageError
 
+    if arguments.estimate is not None:
+        return _estimate(arguments)
     try:
         with _judge(arguments) as judge:
             return _score(arguments, judge)
@@ -109,6 +112,33 @@ def _run(arguments: argparse.Namespace) -> int:
         return EXIT_LM
 
 
+def _estimate(arguments: argparse.Namespace) -> int:
+    from runs import export
+    from runs.estimate import Target, render, reply_tokens
+    from runs.estimated_items import estimate_scoring
+    from runs.loaded import chosen_aspects, lm_of
+
+    found = export.find(arguments.program)
+    spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base)
+    target = Target(
+        spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate)
+    )
+    aspects = chosen_aspects(found.judge, _aspects(arguments))
+    items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
+    estimate, left, done = estimate_scoring(target, found.judge.aspects, aspects, items, Path(arguments.out))
+    have = f"; {done:,} have rows in {arguments.out} already" if done else ""
+    print(render(estimate, "role", [f"{left:,} items to score{have}; equal items are asked about once."]))
+    return 0
+
+
+def _aspects(arguments: argparse.Namespace) -> list[str] | None:
+    return [a.strip() for a in arguments.aspects.split(",") if a.strip()] if arguments.aspects else None
+
+
+def _replies(arguments: argparse.Namespace, spec: str) -> Path:
+    return Path(arguments.store) / "replies" / spec.replace("/", "_")
+
+
 def _judge(arguments: argparse.Namespace) -> LoadedJudge:
     from programs.lm import OFFLINE
     from runs import export
@@ -118,9 +148,10 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
     spec = arguments.lm or own
     if spec != own:
         _say(f"note: the judge was compiled with {own}; its evidence does not speak about {spec}")
-    if spec == OFFLINE:
+    asks = any(chosen.judge.named_predictors() for chosen in found.judge.aspects.values())
+    if spec == OFFLINE and asks:
         _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
-    store = Path(arguments.store) / "replies" / spec.replace("/", "_")
+    store = _replies(arguments, spec)
     return export.open_judge(
         found,
         lm=arguments.lm,
@@ -133,10 +164,11 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
 
 def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
     from runs.score_output import Results
+    from runs.streaming import ahead
 
-    aspects = judge.choose(
-        [a.strip() for a in arguments.aspects.split(",") if a.strip()] if arguments.aspects else None
-    )
+    aspects = judge.choose(_aspects(arguments))
+    if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
+        _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
     items = _items(source, judge.task, aspects, arguments.task)
@@ -144,10 +176,12 @@ def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
         out, made_from=_made_from(arguments, judge, aspects), source=source, transcripts=transcripts
     ) as results:
         before = results.resume(items)
-        left = list(islice(items, 1))
+        left, items = ahead(items, 2 * len(aspects))
         if before and left:
             _say(f"{before} rows are in {out} already; going on from there")
-        _append_all(judge, chain(left, items), results, patient=arguments.max_unscored >= 1)
+        if not arguments.no_preflight:
+            judge.try_out(left)
+        _append_all(judge, items, results, patient=arguments.max_unscored >= 1)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
@@ -188,7 +222,7 @@ def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, 
     from runs.outage import Guard
     from runs.streaming import score_of, window
 
-    guard = Guard(results, window(judge.lm.concurrency), patient)
+    guard = Guard(results, window(judge.lm), patient)
     with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
         for item, judgement in judge.stream(items):
             guard.add(item, score_of(judge.compiled, item, judgement))
@@ -197,15 +231,16 @@ def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, 
 
 
 def _summary(judge: LoadedJudge, results: Results) -> str:
+    from runs.costs import cost_rows, cost_table
+
     tally, meter = results.tally, judge.lm.meter
     lines = [f"{tally.rows} items in {results.path}: {tally.rows - tally.unscored.total()} scored"]
     for reason, count in tally.unscored.most_common():
         example = f", e.g. {tally.examples[reason]}" if reason in tally.examples else ""
         lines.append(f"  {count} unscored: {reason}{example}")
-    lines.append(
-        f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed; "
-        f"tokens: {meter.input_tokens} in, {meter.output_tokens} out"
-    )
+    lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
+    if meter.asked:
+        lines += ["", cost_table(cost_rows(meter, judge.lm.price))]
     return "\n".join(lines)
 
 

@@ -22,9 +22,13 @@ from data.errors import InputError
 from data.schema import Aspect, Corpus, Granularity
 from programs.judge import Item, Judge, Judgement, Verdict, in_granularity
 from programs.lm import JudgeLM
+from programs.pilots import Pilots
 from programs.transcript import Transcript
+from runs.pairing import Pair, pairs_of
 
 T = TypeVar("T")
+Q = TypeVar("Q", Item, Pair)
+"""A question to a judge; its `key` tells equal ones."""
 
 
 class Panel:
@@ -36,6 +40,7 @@ class Panel:
 
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
+        self._pilots = Pilots() if lm.pilots else None
         self._progress = progress and sys.stderr is not None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
@@ -56,6 +61,11 @@ class Panel:
         # Optimizers copy the programs that hold a panel; there is one loop.
         return self
 
+    def begin(self, item: Item) -> None:
+        """Say that the running task asks about `item`, for calls about one source to be led by the first."""
+        if self._pilots is not None:
+            self._pilots.begin(item.source, item.context, item.text)
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work` on the loop; whoever wants the result waits for the future, or cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -70,7 +80,19 @@ class Panel:
             raise
 
     def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
-        """Hold one debate of up to `rounds` rounds per item; results in item order."""
+        """Hold one debate of up to `rounds` rounds per item; results in item order.
+
+        A judge that compares is given two candidates at once where all items come in pairs (`runs.pairing`).
+        """
+        pairs = pairs_of(items) if judge.compares else []
+        if pairs:
+            held = self.wait(self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what))
+            by_item = {
+                _place(item): transcript
+                for pair, two in zip(pairs, held, strict=True)
+                for item, transcript in zip((pair.first, pair.second), two, strict=True)
+            }
+            return [by_item[_place(item)] for item in items]
         return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
 
     def settle(
@@ -87,13 +109,14 @@ class Panel:
             transcripts = self.settle(judge, items, transcripts)
         return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
 
-    async def _each(self, items: Sequence[Item], work: Callable[[Item], Awaitable[T]], what: str) -> list[T]:
+    async def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
         # Equal questions (two systems with the same output) are asked once.
         unique = {item.key: item for item in items}
         results: dict[str, T] = {}
         bar = tqdm(total=len(unique), desc=what, unit="item", file=sys.stderr, delay=2, disable=not self._progress)
 
-        async def one(key: str, item: Item) -> None:
+        async def one(key: str, item: Q) -> None:
+            self.begin(item.first if isinstance(item, Pair) else item)
             results[key] = await work(item)
             bar.update()
 
@@ -114,6 +137,10 @@ class Panel:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.lm.aclose()
+
+
+def _place(item: Item) -> tuple[str, str, str]:
+    return item.aspect.name, item.group, item.candidate
 
 
 def group_scores(

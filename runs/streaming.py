@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 
 import dspy
 
 from data.schema import Aspect, RatedGroup, Task
 from programs.compiled import CompiledJudge
 from programs.judge import Item, Judgement, Unscored
+from programs.lm import JudgeLM
 from programs.transcript import Transcript
 from runs.scoring import Panel
 
@@ -52,13 +54,36 @@ def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Ite
             yield Item(group.id, c.id, task, aspect, group.source, c.text, group.context, group.references)
 
 
-def window(concurrency: int) -> int:
+BATCH_WINDOW = 5000
+"""Items in flight where calls go out in batch jobs: a job takes long, however small it is."""
+
+
+def ahead(items: Iterator[Item], count: int) -> tuple[list[Item], Iterator[Item]]:
+    """The first of `items`, at most `count`, and all of them again; what they raise is raised by the latter."""
+    taken: list[Item] = []
+    broken: Exception | None = None
+    try:
+        taken.extend(islice(items, count))
+    except Exception as error:
+        broken = error
+
+    def again() -> Iterator[Item]:
+        yield from taken
+        if broken is not None:
+            raise broken
+        yield from items
+
+    return taken, again()
+
+
+def window(lm: JudgeLM) -> int:
     """Items to hold in flight so that LM calls are never short of work.
 
-    A debate of n rounds makes its calls one after the other, and results wait for the oldest item: with
-    several items for each slot the others keep the slots busy meanwhile.
+    A debate of n rounds makes its calls one after the other, results wait for the oldest item, and the candidates of
+    a source for the first of them (`programs.pilots`): with many items for each slot the others keep the slots busy
+    meanwhile. With fewer than this some slots stand empty, by `tests/bench/prefix.py`.
     """
-    return max(4 * concurrency, 64)
+    return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
 def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
@@ -72,7 +97,7 @@ def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) ->
     """
     flying: deque[tuple[Item, Future[Judgement]]] = deque()
     source = iter(items)
-    limit = window(panel.lm.concurrency)
+    limit = window(panel.lm)
     broken: Exception | None = None
     ended = False
     try:
@@ -100,5 +125,6 @@ def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) ->
 
 
 async def _judge(panel: Panel, judge: CompiledJudge, item: Item) -> Judgement:
+    panel.begin(item)
     with dspy.context(lm=panel.lm, disable_history=True, trace=None):
         return await judge.judge(item)

@@ -15,15 +15,16 @@ from programs.judge import items_of
 from programs.lm import make_lm
 from runs.scoring import Panel
 from tests.contracts import check_corpus, check_judge, check_tuned
+from tests.tiny_models import with_tiny_model
 
 
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])
 @pytest.mark.parametrize("name", JUDGES)
-def test_judge(name: str, task: str) -> None:
+def test_judge(name: str, task: str, tmp_path: Path) -> None:
     corpus = data.load("sample", task)
     group, aspects = corpus.groups[0], corpus.task.aspects
     items = [item for aspect in (aspects[0], aspects[-1]) for item in items_of(corpus.task, group, aspect)[:3]]
-    check_judge(JUDGES[name], items)
+    check_judge(with_tiny_model(JUDGES[name], tmp_path), items)
 
 
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])

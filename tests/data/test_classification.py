@@ -108,6 +108,30 @@ def test_intervals_come_from_whole_groups() -> None:
     assert measure.high == pytest.approx(0.655, abs=0.03)
 
 
+def test_many_groups_are_drawn_in_bundles_without_changing_the_width() -> None:
+    # 6000 groups of one decision, half of them right, all with scores of their own: more than are drawn one by one.
+    # The standard error of the accuracy is sqrt(.25 / 6000) = .00645, so the interval is about 4 x .98 of it wide.
+    rng = np.random.default_rng(5)
+    label = rng.permutation(np.repeat(["positive", "negative"], 3000))
+    decided = rng.permutation(label)
+    rows = [
+        Decision(str(i), str(a), str(b), s)
+        for i, (a, b, s) in enumerate(zip(label, decided, rng.random(6000).tolist(), strict=True))
+    ]
+    found = classify(rows, "positive", resamples=2000)
+    bare = classify(rows, "positive", resamples=0)
+    assert values(found) == pytest.approx(values(bare))
+    accuracy, area = found.measures["accuracy"], found.measures["auroc"]
+    assert accuracy.low is not None
+    assert accuracy.high is not None
+    assert accuracy.high - accuracy.low == pytest.approx(3.92 * 0.00645, rel=0.1)
+    # Of scores that say nothing: sqrt((n + m + 1) / (12 n m)) = .00745 (Mann-Whitney).
+    assert area.low is not None
+    assert area.high is not None
+    assert area.high - area.low == pytest.approx(3.92 * 0.00745, rel=0.1)
+    assert found.groups == 6000
+
+
 def test_one_group_has_no_interval_and_one_seed_one_interval() -> None:
     alone = classify([Decision("g", label, decided) for label, decided in ROWS], "positive")
     assert (alone.measures["accuracy"].low, alone.measures["accuracy"].high) == (None, None)

@@ -30,7 +30,7 @@ def test_without_flags_everything_is_the_default() -> None:
 def test_every_setting_has_a_flag_of_its_name() -> None:
     known = {action.dest for action in build_parser()._actions}
     assert {field.name for field in dataclasses.fields(Settings)} <= known
-    assert known - {field.name for field in dataclasses.fields(Settings)} == {"help", "config"}
+    assert known - {field.name for field in dataclasses.fields(Settings)} == {"help", "config", "estimate"}
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:

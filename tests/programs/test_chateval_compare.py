@@ -13,7 +13,8 @@ import pytest
 
 from data.errors import InputError
 from data.schema import Aspect, Scale, Task
-from programs.chateval import ChatEval, Comparison
+from programs.chateval import ChatEval
+from programs.chateval_votes import Comparison
 from programs.judge import Item, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 

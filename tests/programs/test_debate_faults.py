@@ -10,7 +10,8 @@ from dspy import lm15
 
 from programs.debate import Debate
 from programs.judge import Rules, Unscored, Verdict
-from tests.fakes import scripted_lm, section
+from programs.lm_options import LMOptions
+from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import ITEM, content, hold, judged, objects, scores, settles, speaker, speakers, summary
 
 # --- replies that cannot be read ---
@@ -72,6 +73,9 @@ def test_the_correction_says_what_was_wrong() -> None:
 
 def failing(error: Exception, at: str) -> Callable[[str], str]:
     def script(prompt: str) -> str:
+        if not requested(prompt):
+            # What is asked to see whether the LM still answers at all.
+            return "OK"
         if speaker(prompt) == at:
             raise error
         return {"scorer": scores(2), "critic": objects(), "tie-breaker": settles(3)}[speaker(prompt)]
@@ -80,15 +84,19 @@ def failing(error: Exception, at: str) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("at", ["scorer", "critic", "tie-breaker"])
-def test_an_outage_that_outlasts_the_retries_leaves_the_item_unscored(at: str) -> None:
-    lm = scripted_lm(failing(lm15.RateLimitError("slow down", retry_after=0.001), at))
+def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored(at: str) -> None:
+    lm = scripted_lm(
+        failing(lm15.RateLimitError("slow down", retry_after=0.001), at), options=LMOptions(first_wait=0.01)
+    )
     judgement = hold(lm, Debate(rules=Rules(1, tie_breaker=True)).judge(ITEM))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "lm error"
     assert "LMRateLimitError" in judgement.detail
     assert "slow down" in judgement.detail
     # The first attempt and three retries are one call of the debate.
-    assert speakers(lm).count(at) == 4
+    asked = [speaker(prompt) for prompt in lm.prompts if requested(prompt)]
+    assert asked.count(at) == 4
+    assert len(lm.prompts) == len(asked) + 1
     assert judgement.calls == {"scorer": 1, "critic": 2, "tie-breaker": 4}[at]
 
 

@@ -83,6 +83,67 @@ def test_the_printed_table_says_what_its_figures_are(tmp_path: Path, capsys: pyt
     assert "nan" not in printed.lower()
 
 
+def checked(*scores: float | None) -> list[dict[str, object]]:
+    """Two claims in each group, the first factual and the second not."""
+    return [
+        {"group": f"g{i // 2}", "candidate": str(i % 2), "aspect": "factuality", "rating": 1 - i % 2, "score": score}
+        for i, score in enumerate(scores)
+    ]
+
+
+def test_two_valued_ratings_are_read_as_decisions_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jsonl(tmp_path / "r.jsonl", checked(0.9, 0.2, 0.4, 0.1, 0.8, None))
+    found = table(path, capsys)["decisions"]["factuality"]  # type: ignore[index]
+    # Right are .9, .2, .1 and .8; .4 is a factual claim called false.
+    assert found["measures"]["accuracy"]["value"] == pytest.approx(4 / 5)
+    assert found["measures"]["precision"]["value"] == 1.0
+    assert found["lower_label"]["precision"]["value"] == pytest.approx(2 / 3)
+    assert found["undecided"] == 1
+    assert "decisions" not in table(path, capsys, "--decisions", "none")
+    assert command.main([path, "--resamples", "50"]) == 0
+    printed = capsys.readouterr().out
+    assert "positive is 0.5 or more" in printed
+    assert "summary level" in printed
+    assert command.main([path, "--resamples", "50", "--decisions", "pairs"]) == 0
+    assert "win / tie / loss by the raters 3 / 0 / 0" in capsys.readouterr().out
+
+
+def test_scores_on_another_scale_need_a_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jsonl(tmp_path / "r.jsonl", checked(4, 2, 3, 5))
+    assert command.main([path, "--json", "--resamples", "0"]) == 0
+    captured = capsys.readouterr()
+    assert "--cut" in captured.err
+    found = json.loads(captured.out)["decisions"]["factuality"]
+    # 4 beats 2, 3 beats 2, and 5 beats both.
+    assert {name: m["value"] for name, m in found["measures"].items()} == {"auroc": 0.5}
+    found = table(path, capsys, "--cut", "2.5")["decisions"]["factuality"]  # type: ignore[index]
+    assert found["measures"]["accuracy"]["value"] == pytest.approx(3 / 4)
+
+
+def test_groups_of_two_are_read_as_contests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ratings, scores = [(3, 1), (2, 2), (1, 3)], [(5.0, 4.0), (4.0, 4.2), (1.0, 1.1)]
+    records = [
+        {"group": str(g), "candidate": str(c), "aspect": "depth", "rating": ratings[g][c], "score": scores[g][c]}
+        for g in range(3)
+        for c in range(2)
+    ]
+    path = jsonl(tmp_path / "r.jsonl", records)
+    found = table(path, capsys)["decisions"]["depth"]  # type: ignore[index]
+    assert found["decisions"] == {"win": 1, "tie": 0, "loss": 2}
+    assert found["measures"]["accuracy"]["value"] == pytest.approx(2 / 3)
+    found = table(path, capsys, "--margin", "0.5")["decisions"]["depth"]  # type: ignore[index]
+    assert found["decisions"] == {"win": 1, "tie": 2, "loss": 0}
+
+
+def test_decisions_that_cannot_be_made_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jsonl(tmp_path / "r.jsonl", rows())
+    for arguments in (["--decisions", "pairs"], ["--margin", "-1"]):
+        assert command.main([path, *arguments]) == 2
+        assert "error" in capsys.readouterr().err
+    assert command.main([path, "--resamples", "0", "--decisions", "binary"]) == 0
+    assert "positive is 2.5 or more" in capsys.readouterr().out
+
+
 def broken(**changes: object) -> list[dict[str, object]]:
     records = rows()
     records[2] = {k: v for k, v in {**records[2], **changes}.items() if v != "absent"}

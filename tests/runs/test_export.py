@@ -22,6 +22,7 @@ from runs.export import find, load, read, save
 from runs.loaded import LoadedJudge, Recent
 from runs.scoring import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.tiny_models import skip_without
 
 TASK = Task(
     "support",
@@ -453,6 +454,7 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", JUDGES)
 def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
+    skip_without(JUDGES[name].kind)
     judge = build(JUDGES[name].kind, JUDGES[name].config)
     compiled_judge = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
     back = read(write(tmp_path / "x", compiled_judge)).judge.aspects["tone"].judge

@@ -108,7 +108,14 @@ def test_rows_in_the_order_of_the_input(command: Command, capsys: pytest.Capture
     assert rows[0] == {**first, "stop_reason": "single call", "unscored": None}
     assert (rows[1]["rounds"], rows[1]["stop_reason"]) == (1, "no issue")
     # A single call for tone; Scorer and a content Critic for help.
-    assert "LM calls: 30 asked, 30 executed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    # The check before the run has asked three of them already.
+    assert "LM calls: 33 asked, 30 executed" in said
+    assert [line.split()[:4] for line in said.splitlines() if line.startswith(("scorer", "critic", "total"))] == [
+        ["scorer", "0", "20", "2"],
+        ["critic", "1", "10", "1"],
+        ["total", "30", "3", said.split("total")[1].split()[2]],
+    ]
 
 
 def test_ratings_and_tasks_in_the_input_are_fine_and_aspects_can_be_chosen(command: Command) -> None:
@@ -460,7 +467,7 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
         patch.setattr(streaming, "score_of", looking)
         assert command("--concurrency", "4") == 0
     assert len(ahead) == 600
-    assert max(ahead) <= streaming.window(4)
+    assert max(ahead) <= streaming.window(command.lm)
     assert command.lm.peak == 4
 
 

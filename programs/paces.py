@@ -1,0 +1,63 @@
+"""How fast hosted providers may be asked: by what they say themselves, and until then by their smallest accounts.
+
+A provider that names its limits in every answer (OpenAI and many who speak its protocol) is believed from the first
+answer on. Others are asked at the pace of their smallest paid account; `--rpm` and `--tpm` say better. The figures
+are those that the providers published in 2025, and accounts grow out of them. Servers of one's own have no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Limits of an account; None is none that is known."""
+
+    rpm: float | None = None
+    """Requests per minute."""
+    tpm: float | None = None
+    """Tokens per minute, input and output."""
+
+
+PACES: Mapping[str, Pace] = MappingProxyType(
+    {
+        "openai": Pace(500, 200_000),
+        "anthropic": Pace(50, 40_000),
+        "gemini": Pace(150, 1_000_000),
+        "mistral": Pace(60, 500_000),
+        "groq": Pace(30, 6_000),
+        "cohere": Pace(500),
+        "deepseek": Pace(),
+        "xai": Pace(480),
+    }
+)
+"""Prefix of the spec -> limits of the provider's smallest account that is paid for (of Groq's free one)."""
+
+_REQUESTS = ("x-ratelimit-limit-requests",)
+_TOKENS = ("x-ratelimit-limit-tokens",)
+
+
+def usual_pace(spec: str, api_base: str | None) -> Pace:
+    """The limits to begin with; none for an address of one's own."""
+    return Pace() if api_base else PACES.get(spec.partition("/")[0], Pace())
+
+
+def told_pace(headers: Mapping[str, str], spec: str) -> Pace | None:
+    """The limits per minute that an answer names, or None where it names none.
+
+    Groq counts requests by the day under the same name, so that only its tokens are believed.
+    """
+    rpm = None if spec.startswith("groq/") else _number(headers, _REQUESTS)
+    tpm = _number(headers, _TOKENS)
+    return None if rpm is None and tpm is None else Pace(rpm, tpm)
+
+
+def _number(headers: Mapping[str, str], names: tuple[str, ...]) -> float | None:
+    for name in names:
+        text = headers.get(name, "")
+        if text.isdecimal() and int(text) > 0:
+            return float(text)
+    return None

@@ -1,0 +1,337 @@
+"""OpenAI's Files and Batch endpoints on loopback, as faithful as the tests need them, with failures on script.
+
+with BatchServer(answer) as server: lm = make_lm("openai/m", api_base=server.url, options=...)
+
+A job moves on by one state each time it is looked at: validating, in_progress, finalizing, completed (or failed,
+expired, cancelled). It is validated as the service validates: purpose, endpoint, window, lines that are JSON with
+the right fields, unique custom_ids, one model, at most `most_calls` lines, at most `queue` bytes waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from tests.faulty_server import completion
+
+Answer = Callable[[bytes], str]
+CallScript = Callable[[bytes, int], str | None]
+"""Body of a call and number of its attempt, from 0 -> what goes wrong with its line, or None. See `_line`."""
+JobScript = Callable[[int], str | None]
+"""Number of a job, from 0 -> `expired`, `cancelled`, an error code of validation, or None."""
+DoorScript = Callable[[str, str, int], str | None]
+"""Method, path and number of a request, from 0 -> `500`, `429`, `garbage`, `lost` (done, but no answer), or None."""
+
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/moderations")
+ERRORS = {
+    "400": (400, "Unsupported value", "invalid_value"),
+    "401": (401, "Incorrect API key provided: sk-secret", "invalid_api_key"),
+    "404": (404, "The model does not exist", "model_not_found"),
+    "429": (429, "Rate limit reached", "rate_limit_exceeded"),
+    "500": (500, "The server had an error", "server_error"),
+    "filter": (400, "The response was filtered", "content_filter"),
+    "long": (400, "This model's maximum context length is 10 tokens", "context_length_exceeded"),
+}
+
+
+class BatchServer:
+    """Serves `{url}/files`, `{url}/batches` and `{url}/chat/completions` from a thread of its own.
+
+    Args:
+        answer: From a request's body to the text of a good reply.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.calls: CallScript = lambda body, attempt: None
+        self.job: JobScript = lambda number: None
+        self.door: DoorScript = lambda method, path, number: None
+        self.key: str | None = None
+        """If set, requests with another key get 401."""
+        self.held = False
+        """Whether jobs stay in progress, however often they are looked at."""
+        self.most_calls = 50_000
+        self.queue: int | None = None
+        """Bytes that may wait; a job beyond them fails in validation."""
+        self.models: set[str] | None = None
+        """Models that jobs can be made for."""
+        self.files: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.executed: Counter[str] = Counter()
+        """custom_id -> times that it was answered, which is paid for."""
+        self.attempts: Counter[bytes] = Counter()
+        self.direct = 0
+        """Calls that came by themselves."""
+        self.requests: Counter[str] = Counter()
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def made(self) -> list[tuple[str, str, int]]:
+        """Role, round and number of calls of each job that was made, in order."""
+        return [(j["metadata"]["role"], j["metadata"]["round"], len(j["lines"])) for j in self.jobs.values()]
+
+    def __enter__(self) -> BatchServer:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        app = web.Application(client_max_size=300 * 2**20, middlewares=[self._guard])
+        app.router.add_post("/v1/files", self._upload)
+        app.router.add_get("/v1/files/{id}/content", self._content)
+        app.router.add_post("/v1/batches", self._create)
+        app.router.add_get("/v1/batches", self._list)
+        app.router.add_get("/v1/batches/{id}", self._retrieve)
+        app.router.add_post("/v1/batches/{id}/cancel", self._cancel)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        door = f"{request.method} {request.path.removeprefix('/v1')}"
+        number = self.requests[door]
+        self.requests[door] += 1
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.key is not None and key != self.key:
+            return _error(401, f"Incorrect API key provided: {key}", "invalid_api_key")
+        fault = self.door(request.method, request.path.removeprefix("/v1"), number)
+        if fault in ("500", "429"):
+            status, message, code = ERRORS[fault]
+            return _error(status, message, code, {"Retry-After": "0.01"})
+        if fault == "garbage":
+            return web.Response(text="<html>Please log in</html>", content_type="text/html")
+        answer: web.StreamResponse = await handler(request)
+        if fault == "lost":
+            assert request.transport is not None
+            request.transport.abort()
+        return answer
+
+    # --- files ---
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        file, purpose = form.get("file"), form.get("purpose")
+        if not isinstance(file, web.FileField):
+            return _error(400, "'file' is a required property")
+        if purpose not in ("batch", "fine-tune", "assistants"):
+            return _error(400, f"'{purpose}' is not one of the allowed purposes")
+        if purpose == "batch" and not file.filename.endswith(".jsonl"):
+            return _error(400, "Invalid file format for Batch API. Must be .jsonl")
+        return web.json_response(self._keep(file.file.read(), file.filename, str(purpose)))
+
+    def _keep(self, data: bytes, name: str, purpose: str) -> dict[str, Any]:
+        identity = f"file-{len(self.files)}"
+        record = {"id": identity, "object": "file", "bytes": len(data), "created_at": 1, "filename": name}
+        self.files[identity] = {**record, "purpose": purpose, "data": data}
+        return {**record, "purpose": purpose, "status": "processed"}
+
+    async def _content(self, request: web.Request) -> web.Response:
+        file = self.files.get(request.match_info["id"])
+        if file is None:
+            return _error(404, "No such File object")
+        return web.Response(body=file["data"], content_type="application/octet-stream")
+
+    # --- jobs ---
+
+    async def _create(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        metadata = asked.get("metadata") or {}
+        file = self.files.get(asked.get("input_file_id"))
+        if file is None:
+            return _error(400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it.")
+        if file["purpose"] != "batch":
+            return _error(400, "The file's purpose must be 'batch'")
+        if asked.get("endpoint") not in ENDPOINTS:
+            return _error(400, "Invalid value: 'endpoint'")
+        if asked.get("completion_window") != "24h":
+            return _error(400, "Invalid value: 'completion_window'. Supported values are: '24h'.")
+        if len(metadata) > 16 or not all(len(k) <= 64 and isinstance(v, str) and len(v) <= 512
+                                         for k, v in metadata.items()):  # fmt: skip
+            return _error(400, "Invalid 'metadata'")
+        number = len(self.jobs)
+        job = {
+            "id": f"batch_{number}",
+            "object": "batch",
+            "endpoint": asked["endpoint"],
+            "input_file_id": file["id"],
+            "completion_window": "24h",
+            "status": "validating",
+            "created_at": 2_000_000_000 + number,
+            "metadata": metadata,
+            "request_counts": {"total": 0, "completed": 0, "failed": 0},
+            "output_file_id": None,
+            "error_file_id": None,
+            "errors": None,
+            "number": number,
+            "lines": [line for line in file["data"].split(b"\n") if line],
+            "size": len(file["data"]),
+        }
+        self.jobs[job["id"]] = job
+        return web.json_response(_shown(job))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        limit, after = int(request.query.get("limit", "20")), request.query.get("after")
+        if not 1 <= limit <= 100:
+            return _error(400, "Invalid value: 'limit'")
+        newest = list(reversed(self.jobs.values()))
+        if after is not None:
+            newest = newest[[j["id"] for j in newest].index(after) + 1 :]
+        page = [_shown(job) for job in newest[:limit]]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+        return web.json_response({"object": "list", "data": page, "has_more": len(newest) > limit, **ends})
+
+    async def _retrieve(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["id"])
+        if job is None:
+            return _error(404, f"No batch found with id '{request.match_info['id']}'.")
+        shown = _shown(job)
+        self._move_on(job)
+        return web.json_response(shown)
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["id"])
+        if job is None:
+            return _error(404, "No batch found")
+        if job["status"] not in ("validating", "in_progress", "finalizing"):
+            return _error(409, f"Cannot cancel a batch with status '{job['status']}'.")
+        job["status"] = "cancelling"
+        return web.json_response(_shown(job))
+
+    def _move_on(self, job: dict[str, Any]) -> None:
+        status, fate = job["status"], self.job(job["number"])
+        if status == "validating":
+            errors = self._invalid(job)
+            if errors:
+                job.update(status="failed", errors={"object": "list", "data": errors})
+                return
+            job["status"] = "in_progress"
+            job["request_counts"]["total"] = len(job["lines"])
+        elif status == "in_progress" and not self.held:
+            job["status"] = "finalizing"
+            self._carry_out(job, fate)
+        elif status == "finalizing":
+            job["status"] = fate if fate in ("expired", "cancelled") else "completed"
+        elif status == "cancelling":
+            self._carry_out(job, "cancelled")
+            job["status"] = "cancelled"
+
+    def _invalid(self, job: dict[str, Any]) -> list[dict[str, Any]]:
+        """What validation finds; codes as the service has them."""
+        scripted = self.job(job["number"])
+        if scripted not in (None, "expired", "cancelled"):
+            return [{"code": scripted, "message": f"scripted: {scripted}", "line": None, "param": None}]
+        waiting = sum(j["size"] for j in self.jobs.values() if j["status"] in ("validating", "in_progress"))
+        if self.queue is not None and waiting > self.queue:
+            message = f"Enqueued token limit reached for m. Limit: {self.queue} enqueued tokens."
+            return [{"code": "token_limit_exceeded", "message": message, "line": None, "param": None}]
+        if not job["lines"]:
+            return [{"code": "empty_file", "message": "The batch file is empty", "line": None, "param": None}]
+        if len(job["lines"]) > self.most_calls or job["size"] > 200_000_000:
+            return [{"code": "too_many_tasks", "message": "Too many tasks", "line": None, "param": None}]
+        found, seen, models = [], set(), set()
+        for number, raw in enumerate(job["lines"], 1):
+            code = _wrong(raw, job["endpoint"], seen, models)
+            if code is None and self.models is not None and not models <= self.models:
+                code = "model_not_found"
+            if code is not None:
+                found.append({"code": code, "message": f"line {number}: {code}", "line": number, "param": None})
+        return found
+
+    def _carry_out(self, job: dict[str, Any], fate: str | None) -> None:
+        """Write the files of answers, their lines in another order than they were asked."""
+        good: list[bytes] = []
+        bad: list[bytes] = []
+        for number, raw in enumerate(job["lines"]):
+            entry = json.loads(raw)
+            body = json.dumps(entry["body"]).encode()
+            attempt = self.attempts[body]
+            self.attempts[body] += 1
+            fault = self.calls(body, attempt)
+            # Half of an interrupted job was done before.
+            if fate in ("expired", "cancelled") and number % 2:
+                fault = fate
+            if fault == "absent":
+                continue
+            line = self._line(entry["custom_id"], body, fault)
+            (good if fault in (None, "length") else bad).append(line)
+        random.Random(job["number"]).shuffle(good)
+        for name, lines in (("output_file_id", good), ("error_file_id", bad)):
+            if lines:
+                job[name] = self._keep(b"\n".join(lines) + b"\n", f"{job['id']}_{name}.jsonl", "batch_output")["id"]
+        job["request_counts"].update(completed=len(good), failed=len(bad))
+
+    def _line(self, key: str, body: bytes, fault: str | None) -> bytes:
+        """One line of answers: good, an error of `ERRORS`, or one of the job."""
+        response: dict[str, Any] | None = None
+        error = None
+        if fault in (None, "length"):
+            self.executed[key] += 1
+            text = self.answer(body) if fault is None else self.answer(body)[:9]
+            told = json.loads(completion(text, fault or "stop"))
+            response = {"status_code": 200, "request_id": "r", "body": told}
+        elif fault == "status 0":
+            response = {"status_code": 0, "request_id": "", "body": None}
+        elif fault == "garbage":
+            return b'{"custom_id": "' + key.encode() + b'", "respo'
+        elif fault in ("expired", "cancelled"):
+            error = {"code": f"batch_{fault}", "message": f"This request could not be executed: {fault}."}
+        else:
+            status, message, code = ERRORS[fault]
+            response = {"status_code": status, "request_id": "r", "body": {"error": {"message": message, "code": code}}}
+        return json.dumps({"id": "batch_req_1", "custom_id": key, "response": response, "error": error}).encode()
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.direct += 1
+        return web.Response(body=completion(self.answer(body)), content_type="application/json")
+
+
+def _wrong(raw: bytes, endpoint: str, seen: set[str], models: set[str]) -> str | None:
+    try:
+        entry = json.loads(raw)
+    except ValueError:
+        return "invalid_json_line"
+    if set(entry) != {"custom_id", "method", "url", "body"} or entry["method"] != "POST":
+        return "missing_required_parameter"
+    if not isinstance(entry["custom_id"], str) or len(entry["custom_id"]) > 64 or "messages" not in entry["body"]:
+        return "invalid_request"
+    if entry["url"] != endpoint:
+        return "url_mismatch"
+    if entry["custom_id"] in seen:
+        return "duplicate_custom_id"
+    seen.add(entry["custom_id"])
+    models.add(entry["body"]["model"])
+    return "model_mismatch" if len(models) > 1 else None
+
+
+def _shown(job: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in job.items() if name not in ("number", "lines", "size")}
+    return {**shown, "request_counts": dict(job["request_counts"])}
+
+
+def _error(status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None) -> web.Response:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return web.json_response({"error": error}, status=status, headers=headers)

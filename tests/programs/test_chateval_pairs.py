@@ -1,0 +1,190 @@
+"""ChatEval as a judge of pairs: who saw what in both orders, whose majority counts, and what each candidate gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from data.errors import InputError
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from programs.chateval import ChatEval
+from programs.chateval_votes import MAJORITY
+from programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
+from runs.pairing import pairs_of
+from runs.scoring import Panel, calls_per_item, group_scores
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
+
+PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
+TASK = Task("questions", "question", "answer", (PREFERENCE,))
+ROLES = {"alpha": "You are alpha.", "beta": "You are beta.", "gamma": "You are gamma."}
+
+
+def corpus(*groups: tuple[str, ...]) -> Corpus:
+    return Corpus(
+        TASK,
+        tuple(
+            RatedGroup(f"g{i}", f"Question {i}?", tuple(Candidate(f"s{j}", text) for j, text in enumerate(texts)))
+            for i, texts in enumerate(groups)
+        ),
+        Origin("test", "nowhere"),
+    )
+
+
+def judge_of(names: str = "alpha", communication: str = "none", turns: int = 1, **options: bool) -> ChatEval:
+    roles = {name: ROLES[name] for name in names.split()}
+    return ChatEval(roles, communication, turns, comparing=options.pop("comparing", True), **options)
+
+
+def judged(judge: ChatEval, lm: ScriptedLM, items: list[Item]) -> list[Judgement]:
+    with Panel(lm, progress=False) as panel:
+        return panel.judge(judge, items)
+
+
+def referees(of: Callable[[str, str], float]) -> ScriptedLM:
+    """Referees who give an answer `of(prompt, its text)`."""
+    return scripted_lm(
+        debater(
+            rationale="because",
+            score="0.5",
+            score_1=lambda prompt: f"{of(prompt, section(prompt, 'answer_1')):g}",
+            score_2=lambda prompt: f"{of(prompt, section(prompt, 'answer_2')):g}",
+        )
+    )
+
+
+def by_text(prompt: str, text: str) -> float:
+    return float(text)
+
+
+def shown(lm: ScriptedLM) -> list[tuple[str, str]]:
+    return sorted((section(prompt, "answer_1"), section(prompt, "answer_2")) for prompt in lm.prompts)
+
+
+def values(judgements: list[Judgement]) -> list[float | None]:
+    return [j.score if isinstance(j, Verdict) else None for j in judgements]
+
+
+def test_a_pair_is_seen_in_both_orders_and_ends_in_win_tie_or_loss() -> None:
+    lm, three = referees(by_text), corpus(("7", "5"), ("2", "8"), ("4", "4.0"))
+    judgements = judged(judge_of(), lm, corpus_items(three, PREFERENCE))
+    assert shown(lm) == [("2", "8"), ("4", "4.0"), ("4.0", "4"), ("5", "7"), ("7", "5"), ("8", "2")]
+    assert values(judgements) == [1, 0, 0, 1, 0.5, 0.5]
+    found = group_scores(three, PREFERENCE, judgements, "given")
+    assert [g.scores for g in found] == [(1, 0), (0, 1), (0.5, 0.5)]
+    # Two orders for each of three pairs of six items.
+    assert calls_per_item(judgements) == 1
+    assert [j.calls for j in judgements] == [1] * 6
+
+
+def test_one_order_is_one_call_and_counted_once() -> None:
+    lm = referees(by_text)
+    judgements = judged(judge_of(both_orders=False), lm, corpus_items(corpus(("7", "5")), PREFERENCE))
+    assert shown(lm) == [("7", "5")]
+    assert values(judgements) == [1, 0]
+    assert [j.calls for j in judgements] == [1, 0]
+
+
+def test_a_bias_for_the_first_place_cancels_out() -> None:
+    lm = referees(lambda prompt, text: float(text) + 4 * (section(prompt, "answer_1") == text))
+    pair = corpus_items(corpus(("3", "5")), PREFERENCE)
+    assert values(judged(judge_of(), lm, pair)) == [0, 1]
+    assert values(judged(judge_of(both_orders=False), lm, pair)) == [1, 0]
+
+
+def test_the_majority_decides_and_not_the_mean() -> None:
+    given = {"alpha": {"one": 6, "two": 5}, "beta": {"one": 6, "two": 5}, "gamma": {"one": 1, "two": 10}}
+
+    def of(prompt: str, text: str) -> float:
+        return next(scores[text] for name, scores in given.items() if f"You are {name}." in prompt)
+
+    # Means: one 13/3, two 20/3. Votes: two of three for one.
+    judgements = judged(judge_of("alpha beta gamma"), referees(of), corpus_items(corpus(("one", "two")), PREFERENCE))
+    assert values(judgements) == [1, 0]
+    last = [j.transcript.turns[-1] for j in judgements]
+    assert [(t.role, t.score, t.calls) for t in last] == [(MAJORITY, 1, 0), (MAJORITY, 0, 0)]
+    assert last[0].text == "win by the votes of alpha win, 6 to 5; beta win, 6 to 5; gamma lose, 1 to 10"
+    assert last[1].text == "lose by the votes of alpha lose, 5 to 6; beta lose, 5 to 6; gamma win, 10 to 1"
+
+
+def test_each_transcript_tells_which_answer_is_its_own() -> None:
+    first, second = judged(judge_of(), referees(by_text), corpus_items(corpus(("7", "5")), PREFERENCE))
+    assert [(t.text, t.calls, t.score) for t in first.transcript.turns[:2]] == [
+        ("(this is answer 1) answer 1: 7, answer 2: 5. because", 1, None),
+        ("(this is answer 2) answer 1: 5, answer 2: 7. because", 0, None),
+    ]
+    assert [(t.text, t.calls) for t in second.transcript.turns[:2]] == [
+        ("(this is answer 2) answer 1: 7, answer 2: 5. because", 0),
+        ("(this is answer 1) answer 1: 5, answer 2: 7. because", 1),
+    ]
+
+
+def test_a_comparison_of_two_turns_holds_the_one_of_one_turn() -> None:
+    # Whoever has heard something prefers the other answer.
+    lm = referees(lambda prompt, text: 10 - float(text) if section(prompt, "debate") else float(text))
+    judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
+    judgements = judged(judge, lm, items)
+    assert values(judgements) == [0, 1]
+    assert len(lm.prompts) == 8
+    shorter = [judge.verdict(j.transcript.until(0), 0) for j in judgements]
+    assert values(shorter) == [1, 0]
+    assert [j.calls for j in shorter] == [2, 2]
+    heard = {section(p, "debate") for p in lm.prompts if section(p, "answer_1") == "7" and section(p, "debate")}
+    # What was said about the other order is not heard in this one.
+    assert heard == {"alpha, turn 1, scores 7 and 5: because\n\nbeta, turn 1, scores 7 and 5: because"}
+
+
+def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
+    # In turn 2, with the better answer first, no score can be read.
+    lm = referees(lambda p, text: 11 if section(p, "debate") and section(p, "answer_1") == "7" else float(text))
+    judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
+    judgements = judged(judge, lm, items)
+    assert all(isinstance(j, Unscored) and j.detail.startswith("alpha, turn 2: score_1") for j in judgements)
+    # Turn 1: 2 referees in 2 orders. Turn 2: 2 who are asked twice in the one order, 2 in the other.
+    assert sum(j.calls for j in judgements) == len(lm.prompts) == 10
+    assert values([judge.verdict(j.transcript.until(0), 0) for j in judgements]) == [1, 0]
+
+
+def test_other_groups_are_scored_one_by_one() -> None:
+    for groups in ((("7", "5", "6"),), (("7", "5"), ("6",))):
+        lm = referees(by_text)
+        judgements = judged(judge_of(), lm, corpus_items(corpus(*groups), PREFERENCE))
+        assert values(judgements) == [0.5] * 3
+        assert all(section(prompt, "candidate") and not section(prompt, "answer_1") for prompt in lm.prompts)
+
+
+def test_only_a_judge_that_compares_does() -> None:
+    lm = referees(by_text)
+    judged(judge_of(comparing=False), lm, corpus_items(corpus(("7", "5")), PREFERENCE))
+    assert {section(prompt, "answer_1") for prompt in lm.prompts} == {""}
+
+
+def test_outcomes_lie_on_the_scale_of_the_aspect() -> None:
+    graded = replace(PREFERENCE, scale=Scale(1, 5))
+    items = [replace(item, aspect=graded) for item in corpus_items(corpus(("7", "5"), ("4", "4.0")), PREFERENCE)]
+    lm = referees(by_text)
+    assert values(judged(judge_of(), lm, items)) == [5, 1, 3, 3]
+    assert all("1 to 10" in section(prompt, "aspect") for prompt in lm.prompts)
+
+
+def test_items_are_paired_by_group_and_aspect_in_any_order() -> None:
+    other = replace(PREFERENCE, name="depth")
+    items = corpus_items(corpus(("7", "5"), ("2", "8")), PREFERENCE)
+    items += [replace(item, aspect=other) for item in items]
+    mixed = items[::2] + items[1::2]
+    assert [(p.first.aspect.name, p.first.text, p.second.text) for p in pairs_of(mixed)] == [
+        ("preference", "7", "5"),
+        ("preference", "2", "8"),
+        ("depth", "7", "5"),
+        ("depth", "2", "8"),
+    ]
+    assert values(judged(judge_of(), referees(by_text), mixed)) == [1, 0, 1, 0, 0, 1, 0, 1]
+
+
+def test_it_is_configured_by_name_and_nobody_is_called_as_the_majority() -> None:
+    judge = judge_of("alpha beta")
+    assert ChatEval.from_config(judge.config()).compares
+    assert not ChatEval.from_config({"roles": ["critic"]}).compares
+    with pytest.raises(InputError, match="name for a referee"):
+        ChatEval({MAJORITY: "You are many."})

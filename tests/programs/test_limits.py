@@ -1,0 +1,134 @@
+"""The limiter against random callers, on a clock of its own: nobody waits for nothing, and no place is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+
+import dspy
+import pytest
+
+from programs.limits import Limiter
+from programs.lm_options import Budget, LMOptions
+from programs.purse import NOTHING, Need, Purse
+from tests.virtual_time import VirtualLoop, virtual_time
+
+
+class World:
+    """Callers that do whatever a caller may do to a limiter, by chance."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.concurrency = rng.choice((1, 2, 3, 8, 40))
+        options = LMOptions(
+            rpm=rng.choice((None, None, 30.0, 600.0)), tpm=rng.choice((None, None, 50_000.0)), first_wait=0.5
+        )
+        self.purse = Purse(Budget(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
+        self.limiter = Limiter(self.concurrency, options, self.purse)
+        self.calm = rng.random() < 0.3
+        self.queue: list[asyncio.Task[None]] = []
+        self.inside = 0
+        self.entered = 0
+
+    def check(self, now: float) -> None:
+        """At rest: if anybody waits, the first of them may not go yet, and something will wake him when he may."""
+        limiter = self.limiter
+        assert limiter.in_flight == self.inside
+        waiting = [(future, need) for future, need in limiter._waiting if not future.done()]
+        if not waiting:
+            return
+        delay = limiter._delay(now, waiting[0][1])
+        assert delay > 0.0
+        if delay == math.inf:
+            assert limiter.in_flight > 0, "nobody will give a place back"
+        else:
+            assert limiter._timer is not None
+            assert limiter._timer_at <= now + delay + 1e-6
+
+    async def caller(self) -> None:
+        rng, limiter = self.rng, self.limiter
+        await asyncio.sleep(rng.uniform(0, 20))
+        again = True
+        first = False
+        while again:
+            need = Need(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NOTHING
+            task = asyncio.current_task()
+            assert task is not None
+            self.queue.append(task)
+            try:
+                await limiter.acquire(need, first=first)
+            except dspy.LMError:
+                return
+            finally:
+                self.queue.remove(task)
+            self.inside += 1
+            self.entered += 1
+            sent = asyncio.get_running_loop().time()
+            again = first = keeps = False
+            try:
+                assert self.inside <= self.concurrency
+                await asyncio.sleep(rng.expovariate(2.0))
+                again = first = keeps = self.outcome(sent)
+                if keeps:
+                    keeps = False
+                    await asyncio.sleep(rng.expovariate(1.0))
+                    keeps = True
+            finally:
+                self.inside -= 1
+                limiter.release(need, pass_on=not keeps)
+                if self.queue and rng.random() < 0.1:
+                    # Perhaps the one who was let through a moment ago and does not know it yet.
+                    self.queue[0].cancel()
+
+    def outcome(self, sent: float) -> bool:
+        """What the call did to the limiter; whether it comes back at once."""
+        limiter, chance = self.limiter, self.rng.random()
+        if self.calm or chance < 0.5:
+            limiter.succeeded()
+            if self.purse is not None:
+                self.purse.pay((100.0, 20.0), 0)
+        elif chance < 0.7:
+            limiter.congested(sent)
+            if self.rng.random() < 0.3:
+                limiter.pause(self.rng.uniform(0.1, 30))
+            return True
+        elif chance < 0.8:
+            limiter.hold(self.rng.uniform(0.1, 5))
+        elif chance < 0.9:
+            limiter.resume()
+        elif chance < 0.92:
+            limiter.fail(dspy.LMAuthError("no"))
+        else:
+            limiter.used(Need(100.0), self.rng.uniform(0, 3000))
+        return False
+
+
+async def life(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.idle.append(lambda: world.check(loop.time()))
+    tasks = [asyncio.create_task(world.caller()) for _ in range(120)]
+    for task in tasks:
+        if world.rng.random() < 0.3:
+            loop.call_later(world.rng.uniform(0, 60), task.cancel)
+    for _ in range(5):
+        # From outside, as by a call of another thread that was answered.
+        loop.call_later(world.rng.uniform(0, 60), world.limiter.resume)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    loop.idle.clear()
+    assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
+
+
+@pytest.mark.parametrize("seed", range(0, 400, 50))
+def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
+    for number in range(seed, seed + 50):
+        world = World(number)
+        with virtual_time("programs.limits") as run:
+            run(life(world))
+        limiter = world.limiter
+        assert world.entered > 0, number
+        assert limiter.in_flight == world.inside == 0, number
+        assert all(future.done() for future, _ in limiter._waiting), number
+        if world.purse is not None:
+            assert world.purse._held == pytest.approx([0, 0, 0], abs=1e-6), number

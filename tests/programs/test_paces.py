@@ -1,0 +1,103 @@
+"""What a provider allows: known beforehand, or named in its answers, and never above what the user set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from programs.lm import JudgeLM, make_lm
+from programs.lm_options import LMOptions
+from programs.paces import Pace, told_pace, usual_pace
+
+
+@pytest.mark.parametrize(
+    ("spec", "api_base", "pace"),
+    [
+        ("openai/gpt-4o-mini", None, Pace(500, 200_000)),
+        ("anthropic/claude-sonnet-4-5", None, Pace(50, 40_000)),
+        ("openai/llama", "http://localhost:8000/v1", Pace()),
+        ("hosted_vllm/llama", None, Pace()),
+        ("nobody/knows", None, Pace()),
+    ],
+)
+def test_usual_paces(spec: str, api_base: str | None, pace: Pace) -> None:
+    assert usual_pace(spec, api_base) == pace
+
+
+@pytest.mark.parametrize(
+    ("headers", "spec", "pace"),
+    [
+        ({"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"}, "openai/m", Pace(1e4, 2e6)),
+        ({"x-ratelimit-limit-tokens": "500"}, "openai/m", Pace(None, 500)),
+        ({"x-ratelimit-limit-requests": "14400", "x-ratelimit-limit-tokens": "6000"}, "groq/m", Pace(None, 6000)),
+        ({"x-ratelimit-limit-requests": "0"}, "openai/m", None),
+        ({"x-ratelimit-limit-requests": "many"}, "openai/m", None),
+        ({}, "openai/m", None),
+    ],
+)
+def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: Pace | None) -> None:
+    assert told_pace(headers, spec) == pace
+
+
+class _Server(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("X-RateLimit-Limit-Requests", "120")
+        self.send_header("X-RateLimit-Limit-Tokens", "90000")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def asked(address: str, options: LMOptions) -> JudgeLM:
+    lm = make_lm("openai/m", api_base=address, options=options)
+
+    async def ask() -> None:
+        await lm.ask([{"role": "user", "content": "Well?"}], "scorer")
+        await lm.aclose()
+
+    asyncio.run(ask())
+    return lm
+
+
+@pytest.mark.parametrize(
+    ("options", "pace"),
+    [
+        (LMOptions(), Pace(120, 90_000)),
+        (LMOptions(usual=Pace(10, 10)), Pace(120, 90_000)),
+        (LMOptions(rpm=600), Pace(600, 90_000)),
+        (LMOptions(rpm=60, tpm=1_000_000), Pace(60, 1_000_000)),
+    ],
+)
+def test_what_the_answers_name_holds_unless_the_user_said_otherwise(
+    address: str, options: LMOptions, pace: Pace
+) -> None:
+    assert asked(address, options).caller.limiter.pace == pace
+
+
+def test_before_the_first_answer_the_usual_pace_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert make_lm("openai/gpt-4o-mini").caller.limiter.pace == Pace(500, 200_000)
+    assert make_lm("openai/gpt-4o-mini", options=LMOptions(rpm=9)).caller.limiter.pace == Pace(9, 200_000)

@@ -1,0 +1,192 @@
+"""Metrics without a model: their values, what they compare with, and how they stand among the judges."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import pytest
+
+import programs.metric
+from data.errors import InputError
+from data.schema import GRANULARITIES, Aspect, Scale, Task
+from programs import JUDGES, KINDS, build, preset
+from programs.compiled import AspectJudge
+from programs.judge import Item, Judgement, Unscored, Verdict
+from programs.lm import make_lm
+from programs.metric import Metric
+from programs.reference import TOKENIZERS, Bleu, RougeL
+from runs.scoring import Panel
+
+ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))
+TASK = Task("support", "question", "answer", ASPECTS)
+METRICS = ("rouge-l", "bleu", "bertscore", "bartscore")
+
+
+def item(text: str, *references: str, source: str = "some source", context: str = "", aspect: int = 0) -> Item:
+    return Item("g", text, TASK, ASPECTS[aspect], source, text, context, references)
+
+
+def judged(judge: Metric, *items: Item) -> list[Judgement]:
+    with Panel(make_lm("offline"), progress=False) as panel:
+        return panel.judge(judge, items)
+
+
+def value(judge: Metric, about: Item) -> float:
+    (found,) = judged(judge, about)
+    assert isinstance(found, Verdict)
+    assert found.calls == 0
+    return found.score
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "expected"),
+    [
+        ("the cat sat on the mat", ["the cat sat on the mat"], 100.0),
+        ("the cat sat on the mat", ["a dog ran", "the cat sat on the mat"], 100.0),
+        ("a dog", ["the cat"], 0.0),
+        # Two words: only 1-grams and 2-grams count (the effective order); brevity e^(1 - 4/2).
+        ("the cat", ["the cat sat down"], 100 * math.exp(-1)),
+        # 1-grams 3/4, 2-grams 1/3; no common 3-gram of 2 and no 4-gram of 1, smoothed to 1/2 and 1/4 of one.
+        ("the cat sat up", ["the cat lay up"], 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** (1 / 4)),
+        # Words of either reference count: all 1-grams are there, and 2 of 3 2-grams; 3-grams 0 of 2, 4-grams 0 of 1.
+        ("the cat ran up", ["the cat sat", "dogs ran up"], 100 * (1 * 2 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** (1 / 4)),
+    ],
+)
+def test_bleu_is_what_the_definition_says(text: str, references: list[str], expected: float) -> None:
+    assert value(Bleu(), item(text, *references)) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "expected"),
+    [
+        ("the cat sat", ["the cat sat"], 1.0),
+        # Longest common subsequence 2: precision 2/3, recall 2/4.
+        ("the cat ran", ["the cat sat down"], 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)),
+        ("cats sat", ["dogs ran", "a cat sits"], 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3)),
+    ],
+)
+def test_rouge_l_is_what_the_definition_says(text: str, references: list[str], expected: float) -> None:
+    assert value(RougeL(), item(text, *references)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("judge", [RougeL(), Bleu()], ids=lambda j: j.kind)
+def test_references_come_before_the_context_and_that_before_the_source(judge: Metric) -> None:
+    same, other = "the cat sat on the mat", "dogs ran"
+    best = value(judge, item(same, same))
+    assert value(judge, item(same, other, source=same, context=same)) == 0
+    assert value(judge, item(same, source=other, context=same)) == best
+    assert value(judge, item(same, source=same, context=other)) == 0
+    assert value(judge, item(same, source=same)) == best
+    # A reference, or a context, without any text is none.
+    assert value(judge, item(same, " ", source=same, context=" \n")) == best
+
+
+def test_the_tokenizer_of_bleu_can_be_chosen() -> None:
+    assert value(Bleu("char"), item("abcd", "abcx")) > value(Bleu(), item("abcd", "abcx")) == 0
+    for name in TOKENIZERS:
+        assert value(Bleu(name), item("the cat sat on it", "the cat sat on it")) == pytest.approx(100)
+    assert preset("bleu", {"tokenize": "zh"}).config() == {"tokenize": "zh"}
+    with pytest.raises(InputError, match="13a, intl, char, zh, none"):
+        preset("bleu", {"tokenize": "mecab"})
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs.metric.importlib.util, "find_spec", lambda package: None)
+    with pytest.raises(InputError) as caught:
+        build(JUDGES[name].kind, JUDGES[name].config)
+    assert name in caught.value.problem
+    assert str(caught.value.remedy).startswith("pip install ")
+    assert "pip install -e '.[metrics]'" in str(caught.value.remedy)
+
+
+def test_every_metric_is_a_kind_that_asks_nobody() -> None:
+    assert set(METRICS) <= set(KINDS) & set(JUDGES)
+    for judge in (RougeL(), Bleu()):
+        assert judge.tunable() == ()
+        assert not judge.on_scale
+
+
+class Moody(Metric):
+    """Fails on some texts, and remembers where and when it was called."""
+
+    kind = "rouge-l"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[str] = set()
+        self.inside = 0
+        self.most = 0
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        self.threads.add(threading.current_thread().name)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            if text == "raise":
+                raise RuntimeError("out of memory")
+            return {"nan": math.nan, "inf": -math.inf}.get(text, float(len(text)))
+        finally:
+            self.inside -= 1
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: Any) -> Moody:
+        return cls()
+
+
+def test_a_text_that_the_metric_fails_on_is_unscored_and_stops_nobody() -> None:
+    texts = ["raise", "nan", "inf", " ", "fine", "good"]
+    found = judged(Moody(), *(item(t) for t in texts))
+    assert [j.score if isinstance(j, Verdict) else j.reason for j in found] == [
+        "metric error",
+        "metric error",
+        "metric error",
+        "no text",
+        4.0,
+        4.0,
+    ]
+    details = [j.detail for j in found if isinstance(j, Unscored)]
+    assert details[0] == "RuntimeError: out of memory"
+    assert "nan" in details[1]
+    assert all(j.calls == 0 for j in found)
+
+
+def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
+    class Without(Moody):
+        def measure(self, text: str, others: tuple[str, ...]) -> float:
+            raise InputError("no such model", field="model")
+
+    with pytest.raises(InputError, match="no such model"):
+        judged(Without(), item("a"), item("b"))
+
+
+def test_metrics_compute_one_text_at_a_time_in_a_thread_of_their_own() -> None:
+    judge = Moody()
+    judged(judge, *(item("x" * n) for n in range(1, 50)))
+    assert judge.most == 1
+    (thread,) = judge.threads
+    assert thread.startswith("metrics")
+
+
+def test_a_rehearsal_computes_nothing() -> None:
+    judge = Moody()
+    assert value(judge.rehearsal(), item("fine")) == 0  # type: ignore[arg-type]
+    assert not judge.threads
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_a_metric_is_reported_as_given(granularity: Any) -> None:
+    if granularity != "given":
+        with pytest.raises(InputError, match="not on the aspect's scale"):
+            AspectJudge(RougeL(), granularity)
+        return
+    chosen = AspectJudge(RougeL(), granularity)
+    (found,) = judged(RougeL(), item("the cat ran", "the cat sat down"))
+    reported = chosen.reported(found, ASPECTS[0])
+    assert reported is not None
+    assert 0 < reported < 1

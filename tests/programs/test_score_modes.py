@@ -1,0 +1,125 @@
+"""The Scorer of a debate in each score mode: what it asks, what the debate hears, what is recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dspy.lm15 import Request
+
+from data.errors import InputError
+from data.schema import Scale
+from programs import build
+from programs.calls import Messages, Reply
+from programs.debate import Debate
+from programs.judge import Rules, Unscored, Verdict
+from programs.lm import JudgeLM
+from programs.modes import Mode
+from tests.fakes import debater, requested, scripted_lm, section
+from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
+
+
+class Likely:
+    """An engine that answers the Scorer with `weights` over the points, if it is asked for probabilities."""
+
+    def __init__(self, *weights: dict[str, float], answers: bool = True) -> None:
+        self.weights = list(weights)
+        self.answers = answers
+        self.settings: list[dict[str, Any]] = []
+        self.prompts: list[str] = []
+
+    async def complete(self, request: Request) -> Any:
+        raise AssertionError("the debate's calls go through chat")
+
+    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
+        prompt = messages[-1]["content"]
+        self.prompts.append(prompt)
+        self.settings.append(settings)
+        if requested(prompt)[0] != "rationale":
+            return Reply(objects() if len(self.prompts) == 2 else content())
+        weights = self.weights.pop(0)
+        likeliest = max(weights, key=lambda point: weights[point])
+        text = scores(likeliest)
+        if not (self.answers and settings.get("logprobs")):
+            return Reply(text)
+        listed = tuple((point, math.log(weight)) for point, weight in weights.items())
+        return Reply(text, logprobs=[[(text[:-1], 0.0)], ((likeliest, math.log(weights[likeliest])), *listed)])
+
+
+def likely(engine: Likely) -> JudgeLM:
+    return JudgeLM("scripted/likely", engine=engine, async_engine=engine)
+
+
+def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:
+    engine = Likely({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
+    verdict = hold(likely(engine), Debate(rules=Rules(rounds=2), score_mode="expected").judge(ITEM))
+    assert isinstance(verdict, Verdict)
+    first, _, revised, _ = verdict.transcript.turns
+    assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
+    assert verdict.score == pytest.approx(2.7)
+    # Only the Scorer is asked for probabilities, and the Critic attacks the score as it was read.
+    assert [bool(s.get("logprobs")) for s in engine.settings] == [True, False, True, False]
+    assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
+
+
+def test_expected_asks_for_whole_numbers_and_text_welcomes_decimals() -> None:
+    engine = Likely({"4": 1.0})
+    hold(likely(engine), Debate(rules=Rules(0), score_mode="expected").judge(ITEM))
+    assert "whole number" in engine.prompts[0]
+    assert "decimals" not in engine.prompts[0]
+    lm = scripted_lm(debater())
+    hold(lm, Debate(rules=Rules(0)).judge(ITEM))
+    assert "decimals are welcome" in lm.prompts[0]
+
+
+def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
+    engine = Likely({"4": 1.0}, answers=False)
+    found = hold(likely(engine), Debate(rules=Rules(3), score_mode="expected").judge(ITEM))
+    assert isinstance(found, Unscored)
+    assert "log-probabilities" in found.detail
+    assert "sampled:20" in found.detail
+    assert len(engine.prompts) == 1
+
+
+def test_expected_refuses_a_scale_whose_points_are_no_tokens() -> None:
+    item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 1, 0.5)))
+    with pytest.raises(InputError, match="probability of their tokens"):
+        hold(likely(Likely({"1": 1.0})), Debate(rules=Rules(0), score_mode="expected").judge(item))
+
+
+def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
+    samples = iter([scores(2, "Low."), scores(4, "High."), scores(4, "High too."), scores(5, "Top.")])
+    lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else content())
+    verdict = hold(lm, Debate(rules=Rules(rounds=1), score_mode="sampled:4").judge(ITEM))
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == 3.75
+    assert verdict.calls == 5
+    assert "score 3.75: High." in section(lm.prompts[-1], "debate")
+    # Four samples are four calls of one text.
+    assert len(set(lm.prompts[:4])) == 1
+
+
+def test_one_unreadable_sample_leaves_the_item_unscored() -> None:
+    samples = iter([scores(2), scores("none"), scores("never")])
+    found = hold(scripted_lm(lambda prompt: next(samples)), Debate(rules=Rules(0), score_mode="sampled:2").judge(ITEM))
+    assert isinstance(found, Unscored)
+    assert "sample 2 of 2" in found.detail
+    assert found.calls == 3
+
+
+@pytest.mark.parametrize("mode", ["text", "sampled:5", "expected"])
+def test_the_mode_stands_in_the_configuration_and_every_variant_keeps_it(mode: str) -> None:
+    judge = Debate(score_mode=mode)
+    assert judge.config()["score_mode"] == mode
+    again = build("debate", judge.config())
+    assert again.config() == judge.config()
+    assert again.instructions() == judge.instructions()
+    for variant in judge.variants({"mild": "Be mild.", "harsh": "Be harsh."}).values():
+        assert variant.config()["score_mode"] == mode
+
+
+def test_an_export_from_before_there_were_modes_is_text() -> None:
+    config = {"persona": "plain", "rounds": 1, "tie_breaker": False}
+    assert build("debate", config).config()["score_mode"] == str(Mode.of("text"))

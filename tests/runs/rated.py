@@ -1,0 +1,77 @@
+"""Small rated corpora and scripted judges for the tests of comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from data.agreement import GroupScores
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from runs.comparison import Entry, Ground
+from tests.fakes import debater, section
+
+COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
+FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))
+TASK = Task("summarization", "article", "summary", (COHERENCE, FLUENCY))
+
+
+def corpus(*groups: Sequence[int], name: str = "test") -> Corpus:
+    """Groups of candidates whose texts and ratings are these numbers; fluency is rated the other way round."""
+    return Corpus(
+        TASK,
+        tuple(
+            RatedGroup(
+                f"g{i}",
+                f"Source number {i}.",
+                tuple(
+                    Candidate(f"c{j}", f"{value} {'x' * j}", {"coherence": (value,), "fluency": (6 - value,)})
+                    for j, value in enumerate(ratings)
+                ),
+            )
+            for i, ratings in enumerate(groups)
+        ),
+        Origin(name, "nowhere"),
+    )
+
+
+def ground(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> Ground:
+    """The same to compare on, at summary level, by Spearman and tau-b."""
+    return Ground(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
+
+
+def entry(on: Ground, **scores: Callable[[float, int], float | None]) -> Entry:
+    """Scores as functions of the rating and the number of the group."""
+    return Entry(
+        {
+            name: [
+                GroupScores(
+                    g.id,
+                    tuple(c.id for c in g.candidates),
+                    tuple(g.ratings(name)),
+                    tuple(score(float(r), i) for r in g.ratings(name) if r is not None),
+                )
+                for i, g in enumerate(on.corpus.groups)
+            ]
+            for name, score in scores.items()
+        }
+    )
+
+
+def the_number(prompt: str) -> str:
+    """What the candidate in a prompt is rated."""
+    return section(prompt, "candidate").split()[0]
+
+
+def arguing(rounds: int) -> Callable[[str], str]:
+    """Debates in which the Scorer begins with 3 and moves to the truth in the last round that the Critic objects.
+
+    The Critic objects `rounds` times, the Tie-breaker knows the truth.
+    """
+
+    def heard(prompt: str) -> int:
+        return section(prompt, "debate").count("Critic, round")
+
+    return debater(
+        score=lambda prompt: the_number(prompt) if heard(prompt) >= rounds else "3",
+        decision=lambda prompt: "ISSUE" if heard(prompt) < rounds else "NO ISSUE",
+        final_score=the_number,
+    )

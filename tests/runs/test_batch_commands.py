@@ -1,0 +1,132 @@
+"""`--batch openai` on the command lines: refused in time, without a say in results, and resumed after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimize import compile as compiling
+from optimize.settings import Settings, read_config
+from programs import JUDGES, build
+from programs.compiled import AspectJudge, CompiledJudge
+from programs.lm_options import LMOptions
+from runs import compare, score
+from runs.export import save
+from runs.streaming import BATCH_WINDOW, window
+from tests.batch_server import BatchServer
+from tests.fakes import debater, scripted_lm
+from tests.programs.test_batch import HURRY, lm_at
+from tests.programs.test_faults import TASK, answer, expected, items
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = LMOptions.of.__func__  # type: ignore[attr-defined]
+
+    def hurried(cls: type[LMOptions], **values: Any) -> LMOptions:
+        made: LMOptions = usual(cls, **values)
+        return replace(made, batch_pace=HURRY.batch_pace, first_wait=HURRY.first_wait)
+
+    monkeypatch.setattr(LMOptions, "of", classmethod(hurried))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda: compiling.main(["--batch", "openai"]),
+        lambda: compare.main(["--batch", "openai", "--judges", "single"]),
+        lambda: compare.main(["--batch", "openai", "--judges", "single", "--lm", "anthropic/claude"]),
+    ],
+)
+def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command() == 2
+    told = capsys.readouterr().err
+    assert "--batch" in told
+    assert "leave --batch away" in told
+
+
+def test_an_unknown_service_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compiling.main(["--batch", "azure", "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
+    assert "azure" in capsys.readouterr().err
+
+
+def test_how_calls_are_sent_decides_no_result(tmp_path: Path) -> None:
+    assert Settings(batch="openai").identity() == Settings().identity()
+    path = tmp_path / "settings.toml"
+    path.write_text('batch = "openai"\n')
+    assert read_config(path) == {"batch": "openai"}
+
+
+def test_more_items_are_in_flight_where_calls_go_in_jobs() -> None:
+    with BatchServer(answer) as server:
+        assert window(lm_at(server)) == BATCH_WINDOW
+    assert window(scripted_lm(debater(), concurrency=4)) == 64
+
+
+def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
+    """Arguments of `score.py` for so many letters."""
+    judge = AspectJudge(build("debate", JUDGES["debate"].config | {"rounds": 1}))
+    program = save(folder / "program", CompiledJudge(TASK, {"clarity": judge}), lm={"spec": "openai/mock"}, evidence={}, name="x")  # fmt: skip
+    lines = [
+        json.dumps({"group": i.group, "source": i.source, "candidates": [{"id": i.candidate, "text": i.text}]})
+        for i in items(count)
+    ]
+    (folder / "in.jsonl").write_text("".join(f"{text}\n" for text in lines))
+    flags = {"--program": program, "--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
+    more = {"--api-base": server.url, "--batch": "openai"}
+    return [str(part) for pair in {**flags, **more}.items() for part in pair]
+
+
+def rows(folder: Path) -> list[float]:
+    return [json.loads(line)["score"] for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.usefixtures("_hurry")
+def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        assert score.main(scoring(tmp_path, server, 30)) == 0
+        jobs = [job for job in server.made if job[2] > 2]
+        assert jobs == [("scorer", "0", 30), ("critic", "1", 30), ("scorer", "1", 15)]
+    assert rows(tmp_path) == [expected(item) for item in items(30)]
+
+
+@pytest.mark.usefixtures("_hurry")
+def test_scoring_that_was_killed_goes_on_with_its_jobs(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        server.held = True
+        command = [sys.executable, str(ROOT / "runs" / "score.py"), *scoring(tmp_path, server, 30)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "sk-x"}
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 120
+            while not any(job["status"] == "in_progress" for job in server.jobs.values()):
+                assert process.poll() is None, process.stderr.read() if process.stderr else ""
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            process.send_signal(signal.SIGKILL)
+        server.held = False
+        assert score.main(scoring(tmp_path, server, 30)) == 0
+        assert [job for job in server.made if job[2] > 2] == [
+            ("scorer", "0", 30),
+            ("critic", "1", 30),
+            ("scorer", "1", 15),
+        ]
+        assert set(server.executed.values()) == {1}
+    assert rows(tmp_path) == [expected(item) for item in items(30)]
+    assert not list(tmp_path.rglob("*.job"))

@@ -1,0 +1,237 @@
+"""The compare command: what it scores by default, what it prints and writes, what it refuses, and that it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data
+from data.schema import group_record
+from data.splits import split
+from data.tasks import SUMMARIZATION
+from programs.compiled import AspectJudge, CompiledJudge
+from programs.debate import Debate
+from programs.judge import Rules
+from runs import compare, export
+
+ASPECTS = ["coherence", "relevance"]
+QUICK = ["--aspects", ",".join(ASPECTS), "--resamples", "200"]
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight groups of the sample, with four candidates each."""
+    path = tmp_path_factory.mktemp("data") / "rated.jsonl"
+    records = [group_record(group) for group in data.load("sample").groups[:8]]
+    lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in records]  # type: ignore[index]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def run(rated: Path, folder: Path, *more: str) -> int:
+    return compare.main(["--data", str(rated), "--store", str(folder / "store"), *QUICK, *more])
+
+
+def table(rated: Path, folder: Path, *more: str) -> dict[str, Any]:
+    assert run(rated, folder, "--json", str(folder / "t.json"), *more) == 0
+    found: dict[str, Any] = json.loads((folder / "t.json").read_text())
+    return found
+
+
+def test_all_judges_of_the_family_stand_in_one_table(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = "single,geval,multiagent,debate,debate+tiebreak,chateval"
+    found = table(rated, tmp_path, "--judges", names, "--lm", "offline")
+    assert list(found["judges"]) == names.split(",")
+    for judge in found["judges"].values():
+        assert judge["agreement"]["average"]["summary"]["spearman"]["groups"] > 0
+        assert judge["lm_calls_per_item"] >= 1
+    calls = {name: judge["lm_calls_per_item"] for name, judge in found["judges"].items()}
+    assert calls["single"] == 1
+    assert calls["debate"] <= calls["debate+tiebreak"]
+    assert set(found["differences"]) == set(names.split(",")[1:])
+    printed = capsys.readouterr().out
+    assert "coherence ρ/τ-b" in printed
+    assert "offline LM: transparent text statistics, a stand-in, not a language model" in printed
+
+
+def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = data.load(str(rated))
+    for seed in (0, 3):
+        held_out = split(corpus, aspects=ASPECTS, seed=seed).held_out
+        found = table(rated, tmp_path, "--judges", "rouge-l", "--seed", str(seed))["data"]
+        assert (found["part"], found["groups"], found["digest"]) == ("held-out", 3, held_out.digest)
+        assert f"3 held-out groups of 8 (the split of compile.py with seed {seed})" in capsys.readouterr().out
+    assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
+    assert "all 8 groups of the data" in capsys.readouterr().out
+
+
+def test_the_same_command_goes_on_from_the_store_with_the_same_result(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def replies() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in (tmp_path / "store").rglob("*.replies"))
+
+    table(rated, tmp_path, "--judges", "single")
+    assert replies() == 3 * 4 * 2
+    capsys.readouterr()
+    first = table(rated, tmp_path, "--judges", "single,debate")
+    printed, known = capsys.readouterr().out, replies()
+    assert table(rated, tmp_path, "--judges", "single,debate") == first
+    assert capsys.readouterr().out == printed
+    assert replies() == known
+    # What a judge needs is not less because it was answered before.
+    fresh = table(rated, tmp_path / "elsewhere", "--judges", "single,debate")
+    assert fresh == first
+
+
+@pytest.fixture
+def tuned(rated: Path, tmp_path: Path) -> Path:
+    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(Debate(rules=Rules(1)), "half") for name in ASPECTS})
+    held_out = split(data.load(str(rated)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
+    evidence = {"splits": {"held_out": held_out}}
+    return export.save(tmp_path / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")
+
+
+def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
+    rated: Path, tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = table(rated, tmp_path, "--judges", f"single,{tuned}")
+    assert list(found["judges"]) == ["single", "tuned"]
+    assert found["judges"]["tuned"]["note"] is None
+    other = table(rated, tmp_path, "--judges", f"single,{tuned}", "--seed", "3")
+    assert "compiled on another split" in other["judges"]["tuned"]["note"]
+    assert "tuned: compiled on another split" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("style", ["markdown", "latex"])
+def test_other_styles(rated: Path, tmp_path: Path, style: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--style", style) == 0
+    assert {"markdown": "| judge |", "latex": r"\begin{tabular}"}[style] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "magic"), [("t.png", b"\x89PNG"), ("t.svg", b"<?xml"), ("new/t.pdf", b"%PDF")])
+def test_the_table_as_a_figure(rated: Path, tmp_path: Path, name: str, magic: bytes) -> None:
+    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--figure", str(tmp_path / name)) == 0
+    assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_ablations_write_their_figures_and_numbers(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('grumpy = "You never like a score. Say NO ISSUE only when you must."\n')
+    folder = tmp_path / "figures"
+    more = ["--judges", "single", "--ablations", str(folder), "--max-rounds", "2", "--repeats", "2"]
+    assert run(rated, tmp_path, *more, "--personas", str(mine)) == 0
+    names = {"rounds", "personas", "styles", "distribution", "stability"}
+    assert {p.name for p in folder.iterdir()} == {"ablations.json", *(f"{n}.png" for n in names)}
+    found = json.loads((folder / "ablations.json").read_text())
+    assert names <= set(found)
+    assert "grumpy" in found["personas"]["variants"]
+    assert (found["lm"], found["data"]["groups"]) == ({"spec": "offline", "stand_in": True}, 3)
+    assert "the offline LM is deterministic" in capsys.readouterr().out
+
+
+def test_single_ablations_on_demand(rated: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    more = ["--judges", "single", "--ablations", str(folder), "--ablate", "distribution,styles"]
+    assert run(rated, tmp_path, *more) == 0
+    assert {p.name for p in folder.iterdir()} == {"ablations.json", "distribution.png", "styles.png"}
+
+
+def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = tmp_path / "support.toml"
+    task.write_text(
+        'name = "support"\nsource_label = "question"\ncandidate_label = "answer"\n\n[aspects.grounded]\n'
+        'definition = "Whether every statement is supported."\nlow = 0\nhigh = 1\nstep = 1\n'
+    )
+    rows = [
+        {
+            "group": f"g{i}",
+            "source": f"Which town number {i} has a bridge?",
+            "candidates": [
+                {"id": "a", "text": f"Town number {i} has a bridge.", "ratings": {"grounded": 1}},
+                {"id": "b", "text": "Nobody has ever seen any such thing anywhere.", "ratings": {"grounded": 0}},
+            ],
+        }
+        for i in range(8)
+    ]
+    file = tmp_path / "rated.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = ["--judges", "single,rouge-l", "--json", str(tmp_path / "t.json"), "--resamples", "100"]
+    more += ["--store", str(tmp_path / "store")]
+    assert compare.main(["--data", str(file), "--task", str(task), *more]) == 0
+    assert "balanced acc." in capsys.readouterr().out
+    decisions = json.loads((tmp_path / "t.json").read_text())["decisions"]
+    assert set(decisions) == {"single", "rouge-l"}
+    assert decisions["single"]["grounded"]["measures"]["accuracy"]["value"] is not None
+
+
+def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(rated, tmp_path, "--judges", "rouge-l", "--published") == 0
+    assert "no published figures are kept" in capsys.readouterr().out
+
+
+def test_published_figures_of_a_public_set(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = shared_data / "summeval.jsonl"
+    found = ["--data", f"summeval={path}", "--judges", "rouge-l", "--published", "--resamples", "100"]
+    assert compare.main([*found, "--store", str(tmp_path), "--json", str(tmp_path / "t.json")]) == 0
+    assert "published, not run here" in capsys.readouterr().out
+    assert json.loads((tmp_path / "t.json").read_text())["published"][0]["source"].startswith("DEBATE")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--judges", "singel"], "did you mean 'single'"),
+        (["--judges", "single,single"], "named twice"),
+        (["--baseline", "nobody"], "the baseline is not among the judges"),
+        (["--figure", "table.txt"], "not a kind of figure"),
+        (["--statistics", "rho"], "unknown statistic"),
+        (["--aspects", "beauty"], "beauty"),
+        (["--resamples", "-1"], "--resamples"),
+        (["--seed", "-1"], "--seed"),
+        (["--lm", "nonsense"], "--lm"),
+        (["--ablations", "x", "--ablate", "round"], "unknown ablation"),
+        (["--ablations", "x", "--personas", "absent.toml"], "absent.toml"),
+        (["--score-mode", "loud"], "score mode"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_asked(
+    rated: Path, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(rated, tmp_path, *more) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.rglob("*.replies"))
+
+
+def test_data_too_small_to_be_split_are_told_of_the_other_part(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "small.jsonl"
+    small.write_text("".join(rated.read_text().splitlines(keepends=True)[:3]))
+    assert run(small, tmp_path, "--judges", "rouge-l") == 2
+    assert "--part all" in capsys.readouterr().err
+    assert run(small, tmp_path, "--judges", "rouge-l", "--part", "all") == 0
+
+
+def test_an_lm_that_cannot_be_reached_is_no_table(
+    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--deadline", "0.5", "--judges", "single"]
+    assert run(rated, tmp_path, *more) == 3
+    captured = capsys.readouterr()
+    assert "the LM failed" in captured.err
+    assert captured.out == ""

@@ -1,0 +1,287 @@
+"""The comparison: who needs which calls, what is unscored, who is told apart from whom, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data.errors import InputError
+from programs.calls import Memory
+from programs.compiled import AspectJudge
+from programs.debate import Debate
+from programs.judge import Item, Judgement, Rules
+from programs.lm import JudgeLM
+from programs.prices import Price
+from runs.bills import Billing
+from runs.comparison import AVERAGE, Comparison, Entry, Ground, compare_all, score_all
+from runs.comparison_table import latex, money, render
+from runs.contestants import Contestant, contestants
+from runs.scoring import Panel
+from tests.fakes import debater, scripted_lm
+from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
+
+GROUND = ground([1, 2, 5], [4, 2, 3], [5, 1, 3])
+ITEMS = 9
+
+
+def scored(lm: JudgeLM, *names: str, on: Ground = GROUND) -> tuple[dict[str, Entry], dict[str, str]]:
+    with Panel(lm) as panel:
+        return score_all(panel, on, contestants(names, on.aspects), progress=False)
+
+
+def lm_of(script: Callable[[str], str]) -> JudgeLM:
+    return scripted_lm(script, store=Billing(Memory()))
+
+
+def test_a_debate_with_a_tie_breaker_costs_only_the_tie_breaks_more() -> None:
+    lm = lm_of(arguing(9))
+    entries, _ = scored(lm, "single", "debate", "debate+tiebreak")
+    assert {name: entry.calls for name, entry in entries.items()} == {"single": 1, "debate": 7, "debate+tiebreak": 8}
+    # One Scorer's opening and three rounds, shared by all three, and a tie-break: what the last one alone needs.
+    assert lm.meter.executed == {"scorer": 4 * ITEMS, "critic": 3 * ITEMS, "tie-breaker": ITEMS}
+    assert lm.meter.asked.total() == (1 + 7 + 8) * ITEMS
+
+
+def test_the_first_turn_is_the_same_call_for_single_multiagent_and_debate() -> None:
+    lm = lm_of(arguing(0))
+    entries, _ = scored(lm, "single", "multiagent", "debate")
+    assert [entry.calls for entry in entries.values()] == [1, 2, 2]
+    assert lm.meter.executed == {"scorer": ITEMS, "critic": 2 * ITEMS}
+
+
+def test_the_result_does_not_depend_on_who_takes_part_or_in_which_order() -> None:
+    two = scored(lm_of(arguing(2)), "single", "debate")[0]
+    three = scored(lm_of(arguing(2)), "debate", "multiagent+tiebreak", "single")[0]
+    for name in two:
+        assert two[name].scores == three[name].scores
+        assert two[name].calls == three[name].calls
+        assert two[name].bill == three[name].bill
+
+
+def test_unscored_candidates_are_counted_with_their_reasons() -> None:
+    lm = lm_of(debater(score=lambda prompt: "no number" if the_number(prompt) == "5" else the_number(prompt)))
+    entries, failed = scored(lm, "single")
+    assert entries["single"].unscored == {"unreadable reply": 2}
+    assert failed == {}
+    comparison = compare_all(GROUND, entries, baseline="single")
+    assert "unscored" in render(comparison, "text")
+    assert comparison.standings[0].table.average["summary"]["spearman"].unscored == 2
+    clean = compare_all(GROUND, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
+    assert "unscored" not in render(clean, "text")
+
+
+class Impossible(Debate):
+    async def judge(self, item: Item) -> Judgement:
+        raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
+
+
+def impossible(name: str) -> Contestant:
+    return Contestant(name, {"coherence": AspectJudge(Impossible(rules=Rules(0)))})
+
+
+def test_a_contestant_that_fails_does_not_take_the_others_along() -> None:
+    both = [impossible("broken"), *contestants(["single"], GROUND.aspects)]
+    with Panel(lm_of(debater(score=the_number))) as panel:
+        entries, failed = score_all(panel, GROUND, both, progress=False)
+    assert list(entries) == ["single"]
+    assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
+    # As the baseline it leaves the table without differences.
+    comparison = compare_all(GROUND, entries, baseline="broken", failed=failed)
+    assert comparison.differences == {}
+    assert comparison.to_json()["failed"] == failed
+
+
+def test_where_no_contestant_can_score_the_user_is_told() -> None:
+    with Panel(lm_of(debater())) as panel, pytest.raises(InputError, match="log-probabilities"):
+        score_all(panel, GROUND, [impossible("broken")], progress=False)
+
+
+def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
+    entries, _ = scored(lm_of(arguing(9)), "single", "debate", "rouge-l")
+    comparison = compare_all(GROUND, entries, baseline="single", price=Price(1.0, 1.0, 2.0))
+    usd = {s.name: s.usd for s in comparison.standings}
+    bill = entries["debate"].bill
+    assert bill is not None
+    assert usd["debate"] == pytest.approx(1000 * (bill.fresh + 2 * bill.output) / 1e6 / ITEMS)
+    assert usd["rouge-l"] == 0
+    unknown = compare_all(GROUND, entries, baseline="single")
+    assert [s.usd for s in unknown.standings] == [None, None, 0]
+
+
+# --- what the data can tell ---
+
+
+MANY = ground(*([1, 2, 3, 4, 5] for _ in range(12)), aspects=(COHERENCE, FLUENCY), resamples=2000)
+
+
+def right(rating: float, group: int) -> float:
+    return rating
+
+
+def wrong(rating: float, group: int) -> float:
+    return -rating
+
+
+def torn(rating: float, group: int) -> float:
+    """Right and wrong by turns."""
+    return rating if group % 2 else -rating
+
+
+def compared(entries: Mapping[str, Entry], baseline: str) -> Comparison:
+    return compare_all(MANY, entries, baseline=baseline)
+
+
+def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other() -> None:
+    entries = {
+        "a": entry(MANY, coherence=right, fluency=right),
+        "b": entry(MANY, coherence=torn, fluency=right),
+        "c": entry(MANY, coherence=wrong, fluency=wrong),
+    }
+    assert compared(entries, "a").best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
+
+
+def test_differences_are_to_the_baseline_and_corrected() -> None:
+    entries = {
+        "a": entry(MANY, coherence=torn, fluency=torn),
+        "b": entry(MANY, coherence=right, fluency=right),
+        "c": entry(MANY, coherence=torn, fluency=torn),
+    }
+    found = compared(entries, "a")
+    assert set(found.differences) == {"b", "c"}
+    assert found.differences["b"].value == pytest.approx(1.0)
+    assert found.differences["c"].value == 0
+    # Two comparisons: Holm doubles the smaller p-value.
+    assert found.corrected["b"] == pytest.approx(2 * found.differences["b"].p_value)
+    assert found.corrected["c"] == 1
+
+
+def test_one_judge_alone_is_the_best_of_nothing() -> None:
+    found = compared({"a": entry(MANY, coherence=right, fluency=right)}, "a")
+    assert set(found.best.values()) == {None}
+    assert found.differences == {}
+
+
+def test_json_has_agreement_and_calls_of_every_judge() -> None:
+    entries = {
+        "a": replace(entry(MANY, coherence=right, fluency=right), calls=1.0),
+        "file": entry(MANY, coherence=torn, fluency=right),
+    }
+    found = json.loads(json.dumps(compared(entries, "a").to_json(), allow_nan=False))
+    assert set(found["judges"]) == {"a", "file"}
+    judge = found["judges"]["a"]
+    assert judge["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
+    assert set(judge["agreement"]["aspects"]["coherence"]) == {"summary", "sample", "system"}
+    assert judge["lm_calls_per_item"] == 1
+    assert found["judges"]["file"]["lm_calls_per_item"] is None
+    assert found["differences"]["file"]["p_corrected"] < 0.05
+
+
+# --- how it is shown ---
+
+
+@pytest.fixture
+def shown() -> Comparison:
+    entries = {
+        "the_best": replace(entry(MANY, coherence=right, fluency=right), calls=6.25),
+        "other": entry(MANY, coherence=wrong, fluency=torn),
+    }
+    return compared(entries, "other")
+
+
+def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Comparison) -> None:
+    header, _, first, second = render(shown, "text").splitlines()
+    assert header.split("  ")[0] == "judge"
+    assert "coherence ρ/τ-b" in header
+    assert "1.000/1.000 *" in first
+    assert "1.000/1.000 * [1.000, 1.000]" in first
+    assert "6.25" in first
+    assert "< 0.001" in first
+    assert "*" not in second
+    assert second.count("–") == 4, "neither calls nor cost, and no difference to itself"
+
+
+def test_all_intervals_on_demand(shown: Comparison) -> None:
+    assert render(shown, "text").count("[") == 3, "two averages and a difference"
+    assert render(shown, "text", all_intervals=True).count("[") == 7
+
+
+def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
+    lines = render(shown, "markdown").splitlines()
+    assert {line.count("|") for line in lines} == {lines[0].count("|")}
+    assert "**1.000/1.000**" in lines[2]
+
+
+def test_latex_gives_each_statistic_its_column_and_escapes_names(shown: Comparison) -> None:
+    text = render(shown, "latex")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    # The first line of the head has one cell for the two statistics of each of three columns.
+    assert [line.count("&") for line in rows] == [7, 10, 10, 10]
+    assert r"the\_best" in text
+    assert r"\textbf{1.000}" in text
+    assert r"\multicolumn{2}{c}{coherence}" in text
+    assert not set("ρτΔ–") & set(text)
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected"),
+    [
+        ("a_b & 5 %", r"a\_b \& 5 \%"),
+        ("< 0.001", r"\textless{} 0.001"),
+        (r"a\b", r"a\textbackslash{}b"),
+        ("{x}^2", r"\{x\}\textasciicircum{}2"),
+    ],
+)
+def test_latex_shows_texts_as_they_are(plain: str, expected: str) -> None:
+    assert latex(plain) == expected
+
+
+@pytest.mark.parametrize(
+    ("usd", "expected"), [(0, "0"), (0.0123, "0.012"), (0.5, "0.5"), (1.5, "1.50"), (12.345, "12.35")]
+)
+def test_money(usd: float, expected: str) -> None:
+    assert money(usd) == expected
+
+
+# --- who takes part ---
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "no judge"),
+        (["singel"], "did you mean 'single'"),
+        (["single", "single"], "named twice"),
+        (["no/such/folder"], "unknown judge"),
+    ],
+)
+def test_judges_that_cannot_take_part(names: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        contestants(names, GROUND.aspects)
+
+
+def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
+    from programs.compiled import CompiledJudge
+    from runs import export
+    from tests.runs.rated import TASK
+
+    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(rules=Rules(0)))})
+    folders = [
+        export.save(
+            tmp_path / place / "mine",
+            judge,
+            lm={"spec": "offline"},
+            evidence={"splits": {"held_out": place}},
+            name="mine",
+        )
+        for place in ("a", "b")
+    ]
+    found = contestants([str(f) for f in folders], GROUND.aspects)
+    assert [c.name for c in found] == [str(f) for f in folders]
+    assert [c.held_out for c in found] == ["a", "b"]
+    assert contestants([str(folders[0])], GROUND.aspects)[0].name == "mine"
+    with pytest.raises(InputError, match="does not judge"):
+        contestants([str(folders[0])], (COHERENCE, FLUENCY))

@@ -1,0 +1,114 @@
+"""What a user sets about a judge reaches it, and what cannot be set is refused."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.errors import InputError
+from programs import JUDGES, options_of, preset
+from programs.chateval import ChatEval
+from programs.chateval_roles import ROLES
+from runs.judge_options import JudgeFlags, add_judge_options, judge_options, options_for
+
+
+def of(*arguments: str) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    add_judge_options(parser)
+    values = vars(parser.parse_args(arguments))
+    return judge_options(JudgeFlags(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {}),
+        (("--score-mode", "sampled:5"), {"score_mode": "sampled:5"}),
+        (("--judge-option", "turns=3", "--judge-option", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("--judge-option", "transition=always-skeptic"), {"transition": "always-skeptic"}),
+        (("--roles", "critic, scientist"), {"roles": ["critic", "scientist"]}),
+        (("--same-role",), {"same_role": "annotator"}),
+        (("--same-role", "critic"), {"same_role": "critic"}),
+    ],
+)
+def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, Any]) -> None:
+    assert of(*arguments) == expected
+
+
+@pytest.mark.parametrize("text", ["turns", "=3", "turns=1", ""])
+def test_what_is_no_option_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="not an option"):
+        of("--judge-option", "turns=2", "--judge-option", text)
+
+
+def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
+    file = tmp_path / "roles.toml"
+    file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
+    judge = preset("chateval", of("--roles", str(file)))
+    assert isinstance(judge, ChatEval)
+    assert judge.texts == {"librarian": "You keep books.", "coach": "You train a team."}
+    assert judge.instructions()["roles['coach'].predict"].startswith("You train a team.")
+
+
+def test_a_role_of_the_file_can_be_everybodys(tmp_path: Path) -> None:
+    file = tmp_path / "roles.toml"
+    file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")
+    judge = preset("chateval", of("--roles", str(file), "--same-role", "coach"))
+    assert isinstance(judge, ChatEval)
+    assert judge.texts == {"coach-1": "You train a team.", "coach-2": "You train a team."}
+
+
+def test_one_built_in_role_for_all_keeps_their_number() -> None:
+    judge = preset("chateval", of("--same-role"))
+    assert isinstance(judge, ChatEval)
+    assert judge.texts == {f"annotator-{i}": ROLES["annotator"] for i in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "no role found"), ("a = 3", "not a role"), ("a = ", "could not be read"), ('a = " "', "not a role")],
+)
+def test_a_bad_file_of_roles_is_named(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "roles.toml"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as raised:
+        of("--roles", str(file))
+    assert str(file) in str(raised.value)
+
+
+def test_an_option_that_the_judge_does_not_have_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(InputError, match="no option 'turns'") as raised:
+        preset("debate", {"turns": 3})
+    assert "score_mode" in str(raised.value)
+
+
+def test_a_value_that_an_option_cannot_have_is_refused() -> None:
+    with pytest.raises(InputError, match="score mode"):
+        preset("debate", {"score_mode": "guess"})
+    with pytest.raises(InputError, match="transition"):
+        preset("hallucination", {"transition": "always"})
+    with pytest.raises(InputError, match="did you mean 'critic'"):
+        preset("chateval", {"roles": ["critik"]})
+
+
+def test_several_judges_get_the_options_that_they_have() -> None:
+    options = {"score_mode": "sampled:3", "turns": 1}
+    assert options_for(["debate", "chateval", "rouge-l"], options) == {
+        "debate": {"score_mode": "sampled:3"},
+        "chateval": {"turns": 1},
+        "rouge-l": {},
+    }
+    with pytest.raises(InputError, match="no judge has an option 'turns'"):
+        options_for(["debate"], {"turns": 1})
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_every_option_of_a_judge_is_kept_in_its_configuration(name: str) -> None:
+    try:
+        config = preset(name, {}).config()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert set(options_of(name)) - {"same_role"} <= set(config)

@@ -1,0 +1,250 @@
+"""Scores of an outside judge: both layouts, what is refused and where, and what is counted."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.agreement import agreement_table
+from data.errors import InputError
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from runs.outside import Outside, read_outside
+
+ASPECTS = tuple(Aspect(name, f"Whether it has {name}.", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))
+COMPARED = ASPECTS[:2]
+TASK = Task("t", "source", "text", ASPECTS)
+
+
+def group(number: int) -> RatedGroup:
+    candidates = [
+        Candidate(f"system-{i}", f"text {number} {i}", {"coherence": (float(i),), "fluency": (5.0 - i,)})
+        for i in (1, 2, 3)
+    ]
+    return RatedGroup(f"doc-{number}", f"source {number}", tuple(candidates))
+
+
+WHOLE = Corpus(TASK, tuple(group(n) for n in range(6)), Origin("ours", "ours.jsonl"))
+PART = replace(WHOLE, groups=WHOLE.groups[:4])
+
+Row = dict[str, Any]
+
+
+def long_rows(corpus: Corpus = PART, aspects: tuple[Aspect, ...] = COMPARED) -> list[Row]:
+    """Scores that rank as the ratings of coherence do."""
+    return [
+        {"group": g.id, "candidate": c.id, "aspect": a.name, "score": 10.0 * int(c.id[-1])}
+        for g in corpus.groups
+        for c in g.candidates
+        for a in aspects
+    ]
+
+
+def wide_rows(corpus: Corpus = PART, aspects: tuple[Aspect, ...] = COMPARED) -> list[Row]:
+    rows: dict[tuple[str, str], Row] = {}
+    for row in long_rows(corpus, aspects):
+        place = (row["group"], row["candidate"])
+        rows.setdefault(place, {"group": place[0], "candidate": place[1]})[row["aspect"]] = row["score"]
+    return list(rows.values())
+
+
+def as_jsonl(path: Path, rows: list[Row]) -> Path:
+    path = path / "peer.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def as_array(path: Path, rows: list[Row]) -> Path:
+    path = path / "peer.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    return path
+
+
+def as_csv(path: Path, rows: list[Row]) -> Path:
+    path = path / "peer.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+Write = Callable[[Path, list[Row]], Path]
+
+
+def read(path: Path) -> Outside:
+    return read_outside(path, PART, COMPARED, known=WHOLE)
+
+
+@pytest.mark.parametrize("write", [as_jsonl, as_array, as_csv])
+@pytest.mark.parametrize("rows", [long_rows, wide_rows])
+def test_every_layout_says_the_same(rows: Callable[[], list[Row]], write: Write, tmp_path: Path) -> None:
+    found = read(write(tmp_path, rows()[::-1]))
+    assert (found.name, found.covered, found.missing, found.ignored) == ("peer", 24, 0, 0)
+    assert found.coverage() == "24 of 24 items have a score"
+    assert list(found.scores) == ["coherence", "fluency"]
+    for aspect, groups in found.scores.items():
+        assert [g.group for g in groups] == [g.id for g in PART.groups]
+        assert all(g.candidates == ("system-1", "system-2", "system-3") for g in groups)
+        assert all(g.scores == (10.0, 20.0, 30.0) for g in groups)
+        assert [list(g.ratings) for g in groups] == [g.ratings(aspect) for g in PART.groups]
+    table = agreement_table(found.scores, resamples=0)
+    assert table.aspects["coherence"]["summary"]["spearman"].value == pytest.approx(1)
+    assert table.aspects["fluency"]["summary"]["spearman"].value == pytest.approx(-1)
+
+
+def test_rows_as_the_score_command_writes_them(tmp_path: Path) -> None:
+    more = {"rounds": 2, "stop_reason": "no issue", "unscored": None, "rating": 3}
+    rows = [{**row, **more} for row in long_rows()]
+    rows[0] |= {"score": None, "rounds": None, "stop_reason": None, "unscored": "refused"}
+    for write in (as_jsonl, as_csv):
+        found = read(write(tmp_path, rows))
+        assert (found.covered, found.missing) == (23, 1)
+        assert found.scores["coherence"][0].scores == (None, 20.0, 30.0)
+
+
+@pytest.mark.parametrize("write", [as_jsonl, as_csv])
+def test_what_is_missing_is_unscored_and_counted(write: Write, tmp_path: Path) -> None:
+    """A row that is not there, a score that is null, and a group that nobody scored."""
+    rows = [row for row in long_rows() if row["group"] != "doc-2"][1:]
+    rows[0]["score"] = None
+    found = read(write(tmp_path, rows))
+    assert (found.covered, found.missing) == (16, 8)
+    assert found.coverage() == "16 of 24 items have a score"
+    assert found.scores["coherence"][0].scores == (None, 20.0, 30.0)
+    assert found.scores["fluency"][0].scores == (None, 20.0, 30.0)
+    assert found.scores["coherence"][2].scores == (None, None, None)
+    assert agreement_table(found.scores, resamples=0).aspects["coherence"]["summary"]["spearman"].unscored == 4
+
+
+@pytest.mark.parametrize("rows", [long_rows, wide_rows])
+def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_path: Path) -> None:
+    found = read(as_jsonl(tmp_path, rows(WHOLE, ASPECTS)))
+    assert (found.covered, found.missing) == (24, 0)
+    # 2 groups of 3 candidates; in the long layout also the third aspect of the 12 candidates that are compared.
+    assert found.ignored == (2 * 3 * 3 + 12 if rows is long_rows else 2 * 3)
+    assert found.coverage().startswith(f"24 of 24 items have a score; {found.ignored} rows")
+    with pytest.raises(InputError, match="no group 'doc-4'"):
+        read_outside(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), PART, COMPARED)
+
+
+@pytest.mark.parametrize("rows", [long_rows, wide_rows])
+def test_an_aspect_that_the_file_is_silent_about_is_said(rows: Any, tmp_path: Path) -> None:
+    found = read(as_jsonl(tmp_path, rows(PART, ASPECTS[:1])))
+    assert (found.covered, found.missing) == (12, 12)
+    assert found.coverage() == "12 of 24 items have a score, none in fluency"
+    table = agreement_table(found.scores, resamples=10)
+    assert table.aspects["fluency"]["summary"]["spearman"].value is None
+    assert table.aspects["coherence"]["summary"]["spearman"].value == pytest.approx(1)
+
+
+def changed(**values: Any) -> list[Row]:
+    """Sound rows, and the third one changed."""
+    rows = long_rows()
+    rows[2] = {k: v for k, v in {**rows[2], **values}.items() if v is not ...}
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "field", "said"),
+    [
+        (changed(group="doc-0x"), "group", ["no group 'doc-0x'", "did you mean 'doc-0'"]),
+        (changed(group="unlike anything"), "group", ["such as 'doc-0'", "--data"]),
+        (changed(candidate="system-22"), "candidate", ["no candidate 'system-22'", "did you mean 'system-2'"]),
+        (changed(aspect="coherance"), "aspect", ["no aspect 'coherance'", "did you mean 'coherence'"]),
+        (changed(aspect=...), None, ["another layout"]),
+        (changed(group=...), "group", ["'group' is missing"]),
+        (changed(candidate=""), "candidate", ["candidate is empty"]),
+        (changed(score=...), "score", ["'score' is missing"]),
+        (changed(score="4"), "score", ["not a number"]),
+        (changed(score=True), "score", ["not a number"]),
+        (changed(score=[4, 5]), "score", ["not a number"]),
+        (changed(score=1.7e308), "score", ["not a number", "finite"]),
+        (changed(candidate="system-1", aspect="coherence"), "candidate", ["a second score", "line 1"]),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_its_place(
+    rows: list[Row], field: str | None, said: list[str], tmp_path: Path
+) -> None:
+    path = as_jsonl(tmp_path, rows)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert (caught.value.file, caught.value.line, caught.value.field) == (str(path), 3, field)
+    for part in said:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "four", "4;5"])
+@pytest.mark.parametrize("rows", [long_rows, wide_rows])
+def test_a_cell_that_is_no_finite_number_is_refused(rows: Any, text: str, tmp_path: Path) -> None:
+    cells = rows()
+    name = "score" if rows is long_rows else "fluency"
+    cells[1][name] = text
+    with pytest.raises(InputError) as caught:
+        read(as_csv(tmp_path, cells))
+    assert (caught.value.line, caught.value.field) == (3, name)
+    cells[1][name] = "  "
+    assert read(as_csv(tmp_path, cells)).missing == 1
+
+
+def test_a_json_nan_is_refused(tmp_path: Path) -> None:
+    path = as_jsonl(tmp_path, changed(score=float("nan")))
+    with pytest.raises(InputError, match=r"line 3: .*NaN"):
+        read(path)
+
+
+def test_a_second_score_is_found_on_one_line_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a second score"):
+        read(as_array(tmp_path, [*long_rows(), long_rows()[0]]))
+    with pytest.raises(InputError, match="a second score"):
+        read(as_csv(tmp_path, [*wide_rows(), wide_rows()[0]]))
+
+
+def test_columns_that_are_nearly_an_aspect_are_asked_about(tmp_path: Path) -> None:
+    rows = [{("coherance" if k == "coherence" else k): v for k, v in row.items()} for row in wide_rows()]
+    with pytest.raises(InputError, match="no column for the aspect 'coherence'") as caught:
+        read(as_csv(tmp_path, rows))
+    assert caught.value.remedy == "is it called 'coherance'?"
+    with pytest.raises(InputError, match="neither an aspect and its score nor a column") as caught:
+        read(as_csv(tmp_path, [{"group": "doc-0", "candidate": "system-1", "value": 4}]))
+    assert "group, candidate and columns coherence, fluency" in str(caught.value.expected)
+
+
+def test_layouts_do_not_mix(tmp_path: Path) -> None:
+    for rows in ([*long_rows(), *wide_rows()], [*wide_rows()[:3], *long_rows()]):
+        with pytest.raises(InputError, match="another layout"):
+            read(as_jsonl(tmp_path, rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([], "no row with a score"),
+        ([{**row, "score": None} for row in long_rows()], "no row with a score"),
+        (long_rows(replace(WHOLE, groups=WHOLE.groups[4:])), "12 rows about other groups or aspects"),
+        (long_rows(PART, ASPECTS[2:]), "12 rows about other groups or aspects"),
+    ],
+)
+def test_a_file_without_any_score_that_is_compared_is_refused(rows: list[Row], found: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no score for any") as caught:
+        read(as_jsonl(tmp_path, rows))
+    assert caught.value.found == found
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    as_jsonl(tmp_path, long_rows())
+    with pytest.raises(InputError, match="no such file") as caught:
+        read(tmp_path / "pear.jsonl")
+    assert caught.value.remedy == "did you mean 'peer.jsonl'?"
+
+
+def test_ids_that_are_numbers_are_found(tmp_path: Path) -> None:
+    corpus = replace(PART, groups=(RatedGroup("7", "s", (Candidate("1", "a"), Candidate("2", "b"))),))
+    rows = [{"group": 7, "candidate": i, "aspect": "fluency", "score": i} for i in (1, 2)]
+    found = read_outside(as_jsonl(tmp_path, rows), corpus, COMPARED)
+    assert found.scores["fluency"][0].scores == (1.0, 2.0)

@@ -1,0 +1,147 @@
+"""What would fail for every item is told before a run begins, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import dspy
+import pytest
+from dspy import lm15
+
+from data.errors import InputError
+from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from programs import preset
+from programs.judge import Item, corpus_items
+from programs.lm import make_lm
+from runs.preflight import Trial, longest, preflight, trials
+from runs.scoring import Panel
+from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
+
+TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
+HELP = Aspect("help", "Does it help?", Scale(1, 3))
+TASK = Task("notes", "letter", "note", (TONE, HELP))
+
+
+def corpus() -> Corpus:
+    def group(name: str, source: str) -> RatedGroup:
+        candidates = (Candidate("a", f"Note on {source}", {"tone": (1.0,)}), Candidate("b", "Short.", {"tone": (2.0,)}))
+        return RatedGroup(name, source, candidates)
+
+    return Corpus(
+        TASK, (group("g1", "A letter."), group("g2", "A very long letter."), group("g3", "?")), Origin("x", "")
+    )
+
+
+def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
+    with Panel(lm, progress=False) as panel:
+        preflight(panel, trials(name, preset(name, options), corpus(), [TONE]))
+
+
+def test_every_role_speaks_once_about_the_longest_item() -> None:
+    lm = scripted_lm(debater())
+    check(lm)
+    assert [requested(prompt)[0] for prompt in lm.prompts] == ["rationale", "review", "reasoning"]
+    assert {section(prompt, "source") for prompt in lm.prompts} == {"A very long letter."}
+    assert {section(prompt, "candidate") for prompt in lm.prompts} == {"Note on A very long letter."}
+
+
+def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
+    lm = scripted_lm(debater())
+    judge = preset("debate", {})
+    with Panel(lm, progress=False) as panel:
+        preflight(panel, trials("debate", judge, corpus(), [TONE]))
+        before = len(lm.prompts)
+        panel.judge(judge, corpus_items(corpus(), TONE))
+    # Six debates of two calls each; the Scorer and the Critic of one of them have been heard.
+    assert (before, len(lm.prompts)) == (2, 12)
+
+
+def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
+    lm = make_lm("offline")
+    with Panel(lm, progress=False) as panel:
+        preflight(panel, trials("debate", preset("debate", {}), corpus(), [TONE]))
+        assert not lm.meter.asked
+    silent = scripted_lm(debater())
+    check(silent, "rouge-l")
+    assert not silent.prompts
+
+
+def raises(error: Callable[[], Exception]) -> Callable[[str], str]:
+    def script(prompt: str) -> str:
+        raise error()
+
+    return script
+
+
+def test_a_wrong_key_and_an_unknown_model_end_it_at_the_first_call() -> None:
+    for error, kind in ((lm15.AuthError, dspy.LMAuthError), (lm15.UnsupportedModelError, dspy.LMUnsupportedModelError)):
+        lm = scripted_lm(raises(lambda error=error: error("no", status=401)))  # type: ignore[misc]
+        with pytest.raises(kind):
+            check(lm)
+        assert len(lm.prompts) == 1
+
+
+def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed() -> None:
+    def script(prompt: str) -> str:
+        raise lm15.ContextLengthError("prompt is too long", status=400)
+
+    with pytest.raises(InputError, match="does not fit into the context") as raised:
+        check(scripted_lm(script))
+    assert "'g2'" in str(raised.value)
+    assert "--no-preflight" in str(raised.value)
+
+
+def test_replies_without_form_name_the_role_that_cannot_be_played() -> None:
+    plain = debater()
+    lm = scripted_lm(lambda prompt: "I like it." if "decision" in requested(prompt) else plain(prompt))
+    with pytest.raises(InputError, match="cannot play the critic: unreadable reply") as raised:
+        check(lm)
+    assert "larger or better instructed" in str(raised.value)
+    # Two items were tried, the Critic of each asked twice: one text may be at fault by itself.
+    assert sum("decision" in requested(prompt) for prompt in lm.prompts) == 4
+
+
+def test_of_new_texts_a_long_one_stops_nothing() -> None:
+    def script(prompt: str) -> str:
+        if "very long" in section(prompt, "source"):
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        return debater()(prompt)
+
+    items = longest(corpus_items(corpus(), TONE))
+    with Panel(scripted_lm(script), progress=False) as panel:
+        preflight(panel, [Trial("tone", preset("debate", {}), items, new=True)])
+        with pytest.raises(InputError, match="does not fit"):
+            preflight(panel, [Trial("tone", preset("debate", {}), items)])
+
+
+def test_one_item_that_fails_by_itself_stops_nothing() -> None:
+    plain = debater()
+    lm = scripted_lm(lambda prompt: "What?" if "very long" in section(prompt, "source") else plain(prompt))
+    check(lm)
+
+
+def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -> None:
+    with pytest.raises(InputError, match="log-probabilities") as raised:
+        check(scripted_lm(debater()), "debate", score_mode="expected")
+    assert "--score-mode sampled:20" in str(raised.value)
+
+
+def test_each_scale_is_tried() -> None:
+    both = replace(corpus(), groups=corpus().groups[:1])
+    found = trials("single", preset("single", {}), both, [TONE, HELP])
+    assert [t.items[0].aspect.name for t in found] == ["help", "tone"]
+    assert len(trials("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
+
+
+def test_the_longest_and_the_shortest() -> None:
+    items = [Item("g", str(i), TASK, TONE, "s", "x" * n) for i, n in enumerate((2, 5, 1, 5, 1))]
+    assert [item.candidate for item in longest(items)] == ["1", "2"]
+    assert longest([]) == []
+
+
+def test_a_judge_without_items_is_left_out() -> None:
+    lm = scripted_lm(debater())
+    with Panel(lm, progress=False) as panel:
+        preflight(panel, [Trial("debate", preset("debate", {}), [])])
+    assert not lm.prompts

@@ -1,0 +1,98 @@
+"""Published figures: transcribed without slips as far as they check themselves, and shown only where they fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from data.agreement import Statistic
+from data.schema import Aspect, Corpus, Origin, Scale, Task
+from data.tasks import DIALOGUE, SUMMARIZATION
+from runs.comparison import Ground
+from runs.published import PUBLISHED, PublishedTable, fitting, published, to_json
+from tests.runs.rated import corpus
+
+# As printed: in both places the paper's average is not the mean of its columns.
+ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
+
+
+def ground(data: str, task: Task, statistics: tuple[Statistic, ...], aspects: tuple[Aspect, ...] = ()) -> Ground:
+    found = Corpus(task, corpus([1, 2]).groups, Origin(data, "nowhere"))
+    return Ground(found, aspects or task.aspects, "summary", statistics)
+
+
+SUMMEVAL = ground("summeval", SUMMARIZATION, ("spearman", "kendall"))
+TOPICAL = ground("topical_chat", DIALOGUE, ("pearson", "spearman"))
+
+
+@pytest.mark.parametrize("table", PUBLISHED, ids=lambda t: f"{t.source}: {t.data}")
+def test_rows_are_whole_and_their_averages_fit(table: PublishedTable) -> None:
+    for row in table.rows:
+        assert len(row.values) == 2 * (1 + len(table.aspects))
+        assert all(v is None or -1 <= v <= 1 for v in row.values)
+        for statistic in table.statistics if table.aspects else ():
+            columns = [table.cell(row, aspect, statistic) for aspect in table.aspects]
+            average = table.cell(row, None, statistic)
+            known = [v for v in columns if v is not None]
+            if average is None or len(known) < len(columns) or (table.data, row.judge, statistic) in ODD:
+                continue
+            assert math.fsum(known) / len(known) == pytest.approx(average, abs=0.0016), (row, statistic)
+
+
+@pytest.mark.parametrize(
+    ("data", "lm", "aspect", "values"),
+    [
+        ("summeval", "GPT-4", None, (0.597, 0.575)),
+        ("summeval", "GPT-4", "relevance", (0.593, 0.582)),
+        ("summeval", "GPT-3.5", None, (0.472, 0.447)),
+        ("topical_chat", "GPT-4", None, (0.735, 0.729)),
+        ("topical_chat", "GPT-4", "groundedness", (0.745, 0.800)),
+    ],
+)
+def test_the_main_results_stand_where_they_belong(
+    data: str, lm: str, aspect: str | None, values: tuple[float, float]
+) -> None:
+    (table,) = (t for t in PUBLISHED if t.data == data and t.source == "DEBATE (Kim et al. 2024), Table 1")
+    (row,) = (r for r in table.rows if (r.judge, r.lm) == ("DEBATE", lm))
+    assert tuple(table.cell(row, aspect, s) for s in table.statistics) == values
+
+
+def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
+    assert {t.data for t in fitting(SUMMEVAL)} == {"summeval"}
+    assert {t.source for t in fitting(TOPICAL)} == {"DEBATE (Kim et al. 2024), Table 1"}
+    assert fitting(replace(SUMMEVAL, level="system")) == []
+    assert fitting(replace(SUMMEVAL, statistics=("pearson",))) == []
+    pooled = replace(TOPICAL, level="sample", statistics=("spearman",))
+    assert {t.source for t in fitting(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
+    assert fitting(ground("sample", SUMMARIZATION, ("spearman",))) == []
+
+
+@pytest.mark.parametrize("style", ["text", "markdown", "latex"])
+def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: str) -> None:
+    shown = published(SUMMEVAL, style)
+    assert "published, not run here" in shown
+    assert "undefined groups: not stated" in shown
+    assert "0.597/0.575" in shown
+    assert "GPT-4" in shown
+
+
+def test_an_average_over_other_aspects_is_not_shown() -> None:
+    shown = published(ground("summeval", SUMMARIZATION, ("spearman",), SUMMARIZATION.aspects[:1]), "markdown")
+    (line,) = (x for x in shown.splitlines() if x.startswith("| DEBATE | GPT-4 |"))
+    assert [cell.strip() for cell in line.strip("|").split("|")] == ["DEBATE", "GPT-4", "0.610", "–", "[1]"]
+
+
+def test_where_nothing_fits_that_is_said() -> None:
+    other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
+    assert "no published figures" in published(ground("mine", other, ("spearman",)), "text")
+
+
+def test_json_names_source_and_convention() -> None:
+    found = to_json(fitting(TOPICAL))
+    assert {"source", "convention", "rows", "level", "data"} == set(found[0])
+    rows = found[0]["rows"]
+    assert isinstance(rows, list)
+    assert rows[-1]["average"] == {"pearson": 0.735, "spearman": 0.729}
+    assert rows[0]["lm"] is None

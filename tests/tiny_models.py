@@ -1,0 +1,112 @@
+"""Tiny models with random or chosen weights, made on the spot, for metrics whose real ones would be fetched."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from programs import KINDS, Preset
+from programs.metric import absent
+
+WORDS = ("the", "a", "cat", "dog", "mat", "sat", "ran", "on", "in", "and", "of", "is")
+SPECIAL = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}
+
+
+def skip_without(kind: str) -> None:
+    """Skip the test, and say why, where the packages of a kind of judge are not installed."""
+    module, _, name = KINDS[kind].partition(":")
+    missing = absent(getattr(importlib.import_module(module), name).packages)
+    if missing:
+        pytest.skip(f"{kind} needs the extra 'metrics': {', '.join(missing)} not installed")
+
+
+def with_tiny_model(preset: Preset, folder: Path) -> Preset:
+    """The preset with a tiny model in place of its own, where it has one; skips where it cannot be made."""
+    skip_without(preset.kind)
+    if preset.kind == "bertscore":
+        return Preset(preset.kind, {**preset.config, "model": str(tiny_bert(folder)), "layers": 2}, preset.summary)
+    if preset.kind == "bartscore":
+        return Preset(preset.kind, {**preset.config, "model": str(tiny_bart(folder))}, preset.summary)
+    return preset
+
+
+def tiny_bert(folder: Path, *, longest: int | None = 64) -> Path:
+    """A BERT of two layers; without `longest` its tokenizer knows no limit, as DeBERTa's does not."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    folder = folder / f"bert-{longest}"
+    size = _tokenizer(folder, longest)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=size,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        pad_token_id=0,
+    )
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def tiny_bart(folder: Path, *, probabilities: Sequence[float] | None = None, name: str = "bart") -> Path:
+    """A BART of one layer; with `probabilities`, one for each token, it expects these whatever it reads."""
+    import torch
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    folder = folder / name
+    size = _tokenizer(folder, 64)
+    torch.manual_seed(0)
+    config = BartConfig(
+        vocab_size=size,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=64,
+        init_std=0.5,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        decoder_start_token_id=3,
+        forced_eos_token_id=3,
+    )
+    network = BartForConditionalGeneration(config)
+    if probabilities is not None:
+        with torch.no_grad():
+            network.model.shared.weight.zero_()
+            network.final_logits_bias.copy_(torch.tensor([probabilities]).log())
+    network.save_pretrained(folder)
+    return folder
+
+
+def vocabulary() -> Mapping[str, int]:
+    """Token -> its number."""
+    return {token: number for number, token in enumerate((*SPECIAL.values(), *WORDS))}
+
+
+def _tokenizer(folder: Path, longest: int | None) -> int:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    known = dict(vocabulary())
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token=SPECIAL["unk"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[(SPECIAL[end], known[SPECIAL[end]]) for end in ("cls", "sep")]
+    )
+    limit: dict[str, Any] = {} if longest is None else {"model_max_length": longest}
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **{f"{name}_token": token for name, token in SPECIAL.items()}, **limit
+    )
+    fast.save_pretrained(folder)
+    return len(known)
