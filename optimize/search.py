@@ -199,7 +199,10 @@ def _add(study: optuna.Study, space: Space, point: Point, values: Sequence[float
 
 def _suggest(space: Space, trial: optuna.Trial) -> Point:
     rounds = trial.suggest_categorical("rounds", space.rounds)
-    params: dict[str, Any] = {"rounds": rounds, "granularity": trial.suggest_categorical("granularity", space.granularities)}
+    params: dict[str, Any] = {
+        "rounds": rounds,
+        "granularity": trial.suggest_categorical("granularity", space.granularities),
+    }
     if rounds:
         params["persona"] = trial.suggest_categorical("persona", space.personas)
         params["tie_breaker"] = trial.suggest_categorical("tie_breaker", space.tie_breakers)

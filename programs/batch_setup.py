@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import dspy
 
@@ -17,9 +14,6 @@ from programs.calls import ReplyStore
 from programs.engines import COMPATIBLE
 from programs.lm_options import LMOptions
 from programs.meter import Meter
-
-if TYPE_CHECKING:
-    from programs.lm import JudgeLM
 
 
 def require_batchable(spec: str) -> None:
@@ -50,13 +44,3 @@ def line_for(spec: str, api_base: str | None, options: LMOptions, store: ReplySt
     address = api_base or os.environ.get("OPENAI_API_BASE") or COMPATIBLE["openai"]
     service = BatchService(address, key or "unused", spec, options)
     return BatchLine(service, book_of(store), store=store, meter=meter, pace=options.batch_pace, model=spec)
-
-
-@contextmanager
-def directly(lm: JudgeLM) -> Iterator[None]:
-    """Have calls sent one by one meanwhile, at the full price: for the few that cannot wait for a job."""
-    line, lm.batches = lm.batches, None
-    try:
-        yield
-    finally:
-        lm.batches = line

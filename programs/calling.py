@@ -264,7 +264,7 @@ class Caller:
         progress.answers = self.breaker.answers
         if progress.outages != self.breaker.outages:
             progress.outages, progress.failures, progress.used = self.breaker.outages, 0, 0.0
-        if self.breaker.unreachable or self.breaker.open:
+        if self.breaker.unreachable or self.breaker.confirmed:
             return wait, hold
         progress.used += time.monotonic() - sent + wait
         if isinstance(error, dspy.LMRateLimitError):

@@ -1,9 +1,10 @@
 """ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
 
 Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote; a judge that is
-`comparing` does so wherever an evaluation consists of pairs. Referees are not asked to agree (appendix B). Departures from the paper: a referee gives a score in every turn, where the
-authors ask for it in the last one alone, so that a discussion can be read after any number of turns; and it
-sees the scores that go with what it hears.
+`comparing` does so wherever an evaluation consists of pairs. Referees are not asked to agree (appendix B).
+Departures from the paper: a referee gives a score in every turn, where the authors ask for it in the last one
+alone, so that a discussion can be read after any number of turns; and it sees the scores that go with what it
+hears.
 """
 
 from __future__ import annotations

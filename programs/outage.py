@@ -37,7 +37,7 @@ class Breaker:
         self.answers = 0
         """Answers so far, to anybody."""
         self.outages = 0
-        """How often calls were held back."""
+        """Streaks of failures that were the provider's beyond doubt."""
         self._present = False
         """Whether anything has ever spoken at the provider's address, if only to refuse."""
         self._reset()
@@ -48,14 +48,15 @@ class Breaker:
         self._callers: set[int] = set()
         self.unreachable = False
         """Whether a connection could not be made of late."""
-        self._confirmed = False
+        self.confirmed = False
+        """Whether a call that no item can be to blame for has failed of late as well."""
         self._interval = self._options.probe
         self._held_at = 0.0
 
     @property
     def doubtful(self) -> bool:
         """Whether the failures of late say more about the provider than about the calls that met them."""
-        return self.unreachable or self._confirmed or len(self._callers) >= _CALLERS
+        return self.unreachable or self.confirmed or len(self._callers) >= _CALLERS
 
     @property
     def suspicious(self) -> bool:
@@ -64,7 +65,9 @@ class Breaker:
 
     def confirm(self) -> None:
         """A call that no item can be to blame for has failed as well."""
-        self._confirmed = self._since is not None
+        if self._since is not None and not self.confirmed:
+            self.confirmed = True
+            self.outages += 1
 
     def answered(self) -> bool:
         """The provider has answered somebody; returns whether that ended an outage."""
@@ -107,7 +110,6 @@ class Breaker:
             if limited or not self.suspicious or silent < max(_QUIET, 2 * self._options.first_wait):
                 return None
             self.open = True
-            self.outages += 1
             _LOG.warning(
                 "%s does not answer (%d failures in a row, the last: %s); calls are held back, one is sent now and "
                 "then to see",

@@ -42,7 +42,9 @@ class Plan:
             if value < low:
                 raise InputError("number too small", field=flag, expected=f"{low} or more", found=value)
         if not 0 <= self.temperature <= 2:
-            raise InputError("not a temperature", field="--temperature", expected="0 to 2", found=self.temperature)
+            raise InputError(
+                "not a temperature", field="--repeat-temperature", expected="0 to 2", found=self.temperature
+            )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from programs.calls import Reply, ReplyStore
 from programs.prices import Price
@@ -53,7 +54,10 @@ def charged_to(bill: Bill | None) -> Iterator[None]:
 
 
 class Billing:
-    """A `programs.calls.ReplyStore` that charges whatever passes through it.
+    """A `programs.calls.ReplyStore` that charges whoever asks through it.
+
+    Whoever looks for a reply in vain is charged when it comes, whichever task brings it: the replies of a batch job
+    come together, and a call in flight serves all who wait for it.
 
     Args:
         store: Where the replies are kept.
@@ -61,19 +65,24 @@ class Billing:
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
+        self._owing: dict[str, list[Bill]] = {}
+
+    @property
+    def jobs(self) -> Any:
+        """The store's book of batch jobs, if it has one (`programs.batch_book`)."""
+        return getattr(self._store, "jobs")  # noqa: B009 - a store without one must look like one without
 
     def get(self, key: str) -> Reply | None:
-        reply = self._store.get(key)
+        reply, payer = self._store.get(key), _PAYER.get()
+        if payer is None:
+            return reply
         if reply is not None:
-            _charge(key, reply)
+            payer.charge(key, reply)
+        elif not any(bill is payer for bill in self._owing.get(key, ())):
+            self._owing.setdefault(key, []).append(payer)
         return reply
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         self._store.put(key, role, reply)
-        _charge(key, reply)
-
-
-def _charge(key: str, reply: Reply) -> None:
-    payer = _PAYER.get()
-    if payer is not None:
-        payer.charge(key, reply)
+        for bill in self._owing.pop(key, ()):
+            bill.charge(key, reply)

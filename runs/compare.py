@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from data.errors import InputError
 from programs import JUDGES
 from runs.judge_options import add_judge_options
-from runs.lm_flags import add_limits
+from runs.lm_flags import add_limits, add_sampling
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,6 +36,12 @@ def build_parser() -> argparse.ArgumentParser:
     judges = parser.add_argument_group("who scores")
     judges.add_argument(
         "--judges", default="rouge-l,single,debate", help=f"comma-separated: {', '.join(JUDGES)}, or an export's folder"
+    )
+    judges.add_argument(
+        "--outside",
+        action="append",
+        metavar="NAME=FILE",
+        help="scores of any other judge: rows of group, candidate, aspect, score; may be repeated",
     )
     judges.add_argument("--lm", default="offline", help="for all judges (offline)")
     judges.add_argument("--api-base", help="address of an OpenAI-compatible server")
@@ -57,8 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
     ablations.add_argument("--max-rounds", type=int, default=5, help="longest debate of the rounds (5)")
     ablations.add_argument("--personas", metavar="FILE", help="TOML file with personas of your own for the Critic")
     ablations.add_argument("--repeats", type=int, default=5, help="runs for the stability (5)")
-    ablations.add_argument("--temperature", type=float, default=1.0, help="of these runs (1)")
+    ablations.add_argument("--repeat-temperature", type=float, default=1.0, help="of these runs (1)")
     add_judge_options(parser)
+    add_sampling(parser)
     add_limits(parser)
     return parser
 

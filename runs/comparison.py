@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 
 from data.agreement import AgreementTable, Difference, GroupScores, Level, Statistic, agreement_table, compare, correct
 from data.schema import Aspect, Corpus
-from programs.judge import Judgement, Unscored, corpus_items
+from programs.judge import Item, Judgement, Unscored, corpus_items
 from programs.prices import Price
 from runs.bills import Bill
 from runs.contestants import Contestant
 from runs.onepass import Job, run_together
+from runs.pairing import Pair, pairs_of
 from runs.scoring import Panel, calls_per_item, group_scores
 
 AVERAGE = "average"
@@ -144,23 +145,39 @@ def score_all(
         InputError: No contestant can score anything.
     """
     bills = {c.name: Bill() for c in contestants}
-    jobs = [
-        Job(c.name, c.aspects[a.name].judge.judge, corpus_items(ground.corpus, a), bills[c.name])
-        for c in contestants
-        for a in ground.aspects
-    ]
+    work = [(c, a) for c in contestants for a in ground.aspects]
+    jobs = [_job(ground, c, a, bills[c.name]) for c, a in work]
     done = run_together(panel, jobs, "judges", progress=progress)
-    if len(done.failed) == len(contestants):
+    if contestants and len(done.failed) == len(contestants):
         raise next(iter(done.failed.values()))
     found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in contestants}
-    for number, (job, judgements) in enumerate(zip(jobs, done.results, strict=True)):
-        found[job.owner][ground.aspects[number % len(ground.aspects)].name] = judgements
-    entries = {}
-    for c in contestants:
-        if c.name not in done.failed:
-            different = sum(len({item.key for item in job.items}) for job in jobs if job.owner == c.name)
-            entries[c.name] = _entry(ground, c, found[c.name], bills[c.name], different)
-    return entries, {name: _problem(error) for name, error in done.failed.items()}
+    different = dict.fromkeys(found, 0)
+    for (c, a), judgements in zip(work, done.results, strict=True):
+        found[c.name][a.name] = [one for together in judgements for one in together]
+        different[c.name] += len({item.key for item in corpus_items(ground.corpus, a)})
+    entries = {
+        c.name: _entry(ground, c, found[c.name], bills[c.name], different[c.name])
+        for c in contestants
+        if c.name not in done.failed
+    }
+    return entries, {name: problem(error) for name, error in done.failed.items()}
+
+
+def _job(ground: Ground, contestant: Contestant, aspect: Aspect, bill: Bill) -> Job[tuple[Judgement, ...]]:
+    """Each item by itself, or two candidates at once where all come in pairs and the judge compares."""
+    judge = contestant.aspects[aspect.name].judge
+    items = corpus_items(ground.corpus, aspect)
+
+    async def alone(item: Item) -> tuple[Judgement, ...]:
+        return (await judge.judge(item),)
+
+    async def together(pair: Pair) -> tuple[Judgement, ...]:
+        rounds = judge.rules.rounds
+        both = await judge.converse_pair(pair.first, pair.second, rounds)
+        return tuple(judge.verdict(transcript, rounds) for transcript in both)
+
+    couples = pairs_of(items) if judge.compares else []
+    return Job(contestant.name, together, couples, bill) if couples else Job(contestant.name, alone, items, bill)
 
 
 def compare_all(
@@ -224,5 +241,6 @@ def _usd(entry: Entry, price: Price | None) -> float | None:
     return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)
 
 
-def _problem(error: Exception) -> str:
+def problem(error: Exception) -> str:
+    """An error in one line."""
     return " ".join(str(error).split())

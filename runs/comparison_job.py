@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,21 +19,24 @@ from data.rated_files import require_level, require_ratings
 from data.schema import Corpus
 from programs import options_of, preset
 from programs.lm import OFFLINE, JudgeLM, make_lm
+from programs.prices import Price
 from runs.ablation_job import Plan, ablate
 from runs.ablation_job import render as render_ablations
 from runs.ablations import ABLATIONS
 from runs.bills import Billing
-from runs.comparison import Comparison, Ground, compare_all, score_all
+from runs.comparison import Comparison, Entry, Ground, compare_all, problem, score_all
 from runs.comparison_output import Setting, document, figure_file, legend, part_of, tuned_elsewhere
 from runs.comparison_table import plain_table, render
-from runs.contestants import Contestant, contestants
+from runs.contestants import Contestant, contestants, expected
 from runs.decision_tables import blocks
 from runs.decision_tables import to_json as decisions_json
 from runs.decisions import Decided, Question, called_for, decide
 from runs.journal import Journal
 from runs.judge_options import JudgeFlags, judge_options
 from runs.lm_flags import limits
+from runs.outside import read_outside
 from runs.persona_files import personas
+from runs.preflight import preflight, trials
 from runs.published import fitting, published
 from runs.published import to_json as published_json
 from runs.scoring import Panel
@@ -45,6 +48,8 @@ class Work:
 
     ground: Ground
     contestants: tuple[Contestant, ...]
+    outside: Mapping[str, Entry]
+    """Judge -> its scores from a file."""
     baseline: str
     questions: Mapping[str, Question]
     """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
@@ -94,18 +99,14 @@ def prepare(arguments: argparse.Namespace) -> Work:
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
     found = contestants(judges, aspects, options)
-    baseline = arguments.baseline or found[0].name
-    known = [c.name for c in found]
-    if baseline not in known:
-        raise InputError(
-            "the baseline is not among the judges", field="--baseline", expected=", ".join(known), found=baseline
-        )
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
     ground = Ground(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
+    outside = _outside(arguments.outside or (), ground, corpus, {c.name for c in found})
     return Work(
         ground,
         tuple(found),
-        baseline,
+        outside,
+        _baseline(arguments.baseline, [*(c.name for c in found), *outside]),
         called_for(corpus.groups, aspects),
         Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, arguments.lm),
         figure,
@@ -121,11 +122,14 @@ def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Compari
         InputError: No judge could score anything.
     """
     ground, setting = work.ground, work.setting
-    entries, failed = score_all(panel, ground, work.contestants)
-    for one in work.contestants:
+    ready, failed = _ready(arguments, work, panel)
+    entries, impossible = score_all(panel, ground, ready)
+    for one in ready:
         if one.name in entries:
             entries[one.name] = entries[one.name].noted(tuned_elsewhere(one.held_out, setting))
-    price = None if setting.lm == OFFLINE else panel.lm.price
+    entries |= work.outside
+    failed |= impossible
+    price = _price(panel.lm, setting)
     comparison = compare_all(ground, entries, baseline=work.baseline, price=price, failed=failed)
     print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
     print("\n" + legend(comparison, setting, priced=price is not None))
@@ -178,15 +182,71 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel)
     print(f"\nfigures and numbers of the ablations: {folder}")
 
 
+def _ready(arguments: argparse.Namespace, work: Work, panel: Panel) -> tuple[list[Contestant], dict[str, str]]:
+    """The contestants whose roles this LM can play, and why the others' cannot be played.
+
+    Raises:
+        InputError: No contestant's can.
+    """
+    if arguments.no_preflight:
+        return list(work.contestants), {}
+    ready, failed = [], {}
+    for one in work.contestants:
+        try:
+            for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
+                about = [a for a in work.ground.aspects if one.aspects[a.name].judge is judge]
+                preflight(panel, trials(one.name, judge, work.ground.corpus, about))
+            ready.append(one)
+        except InputError as error:
+            if len(failed) == len(work.contestants) - 1:
+                raise
+            failed[one.name] = problem(error)
+    return ready, failed
+
+
+def _outside(given: Sequence[str], ground: Ground, whole: Corpus, taken: Set[str]) -> dict[str, Entry]:
+    """Judge -> scores from its file."""
+    found: dict[str, Entry] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (equals and name.strip() and path):
+            raise InputError("not an outside judge", field="--outside", expected="NAME=FILE", found=text)
+        name = name.strip()
+        if name in taken or name in found:
+            raise InputError("two judges of one name", field="--outside", expected="another name", found=name)
+        one = read_outside(Path(path), ground.corpus, ground.aspects, known=whole)
+        unscored = {"not in the file": one.missing} if one.missing else {}
+        found[name] = Entry(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
+    return found
+
+
+def _baseline(wanted: str | None, names: Sequence[str]) -> str:
+    if not names:
+        raise InputError("no judge is named", field="--judges", expected=expected())
+    if wanted is not None and wanted not in names:
+        raise InputError(
+            "the baseline is not among the judges", field="--baseline", expected=", ".join(names), found=wanted
+        )
+    return wanted or names[0]
+
+
+def _price(lm: JudgeLM, setting: Setting) -> Price | None:
+    """What this run's calls cost; nobody pays the stand-in."""
+    if lm.price is None or setting.lm == OFFLINE:
+        return None
+    return lm.price if lm.batches is None else lm.price.batch()
+
+
 def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
-    options = limits(arguments)
+    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
     try:
         return make_lm(
             arguments.lm,
             api_base=arguments.api_base,
             store=Billing(journal),
             concurrency=arguments.concurrency,
-            options=options,
+            options=limits(arguments),
+            **{name: value for name, value in given.items() if value is not None},
         )
     except InputError:
         raise
@@ -205,7 +265,7 @@ def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan:
         tuple(_list(arguments.ablate)) or ABLATIONS,
         arguments.max_rounds,
         arguments.repeats,
-        arguments.temperature,
+        arguments.repeat_temperature,
     )
 
 

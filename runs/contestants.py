@@ -37,10 +37,8 @@ def contestants(
         options: What the user set about judges; each preset is given those that it has, exports stay as they are.
 
     Raises:
-        InputError: No name, a name twice, an unknown one, or an export that does not judge one of the aspects.
+        InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.
     """
-    if not names:
-        raise InputError("no judge is named", field="--judges", expected=_expected())
     chosen = options_for(names, options or {})
     found = [_contestant(name, aspects, chosen.get(name, {})) for name in names]
     twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
@@ -65,7 +63,7 @@ def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]
     raise InputError(
         f"unknown judge {name!r}",
         field="--judges",
-        expected=_expected(),
+        expected=expected(),
         remedy=f"did you mean {near[0]!r}?" if near else None,
     )
 
@@ -88,5 +86,6 @@ def _export(folder: str, aspects: Sequence[Aspect]) -> Contestant:
     return Contestant(Path(folder).name, export.judge.aspects, str(held_out or ""))
 
 
-def _expected() -> str:
+def expected() -> str:
+    """What may be named, in words."""
     return f"one of {', '.join(JUDGES)}, or the folder of an export"

@@ -156,7 +156,9 @@ def decide(
         seed: Of the draws.
     """
     if not on_scale:
-        questions = {name: q if q.chosen_on else replace(q, cut=None) for name, q in questions.items()}
+        questions = {
+            name: replace(q, cut=None) if q.kind == "binary" and not q.chosen_on else q for name, q in questions.items()
+        }
     found = {
         name: _decided(groups, questions[name], resamples, seed) for name, groups in scores.items() if name in questions
     }

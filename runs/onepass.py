@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import dspy
 from tqdm import tqdm
@@ -16,6 +16,7 @@ from data.errors import InputError
 from programs.judge import Item
 from programs.lm import JudgeLM
 from runs.bills import Bill, charged_to
+from runs.pairing import Pair
 from runs.scoring import Panel
 
 T = TypeVar("T")
@@ -23,12 +24,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One kind of work on a list of items."""
+    """One kind of work on a list of questions."""
 
     owner: str
     """Whose work it is. What makes one job impossible ends all jobs of its owner, and nobody else's."""
-    work: Callable[[Item], Awaitable[T]]
-    items: Sequence[Item]
+    work: Callable[[Any], Awaitable[T]]
+    """Takes one of the questions."""
+    items: Sequence[Item] | Sequence[Pair]
     bill: Bill | None = None
     """Charged with all replies that the work needs."""
     lm: JudgeLM | None = None
@@ -61,14 +63,14 @@ def run_together(panel: Panel, jobs: Sequence[Job[T]], what: str, *, progress: b
     Raises:
         dspy.LMError: The LM failed for good, for everybody; what was answered is in its store.
     """
-    return panel.wait(_Pass(panel.lm, jobs).run(what, progress and sys.stderr is not None))
+    return panel.wait(_Pass(panel, jobs).run(what, progress and sys.stderr is not None))
 
 
 class _Pass(Generic[T]):
-    def __init__(self, lm: JudgeLM, jobs: Sequence[Job[T]]) -> None:
-        self.lm = lm
+    def __init__(self, panel: Panel, jobs: Sequence[Job[T]]) -> None:
+        self.panel = panel
         self.jobs = jobs
-        self.unique = [{item.key: item for item in job.items} for job in jobs]
+        self.unique: list[dict[str, Item | Pair]] = [{item.key: item for item in job.items} for job in jobs]
         self.results: list[dict[str, T]] = [{} for _ in jobs]
         self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
@@ -92,14 +94,15 @@ class _Pass(Generic[T]):
             self.failed,
         )
 
-    def _in_turn(self) -> list[tuple[int, Item]]:
+    def _in_turn(self) -> list[tuple[int, Item | Pair]]:
         rows = zip_longest(*(items.values() for items in self.unique))
         return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
 
-    async def _one(self, number: int, item: Item) -> None:
+    async def _one(self, number: int, item: Item | Pair) -> None:
         job = self.jobs[number]
+        self.panel.begin(item.first if isinstance(item, Pair) else item)
         try:
-            with dspy.context(lm=job.lm or self.lm, disable_history=True, trace=None), charged_to(job.bill):
+            with dspy.context(lm=job.lm or self.panel.lm, disable_history=True, trace=None), charged_to(job.bill):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             # A mode that this LM or this scale does not allow, say: true of this judge alone.

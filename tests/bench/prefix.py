@@ -41,7 +41,7 @@ from programs.compiled import AspectJudge, CompiledJudge
 from programs.debate import Debate
 from programs.judge import Rules, corpus_items
 from programs.lm import JudgeLM
-from runs.scoring import Panel
+from runs.scoring import Panel, scored
 from runs.streaming import group_items, judge_in_order
 
 ROUNDS = 3
@@ -173,7 +173,7 @@ class Clockwork(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        selector: Any = self._selector  # type: ignore[attr-defined]
+        selector: Any = self._selector
         wait = selector.select
 
         def select(timeout: float | None) -> Any:
@@ -217,7 +217,8 @@ class PlayedLM:
 
         heard = debate.count("\n\nScorer, round") + debate.startswith("Scorer, round")
         content = heard > zlib.crc32(item.encode()) % (ROUNDS + 1)
-        known = {"score": "3", "final_score": "3", "side": "Critic", "decision": "NO ISSUE" if content else "ISSUE"}
+        score = re.findall(r"\((-?[\d.]+) to", pieces["aspect"])[0]
+        known = {"score": score, "final_score": score, "decision": "NO ISSUE" if content else "ISSUE"}
         fields = re.findall(r"^\[\[ ## (\w+) ## \]\]$", pieces["request"], re.MULTILINE)
         return "\n\n".join(f"[[ ## {field} ## ]]\n{known.get(field) or text()}" for field in fields)
 
@@ -236,11 +237,11 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, pilots:
         if arguments.order == "score":
             compiled = CompiledJudge(corpus.task, {a.name: AspectJudge(judge) for a in aspects})
             items = (item for group in corpus.groups for item in group_items(corpus.task, group, aspects))
-            for _ in judge_in_order(panel, compiled, items):
-                pass
+            judgements = [judgement for _, judgement in judge_in_order(panel, compiled, items)]
         else:
-            for aspect in aspects:
-                panel.judge(judge, corpus_items(corpus, aspect))
+            judgements = [j for a in aspects for j in panel.judge(judge, corpus_items(corpus, a))]
+    if len(scored(judgements)) != len(judgements):
+        raise RuntimeError("a reply could not be read")
     return played.requests
 
 

@@ -289,15 +289,3 @@ def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) ->
 def test_no_other_service_is_known() -> None:
     with pytest.raises(InputError, match="--batch"):
         LMOptions.of(batch="anthropic")
-
-
-def test_what_cannot_wait_goes_directly() -> None:
-    from programs.batch_setup import directly
-
-    with BatchServer(answer) as server:
-        lm = lm_at(server)
-        with directly(lm):
-            judge(lm, items(2), rounds=0)
-        assert (server.direct, server.made) == (2, [])
-        judge(lm, items(3), rounds=0)
-        assert server.made == [("scorer", "0", 1)]

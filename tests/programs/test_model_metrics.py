@@ -208,7 +208,8 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
         for n, token in enumerate(tokens):
             before = torch.tensor([[network.config.decoder_start_token_id, *tokens[:n]]])
             with torch.no_grad():
-                logits = network(**tokenizer(given, return_tensors="pt"), decoder_input_ids=before).logits
+                read = tokenizer(given, return_tensors="pt").input_ids
+                logits = network(input_ids=read, decoder_input_ids=before).logits
             total += float(logits[0, -1].log_softmax(-1)[token])
         return total / len(tokens)
 

@@ -29,6 +29,7 @@ from tests.programs.test_batch import HURRY, lm_at
 from tests.programs.test_faults import TASK, answer, expected, items
 
 ROOT = Path(__file__).parents[2]
+JOBS = [("scorer", "0", 30), ("critic", "1", 30), ("scorer", "1", 15)]
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
     (folder / "in.jsonl").write_text("".join(f"{text}\n" for text in lines))
     flags = {"--program": program, "--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
     more = {"--api-base": server.url, "--batch": "openai"}
-    return [str(part) for pair in {**flags, **more}.items() for part in pair]
+    return [str(part) for pair in {**flags, **more}.items() for part in pair] + ["--no-preflight"]
 
 
 def rows(folder: Path) -> list[float]:
@@ -102,9 +103,17 @@ def rows(folder: Path) -> list[float]:
 def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         assert score.main(scoring(tmp_path, server, 30)) == 0
-        jobs = [job for job in server.made if job[2] > 2]
-        assert jobs == [("scorer", "0", 30), ("critic", "1", 30), ("scorer", "1", 15)]
+        assert server.made == JOBS
+        assert server.direct == 0
     assert rows(tmp_path) == [expected(item) for item in items(30)]
+
+
+@pytest.mark.usefixtures("_hurry")
+def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
+    with BatchServer(answer) as server:
+        assert score.main(scoring(tmp_path, server, 30)[:-1]) == 0
+        assert server.direct > 0
+        assert len(server.made) == 3
 
 
 @pytest.mark.usefixtures("_hurry")
@@ -122,11 +131,7 @@ def test_scoring_that_was_killed_goes_on_with_its_jobs(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         server.held = False
         assert score.main(scoring(tmp_path, server, 30)) == 0
-        assert [job for job in server.made if job[2] > 2] == [
-            ("scorer", "0", 30),
-            ("critic", "1", 30),
-            ("scorer", "1", 15),
-        ]
+        assert server.made == JOBS
         assert set(server.executed.values()) == {1}
     assert rows(tmp_path) == [expected(item) for item in items(30)]
     assert not list(tmp_path.rglob("*.job"))

@@ -9,9 +9,10 @@ import pytest
 
 from data.classification import NEGATIVE, POSITIVE
 from data.errors import InputError
+from data.evidence import GroupScores
 from data.schema import Aspect, Candidate, RatedGroup, Scale
 from runs.decision_tables import blocks, metrics, render, to_json
-from runs.decisions import Decided, GroupScores, Question, called_for, called_for_scores, decide, with_cut
+from runs.decisions import Decided, Question, called_for, called_for_scores, decide, with_cut
 
 BINARY = Question("binary", 0.5, 0.5)
 
@@ -80,7 +81,7 @@ CHECKED = scores(
 
 
 def decided(found: list[GroupScores], question: Question = BINARY, **options: bool) -> Decided:
-    return decide({"quality": found}, {"quality": question}, resamples=100, **options)["quality"]  # type: ignore[arg-type]
+    return decide({"quality": found}, {"quality": question}, resamples=100, **options)["quality"]
 
 
 def test_binary_decisions_by_hand() -> None:
@@ -128,6 +129,8 @@ def test_pairs_by_hand() -> None:
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
     assert (one.undecided, one.trivial, one.lower) == (1, 3 / 5, None)
+    # Which of two scores is higher can be told on any scale.
+    assert decided(found, Question("pairs"), on_scale=False) == one
     wide = decided(found, Question("pairs", margin=1.0))
     assert wide.decisions == {"win": 0, "tie": 4, "loss": 0}
 
@@ -154,7 +157,8 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     assert (one.decisions, one.lower) == ({}, None)
     chosen = with_cut(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
-    assert (chosen.cut, chosen.chosen_on) == (pytest.approx(-1.65), "dev")
+    assert chosen.cut == pytest.approx(-1.65)
+    assert chosen.chosen_on == "dev"
     assert decided(metric, chosen, on_scale=False).decisions == {POSITIVE: 1, NEGATIVE: 3}
 
 
