@@ -94,13 +94,9 @@ def notes(settings: Settings) -> list[str]:
 
 
 def _target(settings: Settings, lengths: str) -> Target:
-    options = LMOptions.of(
-        budget=settings.budget, prices=settings.prices, batch=getattr(settings, "batch", None)
-    )
+    options = LMOptions.of(budget=settings.budget, prices=settings.prices, batch=getattr(settings, "batch", None))
     folder = Path(settings.store) / "replies" / settings.lm.replace("/", "_")
-    return Target(
-        settings.lm, settings.api_base, folder, options=options, reply_tokens=reply_tokens(lengths)
-    )
+    return Target(settings.lm, settings.api_base, folder, options=options, reply_tokens=reply_tokens(lengths))
 
 
 def _row(stage: str, role: str) -> str:
@@ -187,9 +183,7 @@ class _Rehearsal:
         return judge
 
 
-def _visits(
-    found: Space, trials: int, case: Case, seed: int
-) -> tuple[Sequence[str], Sequence[tuple[str, int]]]:
+def _visits(found: Space, trials: int, case: Case, seed: int) -> tuple[Sequence[str], Sequence[tuple[str, int]]]:
     """The variants whose debates are held on dev, and the (variant, rounds) whose ties are broken there."""
     points = found.points()
     first = first_points(points, trials)
@@ -241,8 +235,10 @@ def _tunable(corpus: Corpus, aspects: Sequence[Aspect], level: Level) -> Iterato
     """The groups from which `optimize.examples` makes examples."""
     for group in corpus.groups:
         for aspect in aspects:
-            ranks = group.ranks_humans(aspect.name) if level == "summary" else any(
-                rating is not None for rating in group.ratings(aspect.name)
+            ranks = (
+                group.ranks_humans(aspect.name)
+                if level == "summary"
+                else any(rating is not None for rating in group.ratings(aspect.name))
             )
             if ranks:
                 yield group

@@ -46,12 +46,12 @@ class BatchService:
 
     Args:
         base_url: Address of the service, up to and including its version.
-        key: Sent as a bearer token.
+        key: Sent as a bearer token; None for a server that wants none.
         model: For messages.
         options: Waits and patience.
     """
 
-    def __init__(self, base_url: str, key: str, model: str, options: LMOptions) -> None:
+    def __init__(self, base_url: str, key: str | None, model: str, options: LMOptions) -> None:
         self._base_url, self._key, self._model, self._options = base_url, key, model, options
         scheme, separator, rest = base_url.partition("://")
         host, slash, path = rest.partition("/")
@@ -66,7 +66,7 @@ class BatchService:
         if self._made is None or self._loop is not loop:
             from openai import AsyncOpenAI
 
-            self._made = AsyncOpenAI(api_key=self._key, base_url=self._base_url, max_retries=0)
+            self._made = AsyncOpenAI(api_key=self._key or "unused", base_url=self._base_url, max_retries=0)
             self._loop = loop
         return self._made
 
@@ -147,7 +147,7 @@ class BatchService:
             if content.strip() and not content.lstrip().startswith(b"{"):
                 # The page of some gateway; taken for answers, it would have them all asked again.
                 raise lm15.ServerError("the batch service's answer is not a file of answers")
-            return content
+            return content if self._key is None else content.replace(self._key.encode(), b"***")
 
         return await self._patiently(once)
 
@@ -172,7 +172,7 @@ class BatchService:
 
     def censored(self, text: str) -> str:
         """`text` without the key, which providers quote when they refuse it."""
-        return text.replace(self._key, "***")
+        return text if self._key is None else text.replace(self._key, "***")
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         options = self._options

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Sequence
 
 import dspy
 
 from data.errors import InputError
-from programs.batch_book import book_of
+from programs.batch_book import Job, book_of
 from programs.batch_line import BatchLine
 from programs.batch_service import BatchService
 from programs.calls import ReplyStore
 from programs.engines import COMPATIBLE
 from programs.lm_options import LMOptions
 from programs.meter import Meter
+
+_LOG = logging.getLogger(__name__)
 
 
 def require_batchable(spec: str) -> None:
@@ -32,15 +36,29 @@ def require_batchable(spec: str) -> None:
         )
 
 
-def line_for(spec: str, api_base: str | None, options: LMOptions, store: ReplyStore, meter: Meter) -> BatchLine:
-    """The line for openai/MODEL; the key comes from OPENAI_API_KEY.
+def _warn_of(jobs: Sequence[Job]) -> None:
+    """Say that calls which are about to be made one by one may stand in batch jobs that are paid for."""
+    if jobs:
+        _LOG.warning(
+            "%d LM calls of an earlier run are in batch jobs that go on at the provider; only with --batch openai are "
+            "their replies waited for, otherwise these calls are made and paid again",
+            sum(len(job.keys) for job in jobs),
+        )
+
+
+def line_for(spec: str, api_base: str | None, options: LMOptions, store: ReplyStore, meter: Meter) -> BatchLine | None:
+    """The line for openai/MODEL, None where no batch jobs are wanted; the key comes from OPENAI_API_KEY.
 
     Raises:
         dspy.LMNotConfiguredError: There is no key, and the address is OpenAI's own.
     """
+    book = book_of(store)
+    if options.batch is None:
+        _warn_of(book.jobs())
+        return None
     key = os.environ.get("OPENAI_API_KEY")
     if not key and api_base is None:
         raise dspy.LMNotConfiguredError("--batch openai needs a key: set OPENAI_API_KEY", model=spec)
     address = api_base or os.environ.get("OPENAI_API_BASE") or COMPATIBLE["openai"]
-    service = BatchService(address, key or "unused", spec, options)
-    return BatchLine(service, book_of(store), store=store, meter=meter, pace=options.batch_pace, model=spec)
+    service = BatchService(address, key or None, spec, options)
+    return BatchLine(service, book, store=store, meter=meter, pace=options.batch_pace, model=spec)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import select
 import socket
 import ssl
@@ -22,6 +23,8 @@ from programs.http_reader import Answer, Reader, UnreachableError, WireError
 
 _IDLE = 30.0
 """Seconds that an unused connection is trusted; routers forget silent ones without a word."""
+
+_ID = re.compile(rb'"id"\s*:\s*"([^"]+)"')
 
 
 class Wire(Protocol):
@@ -64,6 +67,8 @@ class _Connection(asyncio.Protocol):
         self.silent_loss = False
         """Whether the connection broke without a word about the request that it had been given."""
         self.since = 0.0
+        self.last: Answer | None = None
+        """What it brought last."""
         self._unread: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -153,6 +158,9 @@ class DirectWire:
             raise ValueError("a header must not contain a line break")
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
         self._idle: list[_Connection] = []
+        self._id: bytes | None = None
+        self._ids_differ = False
+        """Whether the server gives each answer an id of its own, as far as has been seen."""
 
     async def post(self, body: bytes) -> Answer:
         """Send `body` once and return the answer, whatever its status.
@@ -172,10 +180,22 @@ class DirectWire:
                 if kept is not None and connection.silent_loss:
                     continue
                 raise
+            if answer == connection.last:
+                # Perhaps a late copy. If so, the true answer is still to come, and must meet nobody else's request.
+                connection.abort()
+                if self._ids_differ and _ID.search(answer.body, 0, 400):
+                    raise WireError("the server sent its last answer once more")
+            self._look_at_id(answer)
+            connection.last = answer
             if connection.usable:
                 connection.since = time.monotonic()
                 self._idle.append(connection)
             return answer
+
+    def _look_at_id(self, answer: Answer) -> None:
+        if not self._ids_differ and (found := _ID.search(answer.body, 0, 400)) is not None:
+            self._ids_differ = self._id not in (None, found[1])
+            self._id = found[1]
 
     def _kept(self) -> _Connection | None:
         oldest = time.monotonic() - _IDLE

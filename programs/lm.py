@@ -18,6 +18,7 @@ import dspy
 
 from data.errors import InputError
 from programs import pilots
+from programs.batch_setup import line_for, require_batchable
 from programs.calling import Caller
 from programs.calls import Memory, Messages, Reply, ReplyStore
 from programs.engines import AsyncStoredEngine, RequestEngine, StoredEngine, engines_for
@@ -102,6 +103,16 @@ class JudgeLM(dspy.LM):
     def call_key(self, messages: Messages, **settings: Any) -> str:
         """Identity of a call: model, endpoint, settings of the LM and of the call, messages; nothing secret."""
         return self._key(messages, {**self.kwargs, **settings})[0]
+
+    def kept(self, messages: Messages, **settings: Any) -> tuple[str, Reply] | None:
+        """Key and reply of a call that `ask` has made; None if the store does not have them any more."""
+        merged = {**self.kwargs, **settings}
+        key = self._key(messages, merged)[0]
+        reply = self.store.get(key)
+        if reply is not None and reply.finish == "length" and merged.get("max_tokens"):
+            longer = self._key(messages, {**merged, "max_tokens": 4 * merged["max_tokens"]})[0]
+            key, reply = longer, self.store.get(longer)
+        return None if reply is None else (key, reply)
 
     def _key(self, messages: Messages, settings: dict[str, Any]) -> tuple[str, int]:
         """The key of a call, and the size of its texts in bytes."""
@@ -219,22 +230,9 @@ def make_lm(
     """
     options = options or LMOptions()
     if options.batch is not None:
-        from programs.batch_setup import line_for, require_batchable
-
         require_batchable(spec)
     if spec == OFFLINE:
-        from programs import offline
-
-        engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
-        return JudgeLM(
-            offline.MODEL,
-            engine=engine,
-            async_engine=async_engine,
-            store=store,
-            concurrency=concurrency,
-            options=options,
-            price=Price(0.0, 0.0, 0.0),
-        )
+        return _offline(engines, store, concurrency, options)
     if "/" not in spec:
         raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")
     from dspy.clients.lm import _is_openai_reasoning_model
@@ -256,9 +254,20 @@ def make_lm(
         temperature=temperature,
         max_tokens=max_tokens,
     )
-    if options.batch is not None and engines is None:
+    if engines is None:
         lm.batches = line_for(spec, api_base, options, lm.store, lm.meter)
     return lm
+
+
+def _offline(
+    engines: tuple[Any, Any] | None, store: ReplyStore | None, concurrency: int, options: LMOptions
+) -> JudgeLM:
+    from programs import offline
+
+    engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
+    price = Price(0.0, 0.0, 0.0)
+    stands_in = {"engine": engine, "async_engine": async_engine, "price": price}
+    return JudgeLM(offline.MODEL, store=store, concurrency=concurrency, options=options, **stands_in)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

@@ -101,7 +101,7 @@ async def turn(messages: Messages, crowded: bool) -> AsyncIterator[Callable[[], 
         What to call when the first attempt is over; leaving the context does it too, and once more does no harm.
     """
     mine = _TURN.get()
-    if mine is None or mine.source not in messages[-1]["content"]:
+    if mine is None or not mine.source or mine.source not in messages[-1]["content"]:
         yield _nothing
         return
     over = await mine.pilots.wait(mine, crowded)

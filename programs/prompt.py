@@ -18,7 +18,7 @@ import dspy
 from dspy.signatures.signature import Signature
 
 from programs import replies
-from programs.lm import JudgeLM
+from programs.lm import JudgeLM, Reply
 from programs.transcript import UnscoredReason
 
 SYSTEM = (
@@ -40,6 +40,14 @@ class UnusableError(Exception):
     def __init__(self, reason: UnscoredReason) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class UnreadableError(Exception):
+    """A reply that has no fields to read, worded for the LM that gave it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +107,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
         if not isinstance(lm, JudgeLM):
             return await super().acall(lm, lm_kwargs, signature, demos, inputs)
         reply = await lm.ask(self.format(signature, demos, inputs), "traced")
-        if reply.finish in UNUSABLE:
-            raise UnusableError(UNUSABLE[reply.finish])
-        return [self.parse(signature, reply.text)]
+        return [self.fields(signature, reply)]
 
     def format(
         self, signature: type[Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
@@ -116,11 +122,30 @@ class RoleLastAdapter(dspy.ChatAdapter):
         return messages
 
     def parse(self, signature: type[Signature], completion: str) -> dict[str, Any]:
-        names = _layout_of(signature).outputs
-        found = replies.sections(completion, names)
+        found = _fields(signature, completion)
+        return dict.fromkeys(_layout_of(signature).outputs, "") if isinstance(found, replies.Unreadable) else found
+
+    def fields(self, signature: type[Signature], reply: Reply) -> dict[str, Any]:
+        """The same for whoever wants to know why there is nothing to read.
+
+        Raises:
+            UnusableError: The reply ended badly.
+            UnreadableError: It has no fields, or one of them twice.
+        """
+        if reply.finish in UNUSABLE:
+            raise UnusableError(UNUSABLE[reply.finish])
+        found = _fields(signature, reply.text)
         if isinstance(found, replies.Unreadable):
-            return dict.fromkeys(names, "")
-        return {name: found.get(name, found.get("", "")) for name in names}
+            raise UnreadableError(found.why)
+        return found
+
+
+def _fields(signature: type[Signature], completion: str) -> dict[str, Any] | replies.Unreadable:
+    names = _layout_of(signature).outputs
+    found = replies.sections(completion, names)
+    if isinstance(found, replies.Unreadable):
+        return found
+    return {name: found.get(name, found.get("", "")) for name in names}
 
 
 def _user_text(layout: _Layout, inputs: dict[str, Any]) -> str:

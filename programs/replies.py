@@ -60,6 +60,12 @@ def disarm(text: str) -> str:
     return _ARMED.sub(r"\g<0> ", text)
 
 
+def excerpt(text: str, most: int = 100) -> str:
+    """The beginning of a reply on one line, for people: nothing in it can move a cursor or pass for structure."""
+    line = disarm(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
@@ -210,8 +216,9 @@ def score(text: str, scale: Scale) -> float | Unreadable:
     claims = [*([alone] if alone else []), *_LABELLED.finditer(_QUOTED.sub("", bare))]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
-        why = "several different scores were given" if values else "no score could be found"
-        return Unreadable(f"{why}; give one number from {scale}")
+        several = ", ".join(f"{value:g}" for value in sorted(values))
+        why = f"several different scores were given ({several})" if values else "no score could be found"
+        return Unreadable(f"{why if text.strip() else 'the score was missing'}; give one number from {scale}")
     for claim in claims:
         ceiling = claim[2] or ("100" if claim[3] else None)
         if ceiling is not None and _number(ceiling) != scale.high:
@@ -240,7 +247,9 @@ def no_issue(text: str) -> bool | Unreadable:
     lines = [_decision(line) for line in text.splitlines() if line.strip()]
     decision = lines[0] if lines else None
     if decision is None or (not decision) in lines:
-        return Unreadable(f"the decision must be {NO_ISSUE} or ISSUE and nothing else")
+        both = "the decision was both; " if {True, False} <= set(lines) else ""
+        missing = "" if lines else "the decision was missing; "
+        return Unreadable(f"{both or missing}the decision must be {NO_ISSUE} or ISSUE and nothing else")
     return decision
 
 

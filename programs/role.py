@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import dspy
 from dspy.signatures.signature import Signature
@@ -15,7 +15,7 @@ from programs import replies
 from programs.failures import fatal
 from programs.judge import Item
 from programs.lm import JudgeLM
-from programs.prompt import UNUSABLE, RoleLastAdapter, UnusableError
+from programs.prompt import RoleLastAdapter, UnreadableError, UnusableError
 from programs.transcript import UnscoredReason
 
 ADAPTER = RoleLastAdapter()
@@ -87,11 +87,14 @@ class Role(dspy.Module):
             except AdapterParseError:
                 why = "the reply was empty"
                 continue
+            except UnreadableError as error:
+                why = error.why
+                continue
             value = read(fields)
             if not isinstance(value, replies.Unreadable):
                 return Answer(value, attempt)
             why = value.why
-        return NoAnswer("unreadable reply", why, 2)
+        return NoAnswer("unreadable reply", why + self._evidence({**inputs, "correction": correction}), 2)
 
     async def _reply(self, inputs: dict[str, str]) -> Fields:
         """Call the predictor: through DSPy where somebody watches (a trace, callbacks), else by the short way.
@@ -103,9 +106,26 @@ class Role(dspy.Module):
             prediction = await self.predict.acall(**inputs)
             return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
         reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
-        if reply.finish in UNUSABLE:
-            raise UnusableError(UNUSABLE[reply.finish])
-        return ADAPTER.parse(self.predict.signature, reply.text)
+        return ADAPTER.fields(self.predict.signature, reply)
+
+    def _evidence(self, inputs: dict[str, str]) -> str:
+        """The beginning of the last reply, and the key under which the store keeps it whole, for people to look at."""
+        lm = dspy.settings.lm
+        inputs, settings = self._asked(inputs)
+        found = (
+            lm.kept(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), **settings)
+            if isinstance(lm, JudgeLM)
+            else None
+        )
+        if found is None:
+            return ""
+        key, reply = found
+        text = replies.excerpt(reply.text)
+        return (f"; the reply was: {text}" if text else "") + f" [kept as {key}]"
+
+    def _asked(self, inputs: dict[str, str]) -> tuple[dict[str, str], Mapping[str, Any]]:
+        """What is really asked: input fields, and settings of the call."""
+        return inputs, {}
 
 
 def material(item: Item, debate: str) -> dict[str, str]:

@@ -15,7 +15,6 @@ from dspy.signatures.signature import Signature
 
 from programs.expectation import Alternatives
 from programs.lm import JudgeLM
-from programs.prompt import UNUSABLE, UnusableError
 from programs.role import ADAPTER, Fields, Role
 
 SAMPLING_TEMPERATURE = 1.0
@@ -50,12 +49,16 @@ class Sampled(Role):
         one._inputs, one._settings, one.logprobs = inputs or {}, settings or {}, None
         return one
 
+    def _asked(self, inputs: dict[str, str]) -> tuple[dict[str, str], Mapping[str, Any]]:
+        if self._inputs or self._settings:
+            known = self.predict.signature.input_fields
+            inputs = {name: text for name, text in {**inputs, **self._inputs}.items() if name in known}
+        return inputs, self._settings
+
     async def _reply(self, inputs: dict[str, str]) -> Fields:
-        if not self._inputs and not self._settings:
-            return await super()._reply(inputs)
         signature = self.predict.signature
-        inputs = {name: text for name, text in {**inputs, **self._inputs}.items() if name in signature.input_fields}
-        if not self._settings:
+        inputs, settings = self._asked(inputs)
+        if not settings:
             return await super()._reply(inputs)
         lm = dspy.settings.lm
         if not isinstance(lm, JudgeLM):
@@ -66,6 +69,4 @@ class Sampled(Role):
         # messages without one are one call, not k.
         reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **self._settings)
         self.logprobs = reply.logprobs
-        if reply.finish in UNUSABLE:
-            raise UnusableError(UNUSABLE[reply.finish])
-        return ADAPTER.parse(signature, reply.text)
+        return ADAPTER.fields(signature, reply)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
 
-from data.agreement import AgreementTable, Difference, GroupScores, Level, Statistic, agreement_table, compare, correct
+from tqdm import tqdm
+
+from data.agreement import (
+    LEVELS,
+    AgreementTable,
+    Difference,
+    GroupScores,
+    Level,
+    Statistic,
+    agreement_table,
+    compare,
+    correct,
+)
 from data.schema import Aspect, Corpus
 from programs.judge import Item, Judgement, Unscored, corpus_items
 from programs.prices import Price
@@ -15,6 +29,8 @@ from runs.contestants import Contestant
 from runs.onepass import Job, run_together
 from runs.pairing import Pair, pairs_of
 from runs.scoring import Panel, calls_per_item, group_scores
+
+T = TypeVar("T")
 
 AVERAGE = "average"
 """The column beside the aspects."""
@@ -187,22 +203,38 @@ def compare_all(
     baseline: str,
     price: Price | None = None,
     failed: Mapping[str, str] | None = None,
+    progress: bool = False,
 ) -> Comparison:
-    """Agreement of each contestant, its paired difference to the baseline with corrected p-values, and the best."""
-    standings = tuple(
-        Standing(name, entry, ground.agreement(entry.scores, ("summary", "sample", "system")), _usd(entry, price))
-        for name, entry in entries.items()
-    )
+    """Agreement of each contestant, its paired difference to the baseline with corrected p-values, and the best.
+
+    Args:
+        ground: What was compared on.
+        entries: Contestant -> what it gave.
+        baseline: Contestant that the others are compared with; without an entry there are no differences.
+        price: Of the LM, where it is known.
+        failed: Contestant -> why it has no entry.
+        progress: Whether to show it on stderr, if it takes longer than two seconds.
+    """
+    columns = [*(a.name for a in ground.aspects), *([AVERAGE] if len(ground.aspects) > 1 else [])]
     base = entries.get(baseline)
-    differences = {
-        name: ground.difference(entry.scores, base.scores)
-        for name, entry in entries.items()
-        if base is not None and name != baseline
-    }
+    others = [name for name in entries if base is not None and name != baseline]
+    steps = len(entries) + len(others) + len(columns)
+    shown = progress and sys.stderr is not None
+    with tqdm(total=steps, desc="intervals", unit="table", file=sys.stderr, delay=2, disable=not shown) as bar:
+
+        def step(found: T) -> T:
+            bar.update()
+            return found
+
+        standings = tuple(
+            Standing(name, entry, step(ground.agreement(entry.scores, LEVELS)), _usd(entry, price))
+            for name, entry in entries.items()
+        )
+        differences = {name: step(ground.difference(entries[name].scores, base.scores)) for name in others if base}
+        best = {column: step(_best(ground, standings, column)) for column in columns}
     corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
-    best = {a.name: _best(ground, standings, a.name) for a in ground.aspects}
     # One aspect is its own average.
-    best[AVERAGE] = _best(ground, standings, AVERAGE) if len(ground.aspects) > 1 else best[ground.aspects[0].name]
+    best.setdefault(AVERAGE, best[columns[0]])
     return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
 
 

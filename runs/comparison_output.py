@@ -100,7 +100,8 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         part = f"all {groups} groups of the data, those that an export was tuned and chosen on included"
     lines = [
         f"{ground.level}-level {' / '.join(NAMES[s] for s in ground.statistics)} with the mean human rating; {part}",
-        "95 % intervals, differences and p-values are of the first statistic, by resampling groups",
+        "95 % intervals, differences and p-values are of the first statistic, by resampling groups; differences are "
+        "paired, and a group that a judge gave equal scores counts 0 in them",
         "marked: differs from every other judge of its column (p < 0.05, Holm within the column)"
         if any(comparison.best.values())
         else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm)",
@@ -154,7 +155,7 @@ def _undefined(comparison: Comparison) -> list[str]:
         shown = str(next(iter(counts.values())))
     else:
         shown = ", ".join(f"{name} {count}" for name, count in counts.items())
-    return [f"left out as undefined, ratings or scores being all equal, of the groups of all aspects: {shown}"]
+    return [f"groups without a correlation (ratings or scores all equal), left out, over all aspects: {shown}"]
 
 
 def _cost(setting: Setting, priced: bool) -> str:

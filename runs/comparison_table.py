@@ -39,19 +39,19 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
     Args:
         comparison: What to show.
         style: One of `STYLES`. In LaTeX each statistic has its own column; it needs the package booktabs.
-        all_intervals: Show the interval in each column, and not only in that of the average.
+        all_intervals: Show the interval in each column, and not only in the last, that of the average.
     """
     if style == "latex":
         return _latex(comparison, all_intervals)
     marks = "/".join(SYMBOLS[s] for s in comparison.ground.statistics)
-    columns = [*(a.name for a in comparison.ground.aspects), AVERAGE]
+    columns = _columns(comparison)
     rows = []
     for standing in comparison.standings:
         cells = []
         for column in columns:
             row = _row(comparison, standing, column)
             shown = "/".join(number(a.value) for a in row)
-            extent = _extent(row[0]) if all_intervals or column == AVERAGE else ""
+            extent = _extent(row[0]) if all_intervals or column == columns[-1] else ""
             best = comparison.best[column] == standing.name
             cells.append((f"**{shown}**" if style == "markdown" else f"{shown} *") + extent if best else shown + extent)
         rows.append([standing.name, *cells, *_tail(comparison, standing)])
@@ -74,6 +74,12 @@ def number(value: float | None) -> str:
 def latex(text: str) -> str:
     """A text that LaTeX shows as it is."""
     return "".join(_LATEX.get(c, c) for c in text)
+
+
+def _columns(comparison: Comparison) -> list[str]:
+    """The aspects and their average; one aspect is its own."""
+    names = [a.name for a in comparison.ground.aspects]
+    return names if len(names) == 1 else [*names, AVERAGE]
 
 
 def _row(comparison: Comparison, standing: Standing, column: str) -> list[Agreement]:
@@ -112,7 +118,7 @@ def money(usd: float) -> str:
 
 def _latex(comparison: Comparison, all_intervals: bool) -> str:
     statistics, width = comparison.ground.statistics, len(comparison.ground.statistics)
-    columns = [*(a.name for a in comparison.ground.aspects), AVERAGE]
+    columns = _columns(comparison)
     tail = _tail_header(comparison)
     rules = "".join(rf"\cmidrule(lr){{{2 + i * width}-{1 + (i + 1) * width}}}" for i in range(len(columns)))
     head = [
@@ -128,7 +134,7 @@ def _latex(comparison: Comparison, all_intervals: bool) -> str:
             best = comparison.best[column] == standing.name
             for i, agreement in enumerate(_row(comparison, standing, column)):
                 shown = latex(number(agreement.value))
-                extent = _extent(agreement) if i == 0 and (all_intervals or column == AVERAGE) else ""
+                extent = _extent(agreement) if i == 0 and (all_intervals or column == columns[-1]) else ""
                 cells.append((rf"\textbf{{{shown}}}" if best else shown) + extent)
         body.append(" & ".join([*cells, *map(latex, _tail(comparison, standing))]) + r" \\")
     return _tabular("l" + "r" * (len(columns) * width + len(tail)), head, body)

@@ -37,7 +37,7 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for; recalled",
         "replies, and their tokens in the last column, came from the store of replies and were not paid again.",
-        text_table(header, body, rule_before_last=True),
+        text_table(header, body, rule_before_last=True, numbers=header[1:]),
     ]
     if not known:
         lines.append("Nobody has said what this LM costs: --prices FILE would give US dollars.")

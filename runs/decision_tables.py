@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -160,8 +160,3 @@ def _json(one: Decided) -> dict[str, Any]:
     if question.kind == "binary":
         values["lower_label"] = {name: measure.to_json() for name, measure in _lower(one).items()}
     return values
-
-
-def names(found: Found) -> Sequence[str]:
-    """The aspects that something was decided about."""
-    return list(dict.fromkeys(aspect for by_aspect in found.values() for aspect in by_aspect))

@@ -26,7 +26,10 @@ from runs.report import text_table
 from runs.scoring import Panel
 
 IN_FLIGHT = 64
-"""Calls of a rehearsal that are under way at once; they wait for nobody."""
+"""Calls of a rehearsal that are under way at once."""
+
+NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
+"""No provider is asked, so no provider's limits are kept."""
 
 
 @dataclass
@@ -188,6 +191,7 @@ def _lm(target: Target, case: Case, ledger: Ledger) -> JudgeLM:
             store=ledger,
             concurrency=IN_FLIGHT,
             engines=engines,
+            options=NO_LIMITS,
             **target.settings,
         )
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from data.agreement import Agreement, Difference
 
@@ -27,12 +27,19 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, rule_before_last: bool = False) -> str:
-    """A plain table with aligned columns; the first column is left-aligned, as are all texts."""
+def text_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    rule_before_last: bool = False,
+    numbers: Collection[str] = (),
+) -> str:
+    """A plain table with aligned columns: those that the header names among `numbers` to the right, others left."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    aligned = [str.rjust if name in numbers else str.ljust for name in header]
 
     def line(cells: Sequence[str]) -> str:
-        return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, aligned, strict=True)).rstrip()
 
     rule = "  ".join("─" * width for width in widths)
     body = [line(row) for row in rows]

@@ -33,12 +33,18 @@ FAULTS = {
     "page": "200 with an HTML page, as a captive portal sends",
     "empty": "200 without choices",
     "twice": "a good answer, sent twice on one connection",
+    "echo": "a good answer, sent again when the connection is in use again",
+    "noise": "a good answer with something else behind it",
+    "late noise": "the same, when the connection is in use again",
+    "mislabelled": "a good answer that calls itself HTML",
     "long": "the reply ends at the limit on its length",
     "unreadable": "a good answer with nothing of the protocol in it",
     "withheld": "the reply was withheld by a content filter",
     "refused": "the request was refused by a content filter",
 }
-ANSWERED = {"twice", "long", "unreadable", "withheld", "refused"}
+ANSWERED = {
+    "twice", "echo", "noise", "late noise", "mislabelled", "long", "unreadable", "withheld", "refused"
+}  # fmt: skip
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
 
 
@@ -71,6 +77,8 @@ class FaultyServer:
         """Requests after which every key is refused."""
         self.refused = 0
         """Requests that came with a wrong or revoked key."""
+        self.collisions = 0
+        """Requests that met what was still to come of another answer."""
         self.gone = False
         self._connections: set[_Connection] = set()
         self._loop = asyncio.new_event_loop()
@@ -134,6 +142,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: FaultyServer) -> None:
         self.server = server
         self.buffer = bytearray()
+        self.late = b""
+        """What was still to come of the last answer; it meets the next request."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]
@@ -154,6 +164,10 @@ class _Connection(asyncio.Protocol):
             return
         body = bytes(self.buffer[end + 4 : end + 4 + length])
         del self.buffer[: end + 4 + length]
+        if self.late:
+            self.server.collisions += 1
+            self.transport.write(self.late)
+            self.late = b""
         asyncio.get_running_loop().call_later(self.server.latency, self.handle, head, body)
 
     def handle(self, head: bytes, body: bytes) -> None:
@@ -176,7 +190,8 @@ class _Connection(asyncio.Protocol):
 
     def misbehave(self, fault: str | None, body: bytes) -> None:
         wait = (("Retry-After", self.server.retry_after),)
-        broken = completion(self.server.answer(body))
+        name = f"chat-{self.server.requests}"
+        broken = completion(self.server.answer(body), name=name)
         simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
             None: (200, broken, ()),
             "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
@@ -187,15 +202,20 @@ class _Connection(asyncio.Protocol):
             "garbage": (200, broken[: len(broken) // 2], ()),
             "page": (200, b"<html>Please log in</html>", (("Content-Type", "text/html"),)),
             "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
-            "long": (200, completion(self.server.answer(body)[:20], "length"), ()),
-            "unreadable": (200, completion("I would rather not follow any format."), ()),
-            "withheld": (200, completion("", "content_filter"), ()),
+            "long": (200, completion(self.server.answer(body)[:20], "length", name), ()),
+            "unreadable": (200, completion("I would rather not follow any format.", name=name), ()),
+            "withheld": (200, completion("", "content_filter", name), ()),
+            "mislabelled": (200, broken, (("Content-Type", "text/html"),)),
             "refused": (400, b'{"error": {"message": "The response was filtered", "code": "content_filter"}}', ()),
         }
         if fault in simple:
             self.send(*simple[fault])
         elif fault == "twice":
             self.transport.write(2 * http(200, broken))
+        elif fault in ("echo", "noise", "late noise"):
+            noise = b"\r\nOK\r\n"
+            self.transport.write(http(200, broken) + (noise if fault == "noise" else b""))
+            self.late = {"echo": http(200, broken), "late noise": noise, "noise": b""}[fault]
         elif fault in ("stalled", "cut"):
             self.transport.write(http(200, broken)[: -len(broken) // 2])
             if fault == "cut":
@@ -209,11 +229,11 @@ class _Connection(asyncio.Protocol):
         self.transport.write(http(status, body, headers))
 
 
-def completion(text: str, finish: str = "stop") -> bytes:
-    """A chat completion in OpenAI's protocol."""
+def completion(text: str, finish: str = "stop", name: str = "chat") -> bytes:
+    """A chat completion in OpenAI's protocol, whose id is `name`."""
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
-    return json.dumps({"id": "chat", "choices": [choice], "usage": usage}).encode()
+    return json.dumps({"id": name, "choices": [choice], "usage": usage}).encode()
 
 
 def http(status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> bytes:

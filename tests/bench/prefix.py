@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -245,32 +244,32 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, pilots:
     return played.requests
 
 
-def table(requests: list[Request], encode: Encode) -> dict[str, dict[str, float]]:
-    layouts = {**LAYOUTS, "roles named last, each reads all": roles_named(requests)}
-    return {name: asdict(shares(requests, layout, encode)) for name, layout in layouts.items()}
-
-
 def measure(spec: str, arguments: argparse.Namespace, encode: Encode) -> dict[str, Any]:
     """Print the tables of one data set, and return them."""
     whole = data.load(spec)
-    corpus = replace(whole, groups=tuple(islice(whole.groups, arguments.sources)))
+    corpus = replace(whole, groups=whole.groups[: arguments.sources])
     concurrent = [int(c) for c in arguments.concurrency.split(",")]
     count = sum(len(g.candidates) for g in corpus.groups)
     print(f"\n{corpus.origin.name}: {len(corpus.groups)} sources, {count} candidates, {arguments.aspects} aspects")
-    found: dict[str, Any] = {"layouts": {}, "pilots": {}}
     alone = run(corpus, arguments, 1)
-    print(f"one of {len(alone)} requests at a time     exact     16    128  tokens    new")
-    found["layouts"] = table(alone, encode)
-    for name, row in found["layouts"].items():
+    led = {c: run(corpus, arguments, c) for c in concurrent}
+    found: dict[str, Any] = {"requests": len(alone), "layouts": {}, "pilots": {}}
+    heading = f"{len(alone)} requests, one at a time"
+    print(f"{heading:37s}    exact     16    128  tokens    new   16 with {arguments.concurrency} at a time")
+    for name, layout in {**LAYOUTS, "roles named last, each reads all": roles_named(alone)}.items():
+        row = asdict(shares(alone, layout, encode))
+        row["concurrent_16"] = {c: shares(led[c], layout, encode).blocks_16 for c in concurrent}
+        found["layouts"][name] = row
         print(
-            f"{name:37s} {row['exact']:5.3f}  {row['blocks_16']:5.3f}  {row['blocks_128']:5.3f}  "
-            f"{row['tokens']:6.0f}  {row['new']:5.0f}"
+            f"{name:37s} {row['exact']:8.3f}  {row['blocks_16']:5.3f}  {row['blocks_128']:5.3f}  {row['tokens']:6.0f}  "
+            f"{row['new']:5.0f}  ",
+            *(f"{share:5.3f}" for share in row["concurrent_16"].values()),
         )
     print("concurrency  pilots     16    128    new  units of time")
     for concurrency in concurrent:
+        both = {"without": run(corpus, arguments, concurrency, pilots=False), "with": led[concurrency]}
         found["pilots"][concurrency] = {}
-        for how, pilots in (("without", False), ("with", True)):
-            requests = run(corpus, arguments, concurrency, pilots)
+        for how, requests in both.items():
             row = asdict(shares(requests, as_sent, encode)) | {"time": max(r.answered for r in requests)}
             found["pilots"][concurrency][how] = row
             print(

@@ -14,7 +14,7 @@ import pytest
 from data.errors import InputError
 from programs.debate import Debate
 from programs.failures import BudgetSpentError, ProviderDownError
-from programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from programs.judge import Item, Judgement, Rules, Verdict
 from programs.lm import JudgeLM, LMOptions, ReplyStore, make_lm
 from programs.lm_options import BatchPace, Budget
 from runs.journal import Journal
@@ -207,6 +207,17 @@ def test_a_job_of_another_account_is_not_paid_again_without_a_word(tmp_path: Pat
         assert not server.made
         notes(tmp_path)[0].unlink()
         assert None not in scores(resumed(tmp_path, server, items(3)))
+
+
+def test_calls_that_stand_in_jobs_are_not_paid_again_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BatchServer(answer) as server:
+        server.door = fails_looking
+        with pytest.raises(ProviderDownError):
+            resumed(tmp_path, server, items(3))
+        make_lm("openai/mock", api_base=server.url, store=Journal(tmp_path))
+    assert "3 LM calls of an earlier run are in batch jobs" in caplog.text
 
 
 def test_a_job_of_another_server_is_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Batch jobs, their lines and the service itself go wrong: every call ends, none is paid twice, no outage is a score."""
+"""Batch jobs, lines and the service itself go wrong: every call ends, none is paid twice, no outage is a score."""
 
 from __future__ import annotations
 
@@ -121,13 +121,16 @@ def test_an_outage_becomes_no_score() -> None:
 
 @pytest.mark.parametrize(("fault", "kind"), [("401", dspy.LMAuthError), ("404", dspy.LMUnsupportedModelError)])
 def test_a_line_that_concerns_all_ends_the_run_and_keeps_the_rest(
-    fault: str, kind: type[dspy.LMError], tmp_path: Path
+    fault: str, kind: type[dspy.LMError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The key that the fake server quotes.
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     work = items(20)
     with BatchServer(answer) as server:
         server.calls = lambda body, attempt: fault if b"Letter-7\\n" in body else None
-        with pytest.raises(kind):
+        with pytest.raises(kind) as caught:
             resumed(tmp_path, server, work)
+        assert "sk-secret" not in str(caught.value)
         server.calls = lambda body, attempt: None
         assert scores(resumed(tmp_path, server, work)) == [expected(item) for item in work]
     assert set(server.executed.values()) == {1}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import dspy
 import pytest
 from dspy import lm15
+from dspy.utils.callback import BaseCallback
 
 from programs.debate import Debate
 from programs.judge import Rules, Unscored, Verdict
 from programs.lm_options import LMOptions
-from tests.fakes import requested, scripted_lm, section
+from runs.journal import Journal
+from tests.fakes import in_turn, requested, scripted_lm, section
 from tests.programs.debates import ITEM, content, hold, judged, objects, scores, settles, speaker, speakers, summary
+from tests.programs.engines import judge_lm, response
+from tests.programs.engines import judged as judged_by
 
 # --- replies that cannot be read ---
 
@@ -58,14 +63,69 @@ def test_a_reply_that_stays_unreadable_leaves_the_item_unscored(turn: str) -> No
     assert len(judgement.transcript.turns) == len(before)
 
 
-def test_the_correction_says_what_was_wrong() -> None:
-    for bad, why in [
-        (scores(7), "the score 7 is outside the scale; give one number from 1 to 5"),
-        (scores("8/10"), "the score was given on another scale (of 10); give one number from 1 to 5"),
-        (scores("good"), "no score could be found; give one number from 1 to 5"),
-    ]:
-        _, lm = judged(Debate(), bad, scores(3))
-        assert section(lm.prompts[1], "correction").startswith(f"Your last reply could not be used: {why}.\n\nReply")
+DECISION = "the decision must be NO ISSUE or ISSUE and nothing else"
+
+
+@pytest.mark.parametrize(
+    ("before", "bad", "why"),
+    [
+        ([], scores(7), "the score 7 is outside the scale; give one number from 1 to 5"),
+        ([], scores("8/10"), "the score was given on another scale (of 10); give one number from 1 to 5"),
+        ([], scores("good"), "no score could be found; give one number from 1 to 5"),
+        ([], scores(""), "the score was missing; give one number from 1 to 5"),
+        ([], scores("4\nScore: 2"), "several different scores were given (2, 4); give one number from 1 to 5"),
+        ([], scores(3) + "\n\n" + scores(4), "the field 'score' stood twice with different content"),
+        ([], " \n", "the reply was empty"),
+        ([], "<think>Let me see", "the reply ended before the thinking did"),
+        ([], '{"score": 3,', "the reply looked like a JSON object but was not a valid one"),
+        ([scores(2)], "[[ ## decision ## ]]\nperhaps", DECISION),
+        ([scores(2)], "[[ ## review ## ]]\nFine.", f"the decision was missing; {DECISION}"),
+        ([scores(2)], "[[ ## decision ## ]]\nISSUE\nNO ISSUE", f"the decision was both; {DECISION}"),
+        ([scores(2)], "[[ ## decision ## ]]\nISSUE", "the decision was ISSUE but no feedback was given"),
+        ([scores(2)], "", "the reply was empty"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_correction_says_what_was_wrong(before: list[str], bad: str, why: str, traced: bool) -> None:
+    good = [content()] if before else [scores(3)]
+    lm = scripted_lm(in_turn([*before, bad, *good]))
+    with dspy.context(callbacks=[BaseCallback()] if traced else []):
+        hold(lm, Debate(rules=Rules(len(before))).judge(ITEM))
+    assert section(lm.prompts[-1], "correction") == f"Your last reply could not be used: {why}."
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> None:
+    hostile = "\x1b[2J[[ ## score ## ]]\nten of ten, " + 300 * "x" + "\r"
+    journal = Journal(tmp_path)
+    lm = scripted_lm(in_turn(["Never.", hostile]), store=journal)
+    with dspy.context(callbacks=[BaseCallback()] if traced else []):
+        judgement = hold(lm, Debate(rules=Rules(0)).judge(ITEM))
+    assert isinstance(judgement, Unscored)
+    why, _, rest = judgement.detail.partition("; the reply was: ")
+    assert why == "scorer, round 0: no score could be found; give one number from 1 to 5"
+    shown, _, key = rest.removesuffix("]").partition(" [kept as ")
+    # On one line, short, and with nothing that a terminal or a parser would obey.
+    assert shown.startswith("[2J[ [ ## score ## ]] ten of ten, xxx")
+    assert shown.isprintable()
+    assert len(shown) == 100
+    journal.close()
+    again = Journal(tmp_path)
+    # Both replies are kept word for word; the detail names the last.
+    assert len(again) == 2
+    kept = again.get(key)
+    assert kept is not None
+    assert kept.text == hostile
+    assert "Never." in "".join(path.read_text() for path in tmp_path.iterdir())
+
+
+def test_a_reply_that_was_cut_off_and_then_unreadable_is_the_one_that_is_named() -> None:
+    endings = iter(["length", "stop", "length", "stop"])
+    lm, engine = judge_lm(lambda number: response(f"Hm {number}.", next(endings)), max_tokens=100)
+    judgement = judged_by(lm)
+    assert isinstance(judgement, Unscored)
+    assert len(engine.requests) == 4
+    assert "; the reply was: Hm 4. [kept as " in judgement.detail
 
 
 # --- calls that fail ---

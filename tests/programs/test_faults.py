@@ -6,6 +6,7 @@ import os
 import random
 import re
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,9 @@ HURRY = LMOptions(attempt=0.5, first_wait=0.01, longest_wait=0.2, probe=0.05, re
 
 FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
 SLOW = ("slow", "stalled")
-HARMLESS = ("twice", "long", "unreadable")
+HARMLESS = ("twice", "noise", "mislabelled", "long", "unreadable")
+COLLIDING = ("echo", "late noise")
+"""Answers whose aftermath may meet the next call on the same connection, which must then be made again."""
 
 SEED = os.environ.get("FAULTS_SEED", "").encode()
 """Another mix of faults, for whoever wants to repeat the long test with many."""
@@ -129,6 +132,17 @@ def test_each_fault_alone_changes_no_score(fault: str) -> None:
         judgements = judge(lm_at(server), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize("fault", COLLIDING)
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_what_comes_late_on_a_connection_is_never_the_answer_to_the_next_call(fault: str, concurrency: int) -> None:
+    work = items(60)
+    with FaultyServer(answer, lambda body, attempt: fault if zlib.crc32(body) % 2 else None, latency=0.005) as server:
+        lm = lm_at(server, concurrency=concurrency)
+        judgements = judge(lm, work)
+    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
+    assert server.collisions > 20
 
 
 @pytest.mark.parametrize("fault", SLOW)

@@ -15,6 +15,7 @@ FIELDS = ("rationale", "score")
 REVIEW = ("review", "decision", "feedback")
 
 NONE = "no score could be found"
+MISSING = "the score was missing"
 SEVERAL = "several different scores"
 OUTSIDE = "outside the scale"
 OTHER = "on another scale"
@@ -72,8 +73,8 @@ SCORES: list[tuple[str, float | str]] = [
     ('The text says "Score: 5".\nScore: 2', 2),
     ("The text says “my score is 5”. Score: 2", 2),
     ("> Score: 5\nScore: 2", 2),
-    ("", NONE),
-    (" \n ", NONE),
+    ("", MISSING),
+    (" \n ", MISSING),
     ("good", NONE),
     ("five", NONE),
     ("V", NONE),

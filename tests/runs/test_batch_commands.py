@@ -84,7 +84,8 @@ def test_more_items_are_in_flight_where_calls_go_in_jobs() -> None:
 def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
     """Arguments of `score.py` for so many letters."""
     judge = AspectJudge(build("debate", JUDGES["debate"].config | {"rounds": 1}))
-    program = save(folder / "program", CompiledJudge(TASK, {"clarity": judge}), lm={"spec": "openai/mock"}, evidence={}, name="x")  # fmt: skip
+    compiled = CompiledJudge(TASK, {"clarity": judge})
+    program = save(folder / "program", compiled, lm={"spec": "openai/mock"}, evidence={}, name="x")
     lines = [
         json.dumps({"group": i.group, "source": i.source, "candidates": [{"id": i.candidate, "text": i.text}]})
         for i in items(count)

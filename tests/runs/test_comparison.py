@@ -16,6 +16,7 @@ from programs.debate import Debate
 from programs.judge import Item, Judgement, Rules
 from programs.lm import JudgeLM
 from programs.prices import Price
+from programs.transcript import Transcript, Turn
 from runs.bills import Billing
 from runs.comparison import AVERAGE, Comparison, Entry, Ground, compare_all, score_all
 from runs.comparison_table import latex, money, render
@@ -110,6 +111,30 @@ def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
     assert usd["rouge-l"] == 0
     unknown = compare_all(GROUND, entries, baseline="single")
     assert [s.usd for s in unknown.standings] == [None, None, 0]
+
+
+class Comparing(Debate):
+    """Prefers the longer of two texts, at one call for both."""
+
+    compares = True
+
+    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
+        longer = len(first.text) > len(second.text)
+        turns = [Turn("scorer", 0, "", score=s, calls=c) for s, c in ((5.0 if longer else 1.0, 1), (3.0, 0))]
+        return Transcript((turns[0],)), Transcript((turns[1],))
+
+
+def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
+    judge = Contestant("c", {"coherence": AspectJudge(Comparing(rules=Rules(0)))})
+    pairs = ground([1, 5], [44444, 2])
+    with Panel(lm_of(debater(score="2"))) as panel:
+        entries, _ = score_all(panel, pairs, [judge], progress=False)
+        found = entries["c"]
+        assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
+        assert (found.calls, found.items) == (0.5, 4)
+        # A group of three: every candidate by itself.
+        entries, _ = score_all(panel, ground([1, 5], [4, 2, 3]), [judge], progress=False)
+    assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
 
 
 # --- what the data can tell ---
@@ -209,6 +234,13 @@ def test_all_intervals_on_demand(shown: Comparison) -> None:
     assert render(shown, "text", all_intervals=True).count("[") == 7
 
 
+def test_one_aspect_is_its_own_average() -> None:
+    one = replace(MANY, aspects=(COHERENCE,))
+    shown = render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text")
+    assert "average" not in shown
+    assert "[1.000, 1.000]" in shown
+
+
 def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
     lines = render(shown, "markdown").splitlines()
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
@@ -252,7 +284,6 @@ def test_money(usd: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "no judge"),
         (["singel"], "did you mean 'single'"),
         (["single", "single"], "named twice"),
         (["no/such/folder"], "unknown judge"),

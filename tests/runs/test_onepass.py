@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import dspy
 import pytest
 from dspy import lm15
 
 from data.errors import InputError
+from programs.batch_book import BookInMemory, book_of
 from programs.calls import Memory, Reply
 from programs.debate import Debate
 from programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items
 from programs.prices import Price
 from runs.bills import Bill, Billing, charged_to
+from runs.journal import Journal
 from runs.onepass import Job, run_together
 from runs.scoring import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm
@@ -69,13 +72,32 @@ def test_everybody_is_charged_what_he_would_have_paid_alone() -> None:
 
 def test_a_bill_counts_a_reply_once_and_knows_what_was_cached() -> None:
     bill, store = Bill(), Billing(Memory())
+    store.put("0" * 32, "scorer", Reply("4", 100, 10, 60))
     with charged_to(bill):
-        store.put("0" * 32, "scorer", Reply("4", 100, 10, 60))
-        store.get("0" * 32)
+        for _ in range(2):
+            store.get("0" * 32)
         store.get("f" * 32)
     store.put("1" * 32, "scorer", Reply("4", 1000, 1000))
     assert (bill.fresh, bill.cached, bill.output) == (40, 60, 10)
     assert bill.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
+
+
+def test_a_reply_is_charged_to_whoever_waited_for_it_whichever_task_brings_it() -> None:
+    asker, bringer, store = Bill(), Bill(), Billing(Memory())
+    with charged_to(asker):
+        assert store.get("0" * 32) is None
+        assert store.get("0" * 32) is None
+    # The replies of a batch job come in a task that another judge may have started.
+    with charged_to(bringer):
+        store.put("0" * 32, "scorer", Reply("4", 100, 10))
+    assert (asker.fresh, bringer.fresh) == (100, 0)
+
+
+def test_the_book_of_batch_jobs_is_the_stores_own(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert book_of(Billing(journal)) is journal.jobs
+    assert isinstance(book_of(Billing(Memory())), BookInMemory)
+    journal.close()
 
 
 def test_equal_items_are_worked_on_once() -> None:

@@ -1,0 +1,69 @@
+"""The bill of a run: by role and round, fresh, cached and recalled, in money where prices are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from programs.calls import Reply
+from programs.debate import Debate
+from programs.judge import Rules
+from programs.meter import ROUND, Meter
+from programs.prices import Price
+from runs.costs import cost_rows, cost_table
+from tests.programs.debates import content, judged, objects, scores, settles
+
+PRICE = Price(input=1.0, cached=0.5, output=4.0)
+
+
+def meter() -> Meter:
+    found = Meter()
+    ROUND.set(0)
+    found.spend("scorer", Reply("a", 1000, 100, 600))
+    found.recall("scorer", Reply("b", 500, 50))
+    ROUND.set(1)
+    found.spend("scorer", Reply("c", 200, 20))
+    found.spend("critic", Reply("d", 300, 30))
+    ROUND.set(0)
+    return found
+
+
+def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
+    rows = cost_rows(meter(), PRICE)
+    assert [(r["role"], r["round"], r["calls"], r["recalled"]) for r in rows] == [
+        ("scorer", 0, 1, 1),
+        ("critic", 1, 1, 0),
+        ("scorer", 1, 1, 0),
+        ("total", None, 3, 1),
+    ]
+    first = rows[0]
+    assert (first["fresh_input"], first["cached_input"], first["output"], first["stored"]) == (400, 600, 100, 550)
+    # 400 fresh at 1, 600 cached at half, 100 of output at 4 dollars a million.
+    assert first["usd"] == pytest.approx((400 + 300 + 400) / 1e6)
+    assert first["usd_saved"] == pytest.approx((500 + 200) / 1e6)
+    assert rows[-1]["usd"] == pytest.approx(sum(r["usd"] for r in rows[:-1]))
+
+
+def test_the_table_says_what_is_not_known() -> None:
+    assert "US dollars" not in cost_table(cost_rows(meter(), None)).splitlines()[2]
+    assert "--prices FILE" in cost_table(cost_rows(meter(), None))
+    priced = cost_table(cost_rows(meter(), PRICE))
+    assert "0.0011" in priced
+    assert "$0.0007 more" in priced
+    # A stand-in that costs nothing needs no column of zeros.
+    free = cost_table(cost_rows(meter(), Price(0.0, 0.0, 0.0)))
+    assert "dollars" not in free
+
+
+def test_a_debate_is_billed_round_by_round() -> None:
+    debate = Debate(rules=Rules(rounds=2, tie_breaker=True))
+    _, lm = judged(debate, scores(3), objects(), scores(4), objects(), scores(5), settles(4))
+    assert sorted((role, turn) for role, turn in lm.meter.accounts) == [
+        ("critic", 1),
+        ("critic", 2),
+        ("scorer", 0),
+        ("scorer", 1),
+        ("scorer", 2),
+        ("tie-breaker", 2),
+    ]
+    _, lm = judged(debate, scores(3), content())
+    assert sorted(lm.meter.accounts) == [("critic", 1), ("scorer", 0)]
