@@ -111,7 +111,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
 def _estimate(settings: Settings, lengths: str) -> int:
     from optimize.estimated_compile import estimate_compile, notes
     from optimize.inputs import personas
-    from runs.estimate import render
+    from runs.estimate_table import render
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
     print(render(found, "stage", notes(settings)))

@@ -85,18 +85,17 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
 def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
     return [
-        f"Search: of {settings.trials} trials those that come first are always made; in the upper case the others visit "
-        "whatever",
-        "is new, in the lower case nothing. Held-out: the single call is chosen (lower), a tuned debate of half the "
-        "rounds",
-        "(expected), of all rounds, with the Tie-breaker (upper).",
+        f"Search: of {settings.trials} trials those that come first are always made; the others visit whatever is new",
+        "(upper) or nothing new (lower). Held-out: the single call is chosen (lower), a debate of half the rounds",
+        "(expected), of all rounds with the Tie-breaker (upper).",
     ]
 
 
 def _target(settings: Settings, lengths: str) -> Target:
-    options = LMOptions.of(budget=settings.budget, prices=settings.prices, batch=getattr(settings, "batch", None))
+    options = LMOptions.of(budget=settings.budget, prices=settings.prices, batch=settings.batch)
     folder = Path(settings.store) / "replies" / settings.lm.replace("/", "_")
-    return Target(settings.lm, settings.api_base, folder, options=options, reply_tokens=reply_tokens(lengths))
+    sampling = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    return Target(settings.lm, settings.api_base, folder, sampling, options, reply_tokens(lengths))
 
 
 def _row(stage: str, role: str) -> str:

@@ -38,6 +38,8 @@ EARLIER = "earlier jobs"
 """Role, in the accounts, of replies that an earlier run asked for and that nobody waited for when they came."""
 
 _LOG = logging.getLogger(__name__)
+_SILENCE = 600.0
+"""Seconds after which a line of progress is repeated, as a sign of life."""
 
 
 class BatchLine:
@@ -212,7 +214,7 @@ class BatchLine:
 
     async def _wait_for(self, job: Job) -> Batch:
         """Look at a job until it is over."""
-        pause, shown = self._pace.first_poll, ""
+        pause, shown, shown_at = self._pace.first_poll, "", 0.0
         while True:
             try:
                 batch = await self._service.look(job.id or "")
@@ -223,9 +225,9 @@ class BatchLine:
                     model=self._model,
                 ) from error
             state = progress(batch)
-            if state != shown:
+            if state != shown or time.monotonic() - shown_at > _SILENCE:
                 say(about(job, state))
-                shown = state
+                shown, shown_at = state, time.monotonic()
             if batch.status in OVER:
                 return batch
             await asyncio.sleep(pause)

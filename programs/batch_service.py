@@ -32,6 +32,8 @@ ENDPOINT: Final = "/v1/chat/completions"
 _LOG = logging.getLogger(__name__)
 _TOKEN = "debate-judge-job"
 _DAY = 86_400.0
+_STALLED = 60.0
+"""Seconds without a byte after which a question about jobs is given up; files may take the client's ten minutes."""
 _UNSEEN = 5
 """Times that a file which has just gone up may be unknown: the service does not see it everywhere at once."""
 
@@ -104,6 +106,7 @@ class BatchService:
                     endpoint=ENDPOINT,
                     completion_window="24h",
                     metadata={_TOKEN: job.token, "role": job.role[:512], "round": str(job.round)},
+                    timeout=_STALLED,
                 )
             except Exception as error:
                 if attempts <= _UNSEEN and getattr(error, "status_code", None) in (400, 404) and _unseen(str(error)):
@@ -118,7 +121,7 @@ class BatchService:
         return await self._patiently(lambda: self._search(job))
 
     async def _search(self, job: Job) -> Batch | None:
-        async for batch in self._client.batches.list(limit=100):
+        async for batch in self._client.batches.list(limit=100, timeout=_STALLED):
             if (_batch(batch).metadata or {}).get(_TOKEN) == job.token:
                 return batch
             if batch.created_at < job.made - _DAY:
@@ -130,7 +133,7 @@ class BatchService:
         """The job as it stands now."""
 
         async def once() -> Batch:
-            return _batch(await self._client.batches.retrieve(identity))
+            return _batch(await self._client.batches.retrieve(identity, timeout=_STALLED))
 
         return await self._patiently(once)
 

@@ -265,9 +265,8 @@ def _offline(
     from programs import offline
 
     engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
-    price = Price(0.0, 0.0, 0.0)
-    stands_in = {"engine": engine, "async_engine": async_engine, "price": price}
-    return JudgeLM(offline.MODEL, store=store, concurrency=concurrency, options=options, **stands_in)
+    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
+    return JudgeLM(offline.MODEL, engine=engine, async_engine=async_engine, price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

@@ -112,14 +112,16 @@ def render(findings: Findings, ground: Ground, style: str) -> str:
 def _study_table(study: Study, ground: Ground, style: str) -> str:
     first, level = ground.statistics[0], ground.level
     mark = SYMBOLS[first]
+    several = len(ground.aspects) > 1
     header = [
-        study.name, *(f"{a.name} {mark}" for a in ground.aspects), f"average {mark}", "LM calls per item",
-        f"Δ to {study.baseline if study.name != 'rounds' else 'n = ' + study.baseline}", "p (Holm)", "unscored",
+        study.name, *(f"{a.name} {mark}" for a in ground.aspects if several), f"{ground.columns[-1]} {mark}",
+        "LM calls per item", f"Δ to {study.baseline if study.name != 'rounds' else 'n = ' + study.baseline}",
+        "p (Holm)", "unscored",
     ]  # fmt: skip
     rows = [
         [
             name if study.name != "rounds" else f"n = {name}",
-            *(number(variant.table.aspects[a.name][level][first].value) for a in ground.aspects),
+            *(number(variant.table.aspects[a.name][level][first].value) for a in ground.aspects if several),
             interval(variant.table.average[level][first]),
             f"{variant.calls:.2f}",
             "–" if variant.difference is None else interval(variant.difference),
@@ -161,7 +163,7 @@ def _distances(spread: Spread) -> list[str]:
 
 def _stability_table(found: Mapping[str, Steadiness], ground: Ground, style: str) -> str:
     runs = len(next(iter(found.values())).agreement[AVERAGE])
-    columns = [*(a.name for a in ground.aspects), AVERAGE]
+    columns = ground.columns
     header = [
         "judge", *(f"{c} {SYMBOLS[ground.statistics[0]]}" for c in columns), "SD of an item's score", "items changed",
         "unscored",

@@ -124,7 +124,7 @@ def by_persona(ground: Ground, held: Mapping[str, Held], rounds: int) -> Study:
 def by_style(panel: Panel, ground: Ground, held: Mapping[str, Held], rounds: int, *, progress: bool = True) -> Study:
     """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
     items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
-    styles = {PLAIN.name: ("plain", "plain + tie-breaker"), STRICT.name: ("devil's advocate", "both")}
+    styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
     def job(persona: str, aspect: str) -> Job[Transcript]:
         one = held[persona]
@@ -133,12 +133,12 @@ def by_style(panel: Panel, ground: Ground, held: Mapping[str, Held], rounds: int
 
     found = iter(_results(panel, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
     readings: dict[str, Reading] = {}
-    for persona, (without, with_) in styles.items():
+    for persona, style in styles.items():
         judge = held[persona].judge
-        readings[without] = held[persona].at(ground, rounds)
+        readings[style] = held[persona].at(ground, rounds)
         settled = {a: [judge.verdict(t, rounds) for t in next(found)] for a in items}
-        readings[with_] = reading(ground, settled)
-    title = f"Agreement by debating style, n = {rounds} (both: devil's advocate and tie-breaker)"
+        readings[f"{style} + tie-breaker"] = reading(ground, settled)
+    title = f"Agreement by debating style, n = {rounds}"
     return _study(ground, "styles", title, readings, "plain")
 
 

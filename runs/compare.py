@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from data.errors import InputError
 from programs import JUDGES
 from runs.judge_options import add_judge_options
-from runs.lm_flags import add_limits, add_sampling
+from runs.lm_flags import add_estimate, add_limits, add_sampling
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_judge_options(parser)
     add_sampling(parser)
     add_limits(parser)
+    add_estimate(parser)
     return parser
 
 

@@ -52,6 +52,12 @@ class Ground:
     seed: int = 0
     """Of the resampling."""
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The aspects, and `AVERAGE` where there are several: one aspect is its own."""
+        names = tuple(a.name for a in self.aspects)
+        return names if len(names) == 1 else (*names, AVERAGE)
+
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
         """Agreement at the given levels, by default at the one that is shown."""
         levels = (self.level,) if levels is None else levels
@@ -215,7 +221,7 @@ def compare_all(
         failed: Contestant -> why it has no entry.
         progress: Whether to show it on stderr, if it takes longer than two seconds.
     """
-    columns = [*(a.name for a in ground.aspects), *([AVERAGE] if len(ground.aspects) > 1 else [])]
+    columns = ground.columns
     base = entries.get(baseline)
     others = [name for name in entries if base is not None and name != baseline]
     steps = len(entries) + len(others) + len(columns)
@@ -233,7 +239,6 @@ def compare_all(
         differences = {name: step(ground.difference(entries[name].scores, base.scores)) for name in others if base}
         best = {column: step(_best(ground, standings, column)) for column in columns}
     corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
-    # One aspect is its own average.
     best.setdefault(AVERAGE, best[columns[0]])
     return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
 

@@ -50,16 +50,14 @@ def study_figure(study: Study, ground: Ground, part: str, note: str) -> Figure:
 
 def distribution_figure(found: Mapping[str, Distribution], ground: Ground, part: str, note: str) -> Figure:
     """Shares of each point of the scale, ratings beside judges, one panel per aspect."""
-    title = f"Scores beside the mean human ratings, {part}, {len(ground.corpus.groups)} groups"
+    groups = len(ground.corpus.groups)
+    title = f"Scores and mean human ratings, {part}, {groups} groups\nW: Wasserstein distance of scores and ratings"
     columns, rows = min(PER_ROW, len(found)), -(-len(found) // PER_ROW)
     figure, panels = blank(max(7.2, 2.9 * columns), 3.4 * rows + 0.3, title, note, panels=len(found))
     for i, (axes, (aspect, one)) in enumerate(zip(panels, found.items(), strict=True)):
         _bars(axes, one)
         apart = ", ".join(f"{name} {s.wasserstein:.2f}" for name, s in one.judges.items())
-        # A single panel has the title of the figure on its left.
-        axes.set_title(
-            f"{aspect}\nWasserstein distance: {apart}", fontsize=8.5, loc="right" if len(found) == 1 else "center"
-        )
+        axes.set_xlabel(f"{aspect}\nW: {apart}", fontsize=9)
         if i % PER_ROW == 0:
             axes.set_ylabel("% of candidates")
     legend(panels[columns - 1])
@@ -74,13 +72,12 @@ def _bars(axes: Axes, one: Distribution) -> None:
         colour = GREY if i == 0 else COLOURS[(i - 1) % len(COLOURS)]
         axes.bar(places, [100 * share for share in spread.shares], width, color=colour, label=name)
     axes.set_xticks(range(len(one.points)), one.points, rotation=90 if len(one.points) > 7 else 0)
-    axes.set_xlabel("score")
     grid(axes, "y")
 
 
 def stability_figure(found: Mapping[str, Steadiness], ground: Ground, part: str, note: str) -> Figure:
     """Agreement of each run, with the mean, aspect by aspect and on average."""
-    columns = [*(a.name for a in ground.aspects), AVERAGE]
+    columns = ground.columns
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     title = f"Agreement of {runs} runs of the same judge, {part}"
     if all(one.deviation(c) == 0 for one in found.values() for c in columns):
@@ -103,7 +100,8 @@ def stability_figure(found: Mapping[str, Steadiness], ground: Ground, part: str,
         )  # fmt: skip
     axes.set_yticks(range(len(columns)), columns)
     axes.set_ylim(len(columns) - 0.4, -0.6)
-    axes.axhline(len(columns) - 1.5, color=GREY, lw=0.8)
+    if len(columns) > 1:
+        axes.axhline(len(columns) - 1.5, color=GREY, lw=0.8)
     groups = len(ground.corpus.groups)
     axes.set_xlabel(f"{ground.level}-level {NAMES[ground.statistics[0]]}, {groups} groups, no intervals")
     grid(axes, "x")

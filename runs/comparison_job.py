@@ -25,6 +25,9 @@ from runs.contestants import Contestant
 from runs.decision_tables import blocks
 from runs.decision_tables import to_json as decisions_json
 from runs.decisions import Decided, decide
+from runs.estimate import Target, reply_tokens
+from runs.estimate_table import render as estimate_table
+from runs.estimated_items import estimate_comparison
 from runs.journal import Journal
 from runs.lm_flags import limits
 from runs.preflight import preflight, trials
@@ -40,7 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
         InputError: Something that the user gave cannot be used.
     """
     work = prepare(arguments)
-    journal = Journal(Path(arguments.store) / "replies" / arguments.lm.replace("/", "_"))
+    if arguments.estimate is not None:
+        print(estimated(arguments, work))
+        return 0
+    journal = Journal(_replies(arguments))
     try:
         with Panel(_lm(arguments, journal)) as panel:
             compared(arguments, work, panel)
@@ -52,6 +58,28 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         journal.close()
     return 0
+
+
+def estimated(arguments: argparse.Namespace, work: Work) -> str:
+    """What the table would take, before anything is spent.
+
+    Raises:
+        InputError: The lengths of replies, or the LM, cannot be used.
+    """
+    target = Target(
+        arguments.lm,
+        arguments.api_base,
+        _replies(arguments),
+        _sampling(arguments),
+        limits(arguments),
+        reply_tokens(arguments.estimate),
+    )
+    judges = {one.name: one.aspects for one in work.contestants}
+    found = estimate_comparison(target, judges, work.ground.corpus, work.ground.aspects)
+    notes = ["What two judges ask alike is asked once, and counted for the first."]
+    if work.plan is not None:
+        notes.append("The ablations are not part of the estimate.")
+    return estimate_table(found, "judge", notes)
 
 
 def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Comparison:
@@ -152,7 +180,6 @@ def _price(lm: JudgeLM, setting: Setting) -> Price | None:
 
 
 def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
-    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
     try:
         return make_lm(
             arguments.lm,
@@ -160,12 +187,21 @@ def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
             store=Billing(journal),
             concurrency=arguments.concurrency,
             options=limits(arguments),
-            **{name: value for name, value in given.items() if value is not None},
+            **_sampling(arguments),
         )
     except InputError:
         raise
     except ValueError as error:
         raise InputError(str(error), field="--lm", found=arguments.lm) from error
+
+
+def _replies(arguments: argparse.Namespace) -> Path:
+    return Path(arguments.store) / "replies" / arguments.lm.replace("/", "_")
+
+
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:

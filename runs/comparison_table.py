@@ -44,7 +44,7 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
     if style == "latex":
         return _latex(comparison, all_intervals)
     marks = "/".join(SYMBOLS[s] for s in comparison.ground.statistics)
-    columns = _columns(comparison)
+    columns = comparison.ground.columns
     rows = []
     for standing in comparison.standings:
         cells = []
@@ -74,12 +74,6 @@ def number(value: float | None) -> str:
 def latex(text: str) -> str:
     """A text that LaTeX shows as it is."""
     return "".join(_LATEX.get(c, c) for c in text)
-
-
-def _columns(comparison: Comparison) -> list[str]:
-    """The aspects and their average; one aspect is its own."""
-    names = [a.name for a in comparison.ground.aspects]
-    return names if len(names) == 1 else [*names, AVERAGE]
 
 
 def _row(comparison: Comparison, standing: Standing, column: str) -> list[Agreement]:
@@ -118,7 +112,7 @@ def money(usd: float) -> str:
 
 def _latex(comparison: Comparison, all_intervals: bool) -> str:
     statistics, width = comparison.ground.statistics, len(comparison.ground.statistics)
-    columns = _columns(comparison)
+    columns = comparison.ground.columns
     tail = _tail_header(comparison)
     rules = "".join(rf"\cmidrule(lr){{{2 + i * width}-{1 + (i + 1) * width}}}" for i in range(len(columns)))
     head = [

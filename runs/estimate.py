@@ -1,4 +1,4 @@
-"""What a run would take before anything is spent: calls, tokens and money, by a rehearsal with an LM that costs nothing.
+"""What a run would take: calls, tokens and money, found by a rehearsal before anything is spent.
 
 The judges themselves are run on a sample, three times: everybody is content at once, debates go as those of the
 offline LM, nobody is ever content (`programs.rehearsal`). What the run's store of replies holds already is not
@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
 from programs.calls import Reply, ReplyStore
 from programs.lm import OFFLINE, JudgeLM, make_lm
-from programs.lm_options import Budget, LMOptions
+from programs.lm_options import LMOptions
 from programs.prices import Price, price_of
 from programs.purse import TOKENS_PER_BYTE
 from programs.rehearsal import REPLY_TOKENS, AboutItem, AsyncRehearsalEngine, Case, RehearsalEngine
 from runs.journal import Journal
-from runs.report import text_table
 from runs.scoring import Panel
 
 IN_FLIGHT = 64
@@ -117,7 +115,7 @@ class Target:
     replies: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `make_lm`, as the run would have them."""
-    options: LMOptions = LMOptions()
+    options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
 
     def cases(self) -> tuple[Case, Case, Case]:
@@ -243,83 +241,3 @@ def reply_tokens(text: str) -> tuple[int, int, int]:
             found=text,
         )
     return numbers[0], numbers[1], numbers[2]
-
-
-def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> str:
-    """The estimate for the terminal.
-
-    Args:
-        estimate: What was found.
-        first: Heading of the first column.
-        notes: Lines about this run, before what every estimate assumes.
-    """
-    target = estimate.target
-    total = estimate.total
-    priced = total[0].usd is not None
-    header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
-    body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
-    lines = [
-        f"Estimate for {target.spec}, each as lower / expected / upper; nothing was asked and nothing spent",
-        "",
-        text_table(header, body, rule_before_last=True),
-        "",
-    ]
-    if not priced:
-        lines.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
-    lines += [line for line in (_budget(target.options.budget, total),) if line]
-    return "\n".join([*lines, *notes, *_assumptions(target)])
-
-
-def _assumptions(target: Target) -> list[str]:
-    low, usual, high = target.reply_tokens
-    batch = " Calls of judges at the price of a batch job: half." if target.options.batch else ""
-    return [
-        "Assumed. Lower: every debate ends as early as it can. Expected: debates go as those of the offline stand-in on",
-        "these texts, which is no language model. Upper: no debate ends before its last round.",
-        f"Replies of {low} / {usual} / {high} tokens where they are free text (--estimate L,E,U sets others; an LM that "
-        "reasons",
-        f"unseen is paid for that too); {TOKENS_PER_BYTE} tokens per byte of text; no cached input at the provider; no "
-        "reply has to",
-        f"be asked for twice.{batch}"
-        + (" Replies in the store are not counted: they are not paid again." if _kept(target) else ""),
-    ]
-
-
-def _kept(target: Target) -> bool:
-    return target.replies is not None and target.replies.is_dir()
-
-
-def _cells(name: str, row: Three, priced: bool) -> list[str]:
-    cells = [_numbers([getattr(used, what) for used in row]) for what in ("calls", "input", "output")]
-    return [name, *cells, *([_dollars([used.usd or 0.0 for used in row])] if priced else [])]
-
-
-def _numbers(values: Sequence[float]) -> str:
-    # A hair more or less than a whole number is that number: scales are quotients.
-    low, usual, high = (round(value, 6) for value in values)
-    return f"{floor(low):,} / {round(usual):,} / {ceil(high):,}"
-
-
-def _dollars(values: Sequence[float]) -> str:
-    digits = 4 if 0 < max(values) < 1 else 2
-    return " / ".join(f"{value:,.{digits}f}" for value in values)
-
-
-def _budget(budget: Budget, total: Three) -> str:
-    """How far the caps of `--budget` would reach."""
-    found = []
-    for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
-        needs = [used.input + used.output if name == "tokens" else getattr(used, name) for used in total]
-        if cap is None or None in needs:
-            continue
-        low, usual, high = needs
-        if cap >= high:
-            told = "covers the upper estimate"
-        elif cap >= usual:
-            told = "covers the expected estimate, not the upper one"
-        elif cap >= low:
-            told = f"covers {cap / usual:.0%} of the expected estimate"
-        else:
-            told = "does not cover the lower estimate: the run would stop, to be resumed"
-        found.append(f"{name}={cap:,g} {told}")
-    return f"--budget: {'; '.join(found)}" if found else ""

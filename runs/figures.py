@@ -80,14 +80,15 @@ def held_out_agreement(
         note: A line under the figure.
     """
     aspects = list(dict.fromkeys(a for table in tables.values() for a in table.aspects))
-    rows = [*aspects, "average"]
+    # One aspect is its own average.
+    rows = [*aspects, *(["average"] if len(aspects) > 1 else [])]
     figure, (axes,) = blank(7.2, 1.7 + 0.16 * len(rows) * (len(tables) + 1), title, note)
     styles = looks()
     for i, (judge, table) in enumerate(tables.items()):
         colour, marker = next(styles)
         shift = (i - (len(tables) - 1) / 2) * min(0.22, 0.7 / len(tables))
         cells = [table.aspects[a][level][statistic] if a in table.aspects else None for a in aspects]
-        cells.append(table.average[level][statistic])
+        cells += [table.average[level][statistic] for _ in rows[len(aspects) :]]
         placed = [(y + shift, a) for y, a in enumerate(cells) if a is not None]
         known = [(a.value, y) for y, a in placed if a.value is not None]
         axes.plot([x for x, _ in known], [y for _, y in known], marker, ls="none", color=colour, label=judge)
@@ -96,7 +97,8 @@ def held_out_agreement(
     axes.set_xlabel(f"{_basis(one)}, 95 % intervals")
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.axhline(len(rows) - 1.5, color=GREY, lw=0.8)
+    if len(rows) > 1:
+        axes.axhline(len(rows) - 1.5, color=GREY, lw=0.8)
     grid(axes, "x")
     legend(axes)
     return figure

@@ -114,7 +114,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _estimate(arguments: argparse.Namespace) -> int:
     from runs import export
-    from runs.estimate import Target, render, reply_tokens
+    from runs.estimate import Target, reply_tokens
+    from runs.estimate_table import render
     from runs.estimated_items import estimate_scoring
     from runs.loaded import chosen_aspects, lm_of
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import dspy
@@ -93,13 +95,15 @@ def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) ->
     yielded first.
 
     Raises:
-        dspy.LMError: No item can be judged: a wrong key, an unknown model.
+        dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
+            still waits for its answer.
     """
     flying: deque[tuple[Item, Future[Judgement]]] = deque()
     source = iter(items)
     limit = window(panel.lm)
     broken: Exception | None = None
     ended = False
+    fatal: Future[Judgement] = Future()
     try:
         while True:
             while not ended and len(flying) < limit:
@@ -111,10 +115,12 @@ def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) ->
                     broken, ended = error, True
                 else:
                     flying.append((item, panel.submit(_judge(panel, judge, item))))
+                    flying[-1][1].add_done_callback(partial(_pass_on, fatal))
             if not flying:
                 break
             item, future = flying[0]
-            judgement = future.result()
+            wait((future, fatal), return_when=FIRST_COMPLETED)
+            judgement = future.result() if future.done() else fatal.result()
             flying.popleft()
             yield item, judgement
     finally:
@@ -122,6 +128,13 @@ def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) ->
             future.cancel()
     if broken is not None:
         raise broken
+
+
+def _pass_on(fatal: Future[Judgement], done: Future[Judgement]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        with contextlib.suppress(InvalidStateError):
+            fatal.set_exception(error)
 
 
 async def _judge(panel: Panel, judge: CompiledJudge, item: Item) -> Judgement:

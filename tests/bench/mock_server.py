@@ -21,6 +21,18 @@ REASON = (
 )
 
 
+def text_of(body: bytes) -> str:
+    """The text of the reply to a request."""
+    found = ITEM.search(body)
+    item = int(found[1]) if found else 0
+    heard = body.count(b"Critic, round ")
+    if b"[[ ## decision ## ]]" not in body:
+        return f"[[ ## rationale ## ]]\n{REASON}\n\n[[ ## score ## ]]\n{1 + (item * 7 + heard) % 5}"
+    if heard < item % 4:
+        return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{REASON}"
+    return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
+
+
 class Server:
     """State shared by all connections."""
 
@@ -33,16 +45,7 @@ class Server:
         self.cpu = time.process_time()
 
     def reply(self, body: bytes) -> bytes:
-        found = ITEM.search(body)
-        item = int(found[1]) if found else 0
-        heard = body.count(b"Critic, round ")
-        if b"[[ ## decision ## ]]" in body:
-            if heard < item % 4:
-                text = f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{REASON}"
-            else:
-                text = f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
-        else:
-            text = f"[[ ## rationale ## ]]\n{REASON}\n\n[[ ## score ## ]]\n{1 + (item * 7 + heard) % 5}"
+        text = text_of(body)
         usage = {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         return json.dumps({"id": "mock", "model": "mock", "choices": [choice], "usage": usage}).encode()

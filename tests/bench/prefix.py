@@ -45,8 +45,6 @@ from runs.streaming import group_items, judge_in_order
 
 ROUNDS = 3
 
-# --- the measure ---
-
 Encode = Callable[[str], Sequence[int]]
 Parts = dict[str, str]
 """The pieces of a request in the order in which they are sent: `system`, the headers of the message, `request`."""
@@ -119,8 +117,6 @@ def tokenizer() -> tuple[str, Encode]:
         )
 
 
-# --- layouts ---
-
 REQUEST = "Reply with these fields"
 
 
@@ -134,8 +130,7 @@ def parts(messages: Messages) -> Parts:
 
 
 def in_order(names: str) -> Layout:
-    order = names.split()
-    return lambda pieces: [pieces[name] for name in order if name in pieces]
+    return lambda pieces: [pieces[name] for name in names.split() if name in pieces]
 
 
 def as_sent(pieces: Parts) -> Iterable[str]:
@@ -159,8 +154,6 @@ LAYOUTS: dict[str, Layout] = {
     "candidate first, role in system text": in_order("system role request task candidate source context aspect debate"),
     "debate first, role in system text": in_order("system role request task debate candidate aspect source context"),
 }
-
-# --- the run ---
 
 
 class Clockwork(asyncio.SelectorEventLoop):

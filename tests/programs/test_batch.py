@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,6 +91,22 @@ def test_no_job_is_larger_than_the_service_takes() -> None:
         assert all(job["size"] <= 3 * (longest + 1) for job in list(server.jobs.values())[before:])
         assert len(server.made) - before == 7
     assert all(isinstance(j, Verdict) for j in judgements)
+
+
+def test_a_job_waits_until_no_further_call_comes() -> None:
+    async def trickle(lm: JudgeLM) -> None:
+        async def later(number: int) -> None:
+            await asyncio.sleep(0.2 * number)
+            await lm.ask([{"role": "user", "content": f"Letter-{number}"}], "scorer")
+
+        await asyncio.gather(*(later(number) for number in range(6)))
+        await lm.aclose()
+
+    with BatchServer(answer) as server:
+        # Longer than any pause between two calls, shorter than all of them.
+        options = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.7))
+        asyncio.run(trickle(lm_at(server, options=options)))
+        assert server.made == [("scorer", "0", 6)]
 
 
 # --- stopped and taken up again ---

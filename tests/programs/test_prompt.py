@@ -114,6 +114,26 @@ def test_aspects_of_one_candidate_share_a_prompt_through_the_context() -> None:
     assert shared.endswith("[[ ## context ## ]]\nRain is wet.\n\n[[ ## aspect ## ]]\n")
 
 
+class Alone(dspy.Signature):
+    """You rate it."""
+
+    source: str = dspy.InputField()
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    score: str = dspy.OutputField(desc="one number")
+
+
+def test_who_never_debates_is_told_its_role_before_the_candidate() -> None:
+    def prompt(candidate: str, correction: str = "") -> str:
+        inputs = {"source": "Rain fell.", "candidate": candidate, "correction": correction}
+        return str(ADAPTER.format(Alone, [], inputs)[-1]["content"])
+
+    assert headers(prompt("a")) == ["source", "role", "candidate", "score"]
+    assert headers(prompt("a", "No.")) == ["source", "role", "candidate", "correction", "score"]
+    # There is no other role to share a candidate with, so the candidates share the role.
+    assert common([prompt("a"), prompt("b")]).endswith("You rate it.\n\n[[ ## candidate ## ]]\n")
+
+
 def test_the_ids_of_an_item_are_nobodys_business() -> None:
     assert asked() == asked(replace(ITEM, group="reference", candidate="human"))
 

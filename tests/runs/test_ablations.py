@@ -87,10 +87,12 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
         "plain": 2,
         "plain + tie-breaker": 2,
         "devil's advocate": 5,
-        "both": 6,
+        "devil's advocate + tie-breaker": 6,
     }
     # Only where the Tie-breaker is heard does anybody say the truth.
-    assert study.variants["both"].table.average["summary"]["spearman"].value == pytest.approx(1)
+    assert study.variants["devil's advocate + tie-breaker"].table.average["summary"]["spearman"].value == pytest.approx(
+        1
+    )
     assert study.variants["devil's advocate"].table.average["summary"]["spearman"].value is None
     assert lm.meter.executed["tie-breaker"] == ITEMS
 

@@ -1,0 +1,145 @@
+"""The estimate of a compile against what the compile then executes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimize import compile as command
+from optimize.estimated_compile import estimate_compile
+from optimize.search import first_points
+from optimize.settings import Settings
+from programs import lm, offline
+from programs.calls import Messages, Reply
+from runs.estimate import Estimate
+from runs.persona_files import personas
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def estimated(**settings: Any) -> Estimate:
+    return estimate_compile(Settings(**settings), personas(None))
+
+
+def executed(*arguments: str) -> int:
+    assert command.main([*arguments, "--resamples", "100", "--no-preflight", "--json", "r.json"]) == 0
+    calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
+    return calls
+
+
+COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
+    ({}, [], 0.15),
+    # In a small search much depends on the few points that a sampler happens to visit.
+    ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", "--trials", "4"], 0.35),
+    ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),
+    ({"judge": "multiagent"}, ["--judge", "multiagent"], 0.25),
+    ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
+    ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
+]
+
+
+@pytest.mark.parametrize(("settings", "flags", "factor"), COMPILES, ids=[" ".join(c[1]) for c in COMPILES])
+def test_what_a_compile_executes_lies_within_its_estimate(
+    settings: dict[str, Any], flags: list[str], factor: float
+) -> None:
+    found = estimated(aspects=("coherence",), **settings)
+    real = executed("--aspects", "coherence", *flags)
+    low, usual, high = (used.calls for used in found.total)
+    assert low - 1e-6 <= real <= high + 1e-6
+    assert usual == pytest.approx(real, rel=factor)
+
+
+class WordyEngine(offline.AsyncOfflineEngine):
+    """Like any real LM, and unlike the offline one, it words its reply differently for every prompt."""
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        reply = await super().chat(model, messages, settings)
+        tag = hashlib.sha256(messages[-1]["content"].encode()).hexdigest()[:8]
+        text = reply.text
+        for field in ("rationale", "feedback", "reasoning"):
+            text = text.replace(f"[[ ## {field} ## ]]\n", f"[[ ## {field} ## ]]\nAs to {tag}: ")
+        return Reply(text, reply.input_tokens, reply.output_tokens)
+
+
+def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = estimated(aspects=("fluency", "relevance"), max_rounds=2, lm="openai/wordy", api_base="http://127.0.0.1:9")
+    monkeypatch.setattr(lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
+    real = executed(
+        *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
+        *("--max-rounds", "2", "--rpm", "1e9", "--tpm", "1e12"),
+    )
+    low, usual, high = (used.calls for used in found.total)
+    assert low <= real <= high
+    assert usual == pytest.approx(real, rel=0.25)
+    plain = estimated(aspects=("fluency", "relevance"), max_rounds=2)
+    assert found.total[1].calls > 1.2 * plain.total[1].calls
+
+
+def test_every_stage_has_a_row_for_every_judge() -> None:
+    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6)
+    stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
+    assert set(found.rows) == {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
+    # Two texts for the Scorer and two for the Critic, however large the data are.
+    assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [4, 4, 4]
+    shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, shared=True)
+    assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
+    for row in found.rows.values():
+        for name in ("calls", "input", "output", "usd"):
+            values = [getattr(used, name) for used in row]
+            assert values == sorted(values)
+
+
+def test_what_a_compile_has_paid_is_not_estimated_again() -> None:
+    settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
+    before = estimated(**settings)
+    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100")
+    after = estimated(**settings)
+    assert before.total[0].calls > 0
+    assert after.total[0].calls == 0
+    # The estimate does not know what the search chose, and so what of held-out was asked.
+    assert {name for name, row in after.rows.items() if row[2].calls} <= {"coherence: held-out"}
+
+
+def test_the_command_needs_no_key_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    arguments = ["--aspects", "coherence", "--max-rounds", "1", "--tuner", "none", "--lm", "openai/gpt-4o-mini"]
+    assert command.main([*arguments, "--estimate", "--budget", "usd=0.01"]) == 0
+    told = capsys.readouterr().out
+    assert "Estimate for openai/gpt-4o-mini" in told
+    assert "coherence: held-out" in told
+    assert "--budget: usd=0.01" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--estimate", "5,4,3"], "--estimate"),
+        (["--estimate", "--lm", "oflin"], "'oflin' is not an LM"),
+        (["--estimate", "--tuner", "mirpo"], "did you mean 'mipro'?"),
+        (["--estimate", "--data", "missing.jsonl"], "missing.jsonl"),
+    ],
+)
+def test_bad_input_is_told(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_the_points_that_come_first_are_those_of_the_search() -> None:
+    from optimize.readings import Space
+
+    points = Space(("plain", "strict"), (0, 1, 2), (False, True)).points()
+    assert first_points(points, 1000) == points
+    few = first_points(points, 8)
+    assert len(few) == 4
+    assert not any(point.tie_breaker for point in few)
