@@ -16,6 +16,7 @@ from programs.critic import Critic
 from programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
 from programs.meter import ROUND
 from programs.modes import Mode
+from programs.panel import panel
 from programs.personas import PERSONAS, STRICT, Persona
 from programs.role import ADAPTER, NoAnswer
 from programs.scorer import Scorer
@@ -50,14 +51,15 @@ class Debate(Judge):
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
         with dspy.context(adapter=ADAPTER):
             ROUND.set(0)
-            transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript()))
+            told = self.panel()
+            transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript(), told))
             for number in range(1, rounds + 1):
                 if transcript.failure is not None or transcript.settled:
                     break
                 ROUND.set(number)
-                transcript = _extend(transcript, "critic", number, await self.critic.speak(item, transcript))
+                transcript = _extend(transcript, "critic", number, await self.critic.speak(item, transcript, told))
                 if transcript.failure is None and not transcript.settled:
-                    transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript))
+                    transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript, told))
         return transcript
 
     async def settle(self, item: Item, transcript: Transcript) -> Transcript:
@@ -66,7 +68,7 @@ class Debate(Judge):
             return transcript
         with dspy.context(adapter=ADAPTER):
             ROUND.set(transcript.rounds)
-            return _extend(transcript, "tie-breaker", transcript.rounds, await self.tie_breaker.speak(item, transcript))
+            return await self._tie_broken(item, transcript)
 
     async def try_out(self, item: Item) -> Transcript:
         transcript = await super().try_out(item)
@@ -74,7 +76,15 @@ class Debate(Judge):
             return transcript
         with dspy.context(adapter=ADAPTER):
             # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
-            return _extend(transcript, "tie-breaker", transcript.rounds, await self.tie_breaker.speak(item, transcript))
+            return await self._tie_broken(item, transcript)
+
+    async def _tie_broken(self, item: Item, transcript: Transcript) -> Transcript:
+        spoken = await self.tie_breaker.speak(item, transcript, self.panel())
+        return _extend(transcript, "tie-breaker", transcript.rounds, spoken)
+
+    def panel(self) -> str:
+        """What all members are told at the head of every prompt."""
+        return panel(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         if transcript.failure is not None:

@@ -28,6 +28,8 @@ _GROWTH = 16
 """The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
 _HASTE = 1.5
 """After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
+_INSTANT = 1e-6
+"""Seconds that nobody needs to wait for."""
 
 
 class Bucket:
@@ -50,8 +52,9 @@ class Bucket:
         if now > self._at:
             self._level = min(self._burst, self._level + (now - self._at) * self._rate)
             self._at = now
-        lack = min(amount, self._burst) - self._level
-        return lack / self._rate if lack > 1e-9 else 0.0
+        seconds = (min(amount, self._burst) - self._level) / self._rate
+        # A wait that the clock can hardly measure might end before any time has passed, again and again.
+        return seconds if seconds > _INSTANT else 0.0
 
     def take(self, amount: float) -> None:
         """Take `amount`, or give back a negative one; the level may fall below zero, then others wait longer."""

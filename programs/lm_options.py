@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import InputError
-from programs.paces import Pace
+from programs.paces import NO_LIMIT, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class LMOptions:
     """Requests per minute that are never exceeded; None leaves the pace to what the provider refuses."""
     tpm: float | None = None
     """Tokens per minute, input and output, likewise; estimated before a call, corrected after it."""
-    usual: Pace = Pace()
+    usual: Pace = NO_LIMIT
     """Limits to begin with where the two above are None, until the provider names its own (`programs.paces`)."""
     budget: Budget = Budget()
     prices: Path | None = None

@@ -79,7 +79,7 @@ class Reading:
 
 
 async def score_in(
-    mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None
+    mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None, panel: str = ""
 ) -> Answer[Reading] | NoAnswer:
     """Have `speaker` score `item`; its signature has an output field `score` and perhaps a `rationale`.
 
@@ -89,17 +89,18 @@ async def score_in(
         item: What is scored.
         debate: What was said before.
         inputs: Input fields besides the material, disarmed.
+        panel: What all members of the debate are told.
 
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
     """
     scale = item.aspect.scale
     if mode.name == "expected":
-        return await _expected(speaker, item, debate, inputs)
+        return await _expected(speaker, item, debate, inputs, panel)
     if mode.name == "sampled":
-        return await _sampled(mode.samples, speaker, item, debate, inputs)
+        return await _sampled(mode.samples, speaker, item, debate, inputs, panel)
     one = speaker.bound(inputs) if inputs else speaker
-    return await one.ask(item, debate, lambda fields: _read(fields, scale))
+    return await one.ask(item, debate, lambda fields: _read(fields, scale), panel)
 
 
 def _read(fields: Fields, scale: Scale) -> Reading | replies.Unreadable:
@@ -108,11 +109,12 @@ def _read(fields: Fields, scale: Scale) -> Reading | replies.Unreadable:
 
 
 async def _sampled(
-    k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None
+    k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
 ) -> Answer[Reading] | NoAnswer:
     scale = item.aspect.scale
     bound = (speaker.bound(inputs, sample(i)) for i in range(k))
-    answers = await asyncio.gather(*(one.ask(item, debate, lambda fields: _read(fields, scale)) for one in bound))
+    asked = (one.ask(item, debate, lambda fields: _read(fields, scale), panel) for one in bound)
+    answers = await asyncio.gather(*asked)
     calls = sum(answer.calls for answer in answers)
     for number, answer in enumerate(answers, 1):
         if isinstance(answer, NoAnswer):
@@ -129,7 +131,7 @@ def _nearest(readings: Sequence[Reading], mean: float) -> Reading:
 
 
 async def _expected(
-    speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None
+    speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
 ) -> Answer[Reading] | NoAnswer:
     scale = item.aspect.scale
     whole_points(scale)
@@ -141,7 +143,7 @@ async def _expected(
         found = expectation(fields["score"], one.logprobs, scale)
         return found if isinstance(found, replies.Unreadable) else (found, fields.get("rationale", ""))
 
-    answer = await one.ask(item, debate, read)
+    answer = await one.ask(item, debate, read, panel)
     if isinstance(answer, NoAnswer):
         return answer
     if answer.value is None:

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from programs.offline_rubric import Kind
+from programs.panel import TASK
+from programs.replies import REQUEST
 
-OURS = "\n\nReply with these fields, in this order:"
+OURS = f"\n\n{REQUEST}"
 """What stands between the material and the fields to fill in (programs/prompt.py)."""
+
+SCORER = "You are the Scorer."
+"""The role of whoever was told all else with the panel."""
 
 _THEIRS = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
@@ -52,7 +57,8 @@ def parse(system: str, user: str) -> Prompt:
     material, ours, requested = user.rpartition(OURS)
     if ours:
         inputs = _sections(material)
-        return Prompt(inputs, inputs.get("role", ""), dict.fromkeys(_sections(requested), "str"), False, user)
+        outputs = dict.fromkeys(_sections(requested), "str")
+        return Prompt(inputs, _role(inputs), outputs, False, user)
     _, listed, after = system.partition("Your output fields are:")
     fields, _, rest = after.partition("\nAll interactions will be structured")
     objective = rest.partition("your objective is:")[2].strip()
@@ -60,6 +66,12 @@ def parse(system: str, user: str) -> Prompt:
     outputs = dict(_OUTPUT_LIST.findall(fields)) if listed else {}
     wants_json = bool(outputs) and "Outputs will be a JSON object" in rest
     return Prompt(_sections(body), objective, outputs, wants_json, user)
+
+
+def _role(inputs: dict[str, str]) -> str:
+    """What the speaker is told: at the end of the prompt, or of what the whole panel is told."""
+    role = inputs.get("role", "")
+    return inputs.get("panel", "").partition(TASK)[2] if role == SCORER else role
 
 
 def _sections(text: str) -> dict[str, str]:

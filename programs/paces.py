@@ -22,6 +22,8 @@ class Pace:
     """Tokens per minute, input and output."""
 
 
+NO_LIMIT = Pace()
+
 PACES: Mapping[str, Pace] = MappingProxyType(
     {
         "openai": Pace(500, 200_000),
@@ -30,7 +32,7 @@ PACES: Mapping[str, Pace] = MappingProxyType(
         "mistral": Pace(60, 500_000),
         "groq": Pace(30, 6_000),
         "cohere": Pace(500),
-        "deepseek": Pace(),
+        "deepseek": NO_LIMIT,
         "xai": Pace(480),
     }
 )
@@ -42,7 +44,7 @@ _TOKENS = ("x-ratelimit-limit-tokens",)
 
 def usual_pace(spec: str, api_base: str | None) -> Pace:
     """The limits to begin with; none for an address of one's own."""
-    return Pace() if api_base else PACES.get(spec.partition("/")[0], Pace())
+    return NO_LIMIT if api_base else PACES.get(spec.partition("/")[0], NO_LIMIT)
 
 
 def told_pace(headers: Mapping[str, str], spec: str) -> Pace | None:

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 
 from data.schema import Scale
 
+REQUEST = "Reply with these fields:"
+"""What closes a prompt, before the headers of the fields."""
+
 NO_ISSUE = "NO ISSUE"
 """The protocol's words for a Critic who is content (DEBATE, Algorithm 1, line 8)."""
 

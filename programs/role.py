@@ -30,6 +30,7 @@ class Material(dspy.Signature):
 
     # The order of these fields is the order in the prompt: what most calls share comes first, and the
     # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
+    panel: str = dspy.InputField(default="")
     task: str = dspy.InputField()
     source: str = dspy.InputField()
     context: str = dspy.InputField(default="")
@@ -37,6 +38,7 @@ class Material(dspy.Signature):
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
     correction: str = dspy.InputField(default="")
+    speaker: str = dspy.InputField(default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,21 @@ class Role(dspy.Module):
         self.predict = dspy.Predict(signature if instructions is None else signature.with_instructions(instructions))
 
     async def ask(
-        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable]
+        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable], panel: str = ""
     ) -> Answer[T] | NoAnswer:
         """Ask, and once more with what was wrong if the reply cannot be read.
 
         The second question differs from the first in its text, so no cache can answer it with the first reply.
+
+        Args:
+            item: What is asked about.
+            debate: What was said before.
+            read: From the fields of a reply to what it says.
+            panel: What all members of the debate are told (`programs.panel`).
         """
         inputs = material(item, debate)
+        if panel:
+            inputs |= {"panel": panel, "speaker": self.speaker.capitalize()}
         why = ""
         for attempt in (1, 2):
             correction = f"Your last reply could not be used: {why}." if why else ""
@@ -146,4 +156,4 @@ def material(item: Item, debate: str) -> dict[str, str]:
 
 
 # A source is read in every turn of every debate about any of its candidates.
-_disarmed = lru_cache(maxsize=4096)(replies.disarm)
+_disarmed = lru_cache(maxsize=1024)(replies.disarm)

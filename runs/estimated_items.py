@@ -13,7 +13,7 @@ from tqdm import tqdm
 from data.errors import InputError
 from data.schema import Aspect, Corpus, RatedGroup
 from programs.compiled import AspectJudge
-from programs.judge import Item, corpus_items
+from programs.judge import Item, Judge, corpus_items
 from programs.rehearsal import Case
 from runs.estimate import NOTHING, Estimate, Extent, Ledger, Stage, Target, rehearse_all
 from runs.score_rows import Identity, format_of, whole_rows
@@ -132,9 +132,15 @@ def estimate_scoring(
             judge = judges[aspect].judge.rehearsal()
             # New texts come one at a time, also to a judge that could compare two.
             judge.compares = False
-            panel.judge(judge, sample.items)
+            _rehearse(panel, judge, sample.items)
 
     return rehearse_all(target, work, lambda stage, role: role), left, done
+
+
+def _rehearse(panel: Panel, judge: Judge, items: Sequence[Item]) -> None:
+    # Reference metrics ask no LM, and may load large models to say what an estimate does not need.
+    if judge.named_predictors():
+        panel.judge(judge, items)
 
 
 def estimate_comparison(
@@ -160,7 +166,7 @@ def estimate_comparison(
         for name, judges in contestants.items():
             for aspect, items in samples.items():
                 ledger.stage = Stage.of(name, extents[aspect], extent(items))
-                panel.judge(judges[aspect].judge.rehearsal(), items)
+                _rehearse(panel, judges[aspect].judge.rehearsal(), items)
             steps.update()
 
     with steps:

@@ -40,6 +40,8 @@ from programs.compiled import AspectJudge, CompiledJudge
 from programs.debate import Debate
 from programs.judge import Rules, corpus_items
 from programs.lm import JudgeLM
+from programs.panel import TASK
+from programs.replies import REQUEST
 from runs.scoring import Panel, scored
 from runs.streaming import group_items, judge_in_order
 
@@ -117,16 +119,23 @@ def tokenizer() -> tuple[str, Encode]:
         )
 
 
-REQUEST = "Reply with these fields"
-
-
 def parts(messages: Messages) -> Parts:
-    """Take a request of the project's apart, at places where a tokenizer takes it apart too."""
+    """Take a request of the project's apart, at places where a tokenizer takes it apart too.
+
+    `alone` is not sent: it is what the role would be told if nothing were told to the whole panel.
+    """
     body, _, request = str(messages[-1]["content"]).rpartition(REQUEST)
     pieces = {"system": f"<|system|>\n{messages[0]['content']}\n<|user|>\n"}
     for section in re.split(r"(?<=\n\n)(?=\[\[ ## )", body):
         pieces[section[len("[[ ## ") :].partition(" ")[0]] = section
-    return {**pieces, "request": REQUEST + request}
+    told, _, task = pieces.get("panel", "").partition(TASK)
+    speaker = next((name for name in MEMBERS if f"You are the {name}." in pieces["role"]), "")
+    form = next((line for line in told.splitlines() if speaker and line.startswith(speaker)), "")
+    alone = pieces["role"] + (task if speaker == "Scorer" else "") + form + "\n\n"
+    return {**pieces, "request": REQUEST + request, "alone": alone}
+
+
+MEMBERS = ("Scorer", "Critic", "Tie-breaker")
 
 
 def in_order(names: str) -> Layout:
@@ -134,25 +143,27 @@ def in_order(names: str) -> Layout:
 
 
 def as_sent(pieces: Parts) -> Iterable[str]:
-    return pieces.values()
+    return [piece for name, piece in pieces.items() if name != "alone"]
 
 
 def roles_named(requests: Iterable[Request]) -> Layout:
     """All roles' texts in the system text, and the one that speaks named last. Each reads what the others are told."""
-    texts = dict.fromkeys(r.parts["role"] + r.parts["request"] + "\n\n" for r in requests)
+    texts = dict.fromkeys(r.parts["alone"] for r in requests)
     names = {text: f"[[ ## role ## ]]\nYou are number {i} of the roles above." for i, text in enumerate(texts)}
     first = "".join(texts)
     own = in_order("task source context aspect candidate debate")
-    return lambda p: [p["system"], first, *own(p), names[p["role"] + p["request"] + "\n\n"]]
+    return lambda p: [p["system"], first, *own(p), names[p["alone"]], p["request"]]
 
 
 LAYOUTS: dict[str, Layout] = {
     "ours": as_sent,
-    "candidate before aspect": in_order("system task source context candidate aspect debate role request"),
-    "role before candidate": in_order("system task source context aspect role request candidate debate"),
-    "source first, role in system text": in_order("system role request task source context aspect candidate debate"),
-    "candidate first, role in system text": in_order("system role request task candidate source context aspect debate"),
-    "debate first, role in system text": in_order("system role request task debate candidate aspect source context"),
+    "each role's text last": in_order("system task source context aspect candidate debate alone request"),
+    "role before candidate": in_order("system task source context aspect alone candidate debate request"),
+    "source first, role in system text": in_order("system alone task source context aspect candidate debate request"),
+    "candidate first, role in system text": in_order(
+        "system alone task candidate source context aspect debate request"
+    ),
+    "debate first, role in system text": in_order("system alone task debate candidate aspect source context request"),
 }
 
 

@@ -90,8 +90,8 @@ def mixed(body: bytes, attempt: int) -> str | None:
     return faults[attempt] if attempt < len(faults) else None
 
 
-def texts(folder: Path, count: int) -> Path:
-    """The input: sources of about 100 words with ten candidates each."""
+def texts(folder: Path, count: int, length: int) -> Path:
+    """The input: sources of so many words with ten candidates each."""
     path, rng = folder / "in.jsonl", random.Random(3)
     words = [f"{a}{b}{c}" for a in ("ba", "co", "di") for b in ("fu", "ga", "he") for c in ("ji", "ko", "lu")]
     with path.open("w", encoding="utf-8") as file:
@@ -100,7 +100,7 @@ def texts(folder: Path, count: int) -> Path:
                 {"id": f"c{i}", "text": f"Item-{i}: {' '.join(rng.choices(words, k=20))}."}
                 for i in range(group, min(group + CANDIDATES, count))
             ]
-            source = " ".join(rng.choices(words, k=100))
+            source = " ".join(rng.choices(words, k=length))
             file.write(json.dumps({"group": f"g{group}", "source": source, "candidates": candidates}) + "\n")
     return path
 
@@ -119,7 +119,7 @@ def server_for(faults: str) -> Iterator[FaultyServer]:
         yield server
 
 
-def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int) -> Soak:
+def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, words: int = 100) -> Soak:
     """Score `items` texts and look at what is there afterwards."""
     with tempfile.TemporaryDirectory() as name, server_for(faults) as server:
         folder = Path(name)
@@ -127,7 +127,7 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int) -> S
         judges = {"consistency": AspectJudge(judge)}
         program = save(folder / "program", CompiledJudge(TASK, judges), lm={"spec": lm}, evidence={}, name="soak")
         out = folder / "out.jsonl"
-        flags = {"--program": program, "--in": texts(folder, items), "--out": out, "--store": folder / "store"}
+        flags = {"--program": program, "--in": texts(folder, items, words), "--out": out, "--store": folder / "store"}
         flags |= {"--concurrency": concurrency}
         if lm != "offline":
             flags |= {"--api-base": server.url}
@@ -165,6 +165,7 @@ def main() -> int:
     parser.add_argument("--lm", default="openai/mock", help="openai/mock (a server on loopback) or offline")
     parser.add_argument("--rounds", type=int, default=0, help="of debate; 0 is a single call for each item (0)")
     parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--words", type=int, default=100, help="of each source (100)")
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "unused")
@@ -174,6 +175,7 @@ def main() -> int:
         lm=arguments.lm,
         rounds=arguments.rounds,
         concurrency=arguments.concurrency,
+        words=arguments.words,
     )
     print(
         f"{soak.items} items in {soak.seconds:.0f} s ({soak.items / soak.seconds:.0f} a second, "

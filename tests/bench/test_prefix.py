@@ -69,13 +69,29 @@ def test_a_layout_decides_what_comes_first() -> None:
 
 def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
-    signature = Debate().critic.predict.signature
-    messages = RoleLastAdapter().format(signature, [], material(item, "Scorer, round 0, score 3: Fine."))
+    debate = Debate()
+    told = {**material(item, "Scorer, round 0, score 3: Fine."), "panel": debate.panel(), "speaker": "Critic"}
+    messages = RoleLastAdapter().format(debate.critic.predict.signature, [], told)
     pieces = parts(messages)
-    assert list(pieces) == ["system", "task", "source", "aspect", "candidate", "debate", "role", "request"]
+    sent = ["system", "panel", "task", "source", "aspect", "candidate", "debate", "role", "request"]
+    assert list(pieces) == [*sent, "alone"]
     assert "".join(as_sent(pieces)) == f"<|system|>\n{messages[0]['content']}\n<|user|>\n{messages[1]['content']}"
-    for layout in LAYOUTS.values():
-        assert sorted(layout(pieces)) == sorted(pieces.values())
+    # What the role would be told by itself holds its own texts and nobody else's.
+    assert debate.critic.predict.signature.instructions in pieces["alone"]
+    assert "NO ISSUE or ISSUE" in pieces["alone"]
+    assert "Scorer: rationale" not in pieces["alone"]
+    for name, layout in LAYOUTS.items():
+        rest = set(pieces) - ({"alone"} if name == "ours" else {"panel", "role"})
+        assert sorted(layout(pieces)) == sorted(pieces[name] for name in rest)
+
+
+def test_the_scorer_by_itself_is_told_its_task() -> None:
+    item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
+    debate = Debate()
+    told = {**material(item, ""), "panel": debate.panel(), "speaker": "Scorer"}
+    pieces = parts(RoleLastAdapter().format(debate.scorer.predict.signature, [], told))
+    assert debate.scorer.predict.signature.instructions in pieces["alone"]
+    assert debate.scorer.predict.signature.instructions not in pieces["role"]
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +106,7 @@ def test_the_projects_layout_beats_naive_orders_and_pilots_save_what_haste_loses
     alone, without, led = run(corpus, settings, 1), run(corpus, settings, 32, False), run(corpus, settings, 32)
     assert len(alone) == len(without) == len(led)
     ours = shares(alone, as_sent, encode).blocks_16
-    for name in (
-        "candidate before aspect",
-        "candidate first, role in system text",
-        "debate first, role in system text",
-    ):
+    for name in set(LAYOUTS) - {"ours"}:
         assert shares(alone, LAYOUTS[name], encode).blocks_16 < ours
     # At the price of more tokens, and of roles that read what the others are told.
     named = shares(alone, roles_named(alone), encode)

@@ -102,7 +102,11 @@ def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, 
 def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float, int]:
     """A hand-written loop over aiohttp: the same messages, calls limited breadth first."""
     adapter, debate = RoleLastAdapter(), Debate()
-    scorer, critic = debate.scorer.predict.signature, debate.critic.predict.signature
+    roles = {"Scorer": debate.scorer.predict.signature, "Critic": debate.critic.predict.signature}
+
+    def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
+        inputs = {**material(item, str(transcript)), "panel": debate.panel(), "speaker": speaker}
+        return adapter.format(roles[speaker], [], inputs)
 
     async def all_items() -> int:
         gate = asyncio.Semaphore(concurrency)
@@ -117,12 +121,12 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
             async def one(item: Item) -> int:
                 transcript, calls = Transcript(), 0
                 for number in range(ROUNDS + 1):
-                    text = await chat(adapter.format(scorer, [], material(item, str(transcript))))
+                    text = await chat(messages("Scorer", item, transcript))
                     transcript = transcript.add(Turn("scorer", number, text, score=float(text[-1])))
                     calls += 1
                     if number == ROUNDS:
                         break
-                    text = await chat(adapter.format(critic, [], material(item, str(transcript))))
+                    text = await chat(messages("Critic", item, transcript))
                     calls += 1
                     if "NO ISSUE" in text:
                         break

@@ -170,7 +170,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
             assert read.calls == len(fresh.prompts)
             kinds.add(read.reason if isinstance(read, Unscored) else read.stop_reason)
         assert len(lm.prompts) == spent == transcript.calls
-    assert kinds == {"single call", "no issue", "rounds over"}
+    assert kinds >= {"single call", "no issue", "rounds over"}
 
 
 def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() -> None:
@@ -212,7 +212,7 @@ def test_a_persona_is_what_the_critic_is_told_and_nobody_else(persona: Persona) 
     _, lm = judged(Debate(persona, Rules(1, True)), scores(2), objects(), scores(3), settles(4))
     told = [persona.text in prompt for prompt in lm.prompts]
     assert told == [False, True, False, False]
-    assert section(lm.prompts[1], "role").startswith(persona.text)
+    assert section(lm.prompts[1], "role") == f"You are the Critic. {persona.text}"
 
 
 def test_a_debate_rebuilds_from_its_configuration() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from programs.limits import Limiter
 from programs.lm_options import Budget, LMOptions
+from programs.paces import Pace
 from programs.purse import NOTHING, Need, Purse
 from tests.virtual_time import VirtualLoop, virtual_time
 
@@ -99,6 +100,8 @@ class World:
             limiter.resume()
         elif chance < 0.92:
             limiter.fail(dspy.LMAuthError("no"))
+        elif chance < 0.94:
+            limiter.told(Pace(self.rng.choice((None, 60.0, 6000.0)), self.rng.choice((None, 20_000.0, 500_000.0))))
         else:
             limiter.used(Need(100.0), self.rng.uniform(0, 3000))
         return False
@@ -123,8 +126,9 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize("seed", range(0, 400, 50))
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
     for number in range(seed, seed + 50):
-        world = World(number)
         with virtual_time("programs.limits") as run:
+            # Made here, for its clocks start with it.
+            world = World(number)
             run(life(world))
         limiter = world.limiter
         assert world.entered > 0, number

@@ -52,7 +52,7 @@ def headers(prompt: str) -> list[str]:
     return re.findall(r"^\[\[ ## (\w+) ## \]\]$", prompt, re.MULTILINE)
 
 
-SHARED = ["task", "source", "context", "aspect", "candidate"]
+SHARED = ["panel", "task", "source", "context", "aspect", "candidate"]
 
 
 def test_the_source_comes_first_and_the_role_last() -> None:
@@ -74,10 +74,40 @@ def test_what_the_roles_are_shown() -> None:
     assert section(prompt, "candidate") == "It is."
     assert section(prompt, "aspect") == ("coherence (1 to 5, 1 worst, 5 best): Do the sentences build on each other?")
     assert prompt.endswith(
-        "Reply with these fields, in this order:\n\n"
+        "[[ ## role ## ]]\nYou are the Scorer.\n\n"
+        "Reply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
+    )
+
+
+def test_all_members_are_told_everybodys_form_and_the_scorers_task() -> None:
+    told = {section(prompt, "panel") for prompt in asked()}
+    assert len(told) == 1
+    lines = told.pop().splitlines()
+    assert lines[1] == (
+        "Scorer: rationale: your reasons, step by step, with the places in the text that they rest on; "
+        "score: one number on the aspect's scale and nothing else."
+    )
+    assert lines[2].startswith("Critic: review: ")
+    assert lines[3].startswith("Tie-breaker: reasoning: ")
+    assert "\n".join(lines[4:]) == "Task of the Scorer: " + Scorer().predict.signature.instructions
+
+
+def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
+    prompt = str(ADAPTER.format(Scorer().predict.signature, [], material(ITEM, ""))[-1]["content"])
+    assert headers(prompt) == [*SHARED[1:], "role", "rationale", "score"]
+    assert prompt.endswith(
+        "Reply with these fields:\n\n"
         "[[ ## rationale ## ]]\n<your reasons, step by step, with the places in the text that they rest on>\n\n"
         "[[ ## score ## ]]\n<one number on the aspect's scale and nothing else>"
     )
+
+
+def test_tuned_instructions_of_the_scorer_reach_the_panel() -> None:
+    judge, lm = Debate(rules=Rules(1, True)), scripted_lm(OPEN_DEBATE)
+    judge.scorer.predict.signature = judge.scorer.predict.signature.with_instructions("Rate like a teacher.")
+    hold(lm, judge.judge(ITEM))
+    assert all(section(prompt, "panel").endswith("Task of the Scorer: Rate like a teacher.") for prompt in lm.prompts)
+    assert section(lm.prompts[0], "role") == "You are the Scorer."
 
 
 def test_an_item_without_context_has_no_such_section() -> None:
@@ -138,14 +168,17 @@ def test_the_ids_of_an_item_are_nobodys_business() -> None:
     assert asked() == asked(replace(ITEM, group="reference", candidate="human"))
 
 
-def test_the_instructions_are_the_role_and_stand_in_no_other_place() -> None:
-    for prompt in asked():
-        role = prompt.partition("[[ ## role ## ]]\n")[2].partition("\n\nReply with")[0]
-        assert role in [
-            *(m.predict.signature.instructions for m in (Scorer(), Critic(), TieBreaker())),
-        ]
-        assert prompt.count(role) == 1
-        assert role not in SYSTEM
+def test_each_roles_instructions_stand_in_one_place() -> None:
+    judge = Debate()
+    scorer, critic, revision, tie_breaker = asked()
+    instructions = {name.removesuffix(".predict"): text for name, text in judge.instructions().items()}
+    for prompt in (scorer, critic, revision, tie_breaker):
+        assert prompt.count(instructions["scorer"]) == 1
+        assert instructions["scorer"] not in SYSTEM
+    assert [p.count(instructions["critic"]) for p in (scorer, critic, revision, tie_breaker)] == [0, 1, 0, 0]
+    assert [p.count(instructions["tie_breaker"]) for p in (scorer, critic, revision, tie_breaker)] == [0, 0, 0, 1]
+    assert section(critic, "role") == f"You are the Critic. {instructions['critic']}"
+    assert section(tie_breaker, "role") == f"You are the Tie-breaker. {instructions['tie_breaker']}"
 
 
 def test_a_correction_follows_the_role() -> None:
@@ -154,7 +187,7 @@ def test_a_correction_follows_the_role() -> None:
     first, second = lm.prompts
     assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
     # So it costs the cache nothing.
-    assert common([first, second]).endswith(Scorer().predict.signature.instructions + "\n\n")
+    assert common([first, second]).endswith("You are the Scorer.\n\n")
 
 
 # --- demos ---

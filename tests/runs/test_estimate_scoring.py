@@ -114,7 +114,7 @@ def test_expected_scores_are_read_off_probabilities_to_the_end(corpus: Corpus, t
 def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
     prompt = (
         "[[ ## candidate ## ]]\nA text.\n\n[[ ## role ## ]]\nYou are the Scorer.\n\n"
-        "Reply with these fields, in this order:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
+        "Reply with these fields:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
     )
     for case in (Case("lower", 80, False), Case("expected", 250), Case("upper", 800)):
         assert rehearse(case, "", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)

@@ -183,7 +183,7 @@ class Simultaneous(Debate):
         lm = dspy.settings.lm
         prompts = [f"{item.source}\n\n[[ ## candidate ## ]]\n{item.text}\n\n[[ ## role ## ]]\n{n}" for n in range(2)]
         asked = [
-            lm.ask([{"role": "user", "content": p + "\n\nReply with these fields, in this order:\n"}], "referee")
+            lm.ask([{"role": "user", "content": p + "\n\nReply with these fields:\n"}], "referee")
             for p in prompts
         ]
         await asyncio.gather(*asked)
@@ -202,7 +202,7 @@ class Sourceless(Debate):
     """A judge whose first call does not hold the source."""
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        text = f"[[ ## candidate ## ]]\n{item.text}\n\nReply with these fields, in this order:\n"
+        text = f"[[ ## candidate ## ]]\n{item.text}\n\nReply with these fields:\n"
         await dspy.settings.lm.ask([{"role": "user", "content": text}], "extractor")
         return Transcript()
 
