@@ -97,7 +97,12 @@ class Limiter:
     @property
     def full(self) -> bool:
         """Whether another call would have to wait for a place."""
-        return bool(self._waiting) or self.in_flight >= int(self.window)
+        return self.crowded or self.in_flight >= int(self.window)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
 
     async def acquire(self, need: Need = NOTHING, *, first: bool = False) -> None:
         """Wait for a place.

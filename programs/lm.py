@@ -179,6 +179,11 @@ class JudgeLM(dspy.LM):
 
                 reply = await self.caller.call(send, size, settings.get("max_tokens"))
             self.keep(key, role, reply)
+            if self.caller.limiter.crowded:
+                # Replies come in bursts: those who wait for the places that became free go out first, all of them,
+                # and only then is what came with them read and thought about.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
             return reply
         finally:
             del self._flying[key]
