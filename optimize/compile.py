@@ -110,7 +110,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 def _estimate(settings: Settings, lengths: str) -> int:
     from optimize.estimated_compile import estimate_compile, notes
-    from optimize.inputs import personas
+    from runs.persona_files import personas
     from runs.estimate_table import render
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
@@ -121,7 +121,7 @@ def _estimate(settings: Settings, lengths: str) -> int:
 def _compile(settings: Settings) -> int:
     import dspy
 
-    from optimize.inputs import personas
+    from runs.persona_files import personas
     from optimize.job import compile_judge
     from optimize.summary import next_steps, table
     from programs.failures import remedy

@@ -102,10 +102,14 @@ def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Compari
     print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
     print("\n" + legend(comparison, setting, priced=price is not None))
     record = document(comparison, setting)
+    unscaled = {c.name for c in ready if not all(one.judge.on_scale for one in c.aspects.values())}
     decided = {
-        s.name: decide(s.entry.scores, work.questions, resamples=ground.resamples, seed=ground.seed)
+        s.name: decide(
+            s.entry.scores, work.questions, on_scale=s.name not in unscaled, resamples=ground.resamples,
+            seed=ground.seed,
+        )
         for s in comparison.standings
-    }
+    }  # fmt: skip
     if work.questions:
         print("\n" + _decisions(decided, arguments.style))
         record["decisions"] = decisions_json(decided)

@@ -7,7 +7,7 @@ are those of Okabe and Ito, told apart with every kind of colour vision; series 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import cycle
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _DPI = 140
 
 
 def looks() -> Iterator[tuple[str, str]]:
-    """Colour and marker of each series, without end."""
-    return cycle(zip(COLOURS, MARKERS, strict=True))
+    """Colour and marker of each series, without end; no two of the first 49 look alike."""
+    return ((COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]) for i in count())
 
 
 def blank(width: float, height: float, title: str, note: str | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
