@@ -69,7 +69,6 @@ class Result:
                 "executed": self.executed,
                 "per_item": self.held_out.calls_per_item("compiled"),
             },
-            "costs": list(self.costs),
             "export": str(self.export),
             "run_id": self.run_id,
             "seed": self.settings.seed,

@@ -39,16 +39,21 @@ CANDIDATES = 10
 """Of each source."""
 
 COMMAND = """
+import re
 import sys
+from pathlib import Path
 from programs.lm_options import LMOptions
 from runs import score
 
-if sys.argv[1] == "mix":
+if sys.argv[2] == "mix":
     score.limits = lambda arguments: LMOptions(
         attempt=5.0, retries=8, first_wait=0.05, longest_wait=0.5, probe=0.2, patience=120.0
     )
-sys.exit(score.main(sys.argv[2:]))
+code = score.main(sys.argv[3:])
+Path(sys.argv[1]).write_text(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+sys.exit(code)
 """
+"""What the child runs. It measures its memory itself: what the system tells of a child begins with its parent's."""
 
 FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
 HARMLESS = ("twice", "noise", "long", "unreadable")
@@ -131,7 +136,8 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, word
         flags |= {"--concurrency": concurrency}
         if lm != "offline":
             flags |= {"--api-base": server.url}
-        arguments = ["-c", COMMAND, faults, *(str(part) for pair in flags.items() for part in pair)]
+        peak = folder / "peak"
+        arguments = ["-c", COMMAND, str(peak), faults, *(str(part) for pair in flags.items() for part in pair)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         started = time.monotonic()
         child = os.spawnve(os.P_NOWAIT, sys.executable, [sys.executable, *arguments], environment)
@@ -147,7 +153,7 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, word
             dict(Counter(row["unscored"] for row in rows if row["unscored"] is not None)),
             server.requests,
             sum(count > 1 for count in server.answered.values()),
-            usage.ru_maxrss / 1024,
+            int(peak.read_text()) / 1024,
             usage.ru_utime + usage.ru_stime,
             os.getloadavg()[0],
         )
