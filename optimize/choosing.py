@@ -17,6 +17,7 @@ from optimize.tuners import TUNERS, Tuning
 from programs import JUDGES, preset
 from programs.compiled import AspectJudge
 from programs.judge import Judge, Rules
+from runs.scoring import require_scored
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
         on_trial=lambda outcome: _log(run, label, outcome),
     )
     point = found.chosen.point
+    on_dev = readings.judgements(point.persona, point.rounds, point.tie_breaker)
+    require_scored(on_dev, run.settings.max_unscored, f"dev items ({label})")
     judge = variants[point.persona].deepcopy()
     judge.rules = Rules(point.rounds, point.tie_breaker)
     return found, AspectJudge(judge, point.granularity)

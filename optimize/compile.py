@@ -56,6 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
     add_judge_options(parser)
     add_sampling(parser)
     add_limits(parser)
+    judge.add_argument(
+        "--max-unscored",
+        type=float,
+        metavar="SHARE",
+        help=f"of dev or held-out items; more is an error ({d.max_unscored})",
+    )
     search = parser.add_argument_group("optimization")
     search.add_argument("--tuner", help=f"{', '.join(TUNERS)} ({d.tuner})")
     search.add_argument("--effort", help=f"of the tuner: {', '.join(EFFORTS)} ({d.effort})")
@@ -110,8 +116,8 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 def _estimate(settings: Settings, lengths: str) -> int:
     from optimize.estimated_compile import estimate_compile, notes
-    from runs.persona_files import personas
     from runs.estimate_table import render
+    from runs.persona_files import personas
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
     print(render(found, "stage", notes(settings)))
@@ -121,10 +127,10 @@ def _estimate(settings: Settings, lengths: str) -> int:
 def _compile(settings: Settings) -> int:
     import dspy
 
-    from runs.persona_files import personas
     from optimize.job import compile_judge
     from optimize.summary import next_steps, table
     from programs.failures import remedy
+    from runs.persona_files import personas
     from runs.tracking import TrackingError
 
     try:

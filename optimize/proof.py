@@ -17,7 +17,7 @@ from programs import options_of, preset
 from programs.compiled import CompiledJudge
 from programs.judge import Judge, Judgement, corpus_items
 from runs.decisions import Decided, decide, with_cut
-from runs.scoring import calls_per_item, group_scores
+from runs.scoring import calls_per_item, group_scores, require_scored
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,8 @@ def prove(run: Run, compiled: CompiledJudge, searches: Mapping[str, Search]) -> 
         ):
             found = run.panel.judge(judge, items, f"{aspect.name}: held-out, {name}")
             judged[name][aspect.name] = (found, cast(Granularity, granularity))
+    compiled_alone = [j for found, _ in judged["compiled"].values() for j in found]
+    require_scored(compiled_alone, run.settings.max_unscored, "held-out items")
     scores = {name: _scores(run, by_aspect) for name, by_aspect in judged.items()}
     resamples, seed = run.settings.resamples, run.settings.seed
 

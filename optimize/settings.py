@@ -39,6 +39,7 @@ class Settings:
     temperature: float = 0.0
     max_tokens: int = 2000
     no_preflight: bool = False
+    max_unscored: float = 0.2
     concurrency: int = 16
     rpm: float | None = None
     tpm: float | None = None
@@ -70,12 +71,15 @@ class Settings:
             ("seed", 0),
             ("tolerance", 0),
             ("temperature", 0),
+            ("max_unscored", 0),
             ("max_tokens", 1),
         ):
             if getattr(self, field) < low:
                 raise InputError(
                     "number too small", field=flag(field), expected=f"at least {low}", found=getattr(self, field)
                 )
+        if self.max_unscored > 1:
+            raise InputError("not a share", field="--max-unscored", expected="0 to 1", found=self.max_unscored)
         if self.name is not None and not re.fullmatch(r"[\w.+-]+", self.name):
             raise InputError(
                 "not a name for a run and its folder",
@@ -97,7 +101,7 @@ class Settings:
 
     def identity(self) -> str:
         """Fingerprint of what decides the result; where things are stored and shown does not."""
-        aside = {"name", "tracking_uri", "store", "json", "concurrency", "no_preflight"}
+        aside = {"name", "tracking_uri", "store", "json", "concurrency", "no_preflight", "max_unscored"}
         aside |= {"rpm", "tpm", "budget", "deadline", "prices", "batch"}
         return fingerprint({k: v for k, v in asdict(self).items() if k not in aside})
 

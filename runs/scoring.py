@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from data.agreement import GroupScores
 from data.errors import InputError
 from data.schema import Aspect, Corpus, Granularity
-from programs.judge import Item, Judge, Judgement, Verdict, in_granularity
+from programs.judge import Item, Judge, Judgement, Unscored, Verdict, in_granularity
 from programs.lm import JudgeLM
 from programs.pilots import Pilots
 from programs.transcript import Transcript
@@ -166,3 +167,24 @@ def calls_per_item(judgements: Sequence[Judgement]) -> float:
 
 def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
     return [j for j in judgements if isinstance(j, Verdict)]
+
+
+def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
+    """Refuse to go on with a judge that leaves too much without a score: its agreement would rest on the rest.
+
+    Raises:
+        InputError: More than the share `most` of the judgements, which are `what`, have no score.
+    """
+    missing = [j for j in judgements if isinstance(j, Unscored)]
+    if len(missing) <= most * len(judgements):
+        return
+    reasons = Counter(j.reason for j in missing)
+    example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
+    raise InputError(
+        f"{len(missing)} of {len(judgements)} {what} have no score",
+        field="--max-unscored",
+        expected=f"at most {most:.0%}",
+        found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
+        remedy="mend the cause and run the same command again, or accept it with a larger share; what was answered is "
+        "kept and not paid again",
+    )

@@ -152,3 +152,12 @@ def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[s
     result = json.loads(Path("r.json").read_text())
     assert result["seed"] == 6
     assert set(result["chosen"]) == {"fluency"}
+
+
+def test_a_judge_that_cannot_score_ends_the_compile_and_leaves_no_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--aspects", "coherence", "--tuner", "none", "--score-mode", "expected", "--store", str(tmp_path)]
+    assert command.main(flags) == command.EXIT_INPUT
+    assert "log-probabilities" in capsys.readouterr().err
+    assert not (tmp_path / "exports").exists()

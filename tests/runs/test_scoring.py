@@ -17,7 +17,7 @@ from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Ta
 from programs.debate import Debate
 from programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items, in_granularity, items_of
 from programs.transcript import Transcript, Turn
-from runs.scoring import Panel, calls_per_item, group_scores, scored
+from runs.scoring import Panel, calls_per_item, group_scores, require_scored, scored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -233,3 +233,13 @@ def test_granularity_changes_the_reported_score_alone() -> None:
 
 def test_calls_per_item_count_unscored_items_too() -> None:
     assert calls_per_item([verdict(3, calls=1), verdict(3, calls=4), UNSCORED]) == (1 + 4 + 2) / 3
+
+
+def test_a_judge_that_scores_too_little_is_refused_with_the_reasons() -> None:
+    failed = [Unscored("refused", "the filter", 1, Transcript()), Unscored("lm error", "no answer", 1, Transcript())]
+    fine = [Verdict(3.0, 0, "single call", 1, Transcript())] * 6
+    require_scored([*fine, *failed], 0.25, "dev items")
+    with pytest.raises(InputError, match="2 of 8 dev items have no score") as raised:
+        require_scored([*fine, *failed], 0.2, "dev items")
+    assert "1 refused, 1 lm error, e.g. the filter" in str(raised.value)
+    require_scored([], 0.0, "dev items")
