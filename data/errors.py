@@ -47,6 +47,6 @@ class InputError(ValueError):
         return text
 
 
-def _short(value: object, limit: int = 160) -> str:
+def _short(value: object, limit: int = 240) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -110,7 +110,9 @@ def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) ->
             expected=f"at least {needed} {what} in each part",
             found=", ".join(f"{name} {count}" for name, count in counts.items())
             + f" (of {len(corpus.groups)} sources)",
-            remedy="rate more sources, leave this aspect out with --aspects, or try another --seed",
+            # How many single candidates a part has does not depend on the seed.
+            remedy="rate more sources, or leave this aspect out with --aspects"
+            + (", or try another --seed" if corpus.grouped else ""),
         )
     if not corpus.grouped:
         for name, part in parts.items():

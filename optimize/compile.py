@@ -129,14 +129,14 @@ def _compile(settings: Settings) -> int:
 
     from optimize.job import compile_judge
     from optimize.summary import next_steps, table
-    from programs.failures import remedy
+    from programs.failures import told
     from runs.persona_files import personas
     from runs.tracking import TrackingError
 
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
-        print(f"error: the LM failed: {error}\n  remedy:   {remedy(error, settings.lm)}", file=sys.stderr)
+        print(told(error, settings.lm), file=sys.stderr)
         return EXIT_LM
     except TrackingError as error:
         print(f"error: {error}", file=sys.stderr)

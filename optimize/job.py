@@ -17,7 +17,7 @@ from data.schema import Aspect, Corpus, fingerprint
 from data.splits import Splits, split
 from optimize.choosing import choose, start
 from optimize.proof import COMPARED, HeldOut, prove
-from optimize.publishing import announce, publish
+from optimize.publishing import OFFLINE_NOTE, announce, publish
 from optimize.run import Run
 from optimize.search import Search
 from optimize.settings import Settings, one_of
@@ -72,6 +72,7 @@ class Result:
             "export": str(self.export),
             "run_id": self.run_id,
             "seed": self.settings.seed,
+            **({"note": OFFLINE_NOTE} if self.settings.lm == OFFLINE else {}),
         }
 
 

@@ -7,7 +7,9 @@ itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,8 @@ from optimize.readings import Outcome, Point, Readings, Space, agreement_for_cho
 
 if TYPE_CHECKING:
     import optuna
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,10 @@ def search(
             on_trial(outcomes[point])
         return outcomes[point]
 
-    for point, report in _points_to_try(_study(storage, study), space, trials, seed):
-        outcome = evaluate(point)
-        report([outcome.agreement, outcome.calls])
+    with _alone(storage):
+        for point, report in _points_to_try(_study(storage, study), space, trials, seed):
+            outcome = evaluate(point)
+            report([outcome.agreement, outcome.calls])
     found = tuple(outcomes.values())
     best = max(found, key=lambda o: (o.agreement, -o.calls))
     return Search(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), readings)
@@ -234,11 +239,28 @@ def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.tri
     return optuna.trial.create_trial(params=params, distributions=distributions, values=list(values))
 
 
+@contextmanager
+def _alone(storage: Path) -> Iterator[None]:
+    """Let one process at a time search in a storage: of two that mix their trials each would choose by chance."""
+    from filelock import FileLock, Timeout
+
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(storage.with_name(f"{storage.name}.alone"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("another process searches with the same settings; waiting until it has ended")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _study(storage: Path, name: str) -> optuna.Study:
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
-    storage.parent.mkdir(parents=True, exist_ok=True)
     backend = optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

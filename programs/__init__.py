@@ -1,4 +1,4 @@
-"""Judges as DSPy programs. `JUDGES` names the presets, `KINDS` the classes behind them.
+"""Judges as DSPy programs. `JUDGES` names the presets; a new judge is one file and one line there.
 
 Importing this package is cheap: a judge's module, and DSPy with it, is loaded when the judge is built.
 """
@@ -16,20 +16,15 @@ from data.errors import InputError
 if TYPE_CHECKING:
     from programs.judge import Judge
 
-KINDS: Mapping[str, str] = MappingProxyType(
+_SHARED: Mapping[str, str] = MappingProxyType(
     {
         "debate": "programs.debate:Debate",
-        "geval": "programs.geval:GEval",
         "chateval": "programs.chateval:ChatEval",
         "hallucination": "programs.hallucination:Hallucination",
         "hallucination-check": "programs.hallucination_check:HallucinationCheck",
-        "rouge-l": "programs.reference:RougeL",
-        "bleu": "programs.reference:Bleu",
-        "bertscore": "programs.model_metrics:BertScore",
-        "bartscore": "programs.model_metrics:BartScore",
     }
 )
-"""Kind -> where its class is. A new judge is one file and one line here, and one in `JUDGES`."""
+"""Kind -> where its class is, for those that several presets share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +36,8 @@ class Preset:
     summary: str
     searched: tuple[str, ...] = ()
     """What a search may change: any of persona, rounds, tie_breaker. The rest stays as it is here."""
+    where: str = ""
+    """`module:Class` of the kind, where no other preset has it."""
 
 
 def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
@@ -60,17 +57,32 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
-        "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
-        "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
-        "bertscore": Preset("bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, a model's own"),
-        "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
+        "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM", where="programs.reference:RougeL"),
+        "bleu": Preset("bleu", {}, "BLEU against references, no LM", where="programs.reference:Bleu"),
+        "bertscore": Preset(
+            "bertscore",
+            {"model": "roberta-large"},
+            "BERTScore F1 against references, a model's own",
+            where="programs.model_metrics:BertScore",
+        ),
+        "bartscore": Preset(
+            "bartscore",
+            {"model": "facebook/bart-large-cnn"},
+            "BARTScore: likelihood by a model",
+            where="programs.model_metrics:BartScore",
+        ),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),
         "debate+tiebreak": _debate(
             "devils-advocate", 3, True, "the same, settled by the Tie-breaker", ("persona", "rounds")
         ),
-        "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
+        "geval": Preset(
+            "geval",
+            {"score_mode": "text"},
+            "G-Eval: derived evaluation steps, then a form with a score",
+            where="programs.geval:GEval",
+        ),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
         "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without talk, averaged"),
@@ -91,6 +103,15 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
+
+
+def kinds(judges: Mapping[str, Preset]) -> dict[str, str]:
+    """Kind -> where its class is, `module:Class`."""
+    return {**_SHARED, **{preset.kind: preset.where for preset in judges.values() if preset.where}}
+
+
+KINDS: Mapping[str, str] = MappingProxyType(kinds(JUDGES))
+"""Kind -> where its class is."""
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:

@@ -122,7 +122,7 @@ class Referee(Sampled):
         """
 
         def read(fields: Fields) -> Opinion | replies.Unreadable:
-            value = replies.score(fields["score"], item.aspect.scale)
+            value = replies.score(fields["score"], item.aspect.scale, item.aspect.name)
             return value if isinstance(value, replies.Unreadable) else Opinion(fields["rationale"], (value,))
 
         return await _opinion(self, item, heard, read, samples)

@@ -1,7 +1,8 @@
 """Claim detection: from a response to the statements in it that can be true or false (Sun et al. 2024, 3.1, 4.1.2).
 
 What a response is taken apart into depends on its form, which is read off the task's label for the source:
-`answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary).
+`answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates
+that the task calls claims have the form `claim`: somebody took them out of a response already; they stand as they are.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from programs.judge import Item
 from programs.role import Answer, Fields, NoAnswer
 from programs.sampling import Sampled
 
-Form = Literal["document", "answer", "dialogue"]
+Form = Literal["document", "answer", "dialogue", "claim"]
 
-FORMS: tuple[Form, ...] = ("document", "answer", "dialogue")
+FORMS: tuple[Form, ...] = ("document", "answer", "dialogue", "claim")
 
 _LABELS: tuple[tuple[str, Form], ...] = (
     ("question", "answer"),
@@ -38,6 +39,8 @@ _NOTHING = re.compile(r"[\W_]*(?:none|no claims?)[\W_]*", re.IGNORECASE)
 
 def form_of(task: Task) -> Form:
     """The form that the responses of a task have."""
+    if task.candidate_label.lower() == "claim":
+        return "claim"
     label = task.source_label.lower()
     return next((form for word, form in _LABELS if word in label), "document")
 

@@ -12,10 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from dspy._vendor.lm15.serde import request_to_dict
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
+from data.errors import InputError
 from programs.calls import Messages, Reply
 
 if TYPE_CHECKING:
@@ -73,6 +75,36 @@ def _known_to_litellm(spec: str) -> None:
         near = difflib.get_close_matches(prefix, [str(getattr(p, "value", p)) for p in litellm.provider_list], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"no provider is called {prefix!r}{hint}") from None
+
+
+def address_of(url: str | None) -> str | None:
+    """The address of a server, in one form whether or not it was written with a slash at its end.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError(
+            "not the address of a server",
+            field="--api-base",
+            expected="http://HOST[:PORT]/PATH or https://..., e.g. http://localhost:8000/v1",
+            found=without_credentials(url),
+        )
+    return url if parts.query else url.rstrip("/")
+
+
+def without_credentials(url: str) -> str:
+    """An address without user, password and query, which may hold keys."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]
 
 
 class RequestEngine:

@@ -165,7 +165,7 @@ def best(passages: tuple[str, ...], queries: Sequence[str], limit: int, ranker: 
 
 def knowledge(item: Item, form: Form) -> str:
     """What is given to check the response with: all texts of the item but the response and a bare question."""
-    parts = (item.context,) if form == "answer" else (item.source, item.context)
+    parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 

@@ -48,16 +48,17 @@ def whole_points(scale: Scale) -> range:
     return range(int(scale.low), int(scale.high) + 1, int(scale.step))
 
 
-def expectation(written: str, tokens: Alternatives, scale: Scale) -> Expectation | replies.Unreadable:
+def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = "") -> Expectation | replies.Unreadable:
     """Read the distribution at the token that holds the score.
 
     Args:
         written: The score field as it was read from the reply; it stands at the reply's end.
         tokens: The reply's tokens with their alternatives, the chosen one first.
         scale: Its points are whole numbers.
+        aspect: Its name, which may label the score.
     """
     points = whole_points(scale)
-    value = replies.score(written, scale)
+    value = replies.score(written, scale, aspect)
     if isinstance(value, replies.Unreadable):
         return value
     if value not in points:

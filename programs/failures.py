@@ -46,11 +46,20 @@ def lm_error(error: Exception, model: str) -> dspy.LMError:
     return wrapped if isinstance(wrapped, dspy.LMError) else dspy.LMUnexpectedError(str(error), model=model)
 
 
+_ADVICE = "\n\n  To fix:"
+"""Where DSPy's advice begins, which is for those who make its objects themselves."""
+
+
+def told(error: dspy.LMError, spec: str) -> str:
+    """What a command says when `error` has ended its run; `spec` is the LM's, PROVIDER/MODEL."""
+    return f"error: the LM failed: {str(error).partition(_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
+
+
 def remedy(error: dspy.LMError, spec: str) -> str:
     """What the user can do about an error that ended a run; `spec` is the LM's, PROVIDER/MODEL."""
     variable = f"{spec.partition('/')[0].upper()}_API_KEY"
     again = "run the same command again; what was answered is kept and not paid again"
-    if isinstance(error, dspy.LMAuthError):
+    if isinstance(error, (dspy.LMAuthError, dspy.LMNotConfiguredError)):
         return f"give a valid key in the environment variable {variable}, then {again}"
     if isinstance(error, dspy.LMUnsupportedModelError):
         return f"check the model's name after the slash in {spec!r}, and the address if you gave one, then {again}"

@@ -114,6 +114,8 @@ class Hallucination(Judge):
 
     async def _detect(self, item: Item, form: Form) -> tuple[tuple[str, ...], Transcript]:
         transcript, text = Transcript(), item.text
+        if form == "claim":
+            return (text,), transcript.add(_claims_turn((text,), 0, item))
         if form == "answer" and len(text.split()) <= self.options.short_answer:
             claim = joined(item.source, text)
             return (claim,), transcript.add(_claims_turn((claim,), 0, item))

@@ -21,7 +21,14 @@ from programs import pilots
 from programs.batch_setup import line_for, require_batchable
 from programs.calling import Caller
 from programs.calls import Memory, Messages, Reply, ReplyStore
-from programs.engines import AsyncStoredEngine, RequestEngine, StoredEngine, engines_for
+from programs.engines import (
+    AsyncStoredEngine,
+    RequestEngine,
+    StoredEngine,
+    address_of,
+    engines_for,
+    without_credentials,
+)
 from programs.http_engine import OpenAICompatible
 from programs.lm_options import LMOptions
 from programs.meter import Meter
@@ -230,10 +237,12 @@ def make_lm(
 
     Raises:
         ValueError: The spec is not `offline` and has no provider prefix.
-        data.errors.InputError: A budget in money was given, but no price is known; or the prices are unreadable.
+        data.errors.InputError: A budget in money was given, but no price is known; or the prices are unreadable, or
+            the address is none.
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
+    api_base = address_of(api_base)
     if options.batch is not None:
         require_batchable(spec)
     if spec == OFFLINE:
@@ -251,7 +260,7 @@ def make_lm(
         spec,
         engine=engine,
         async_engine=async_engine,
-        endpoint=_without_credentials(api_base or ""),
+        endpoint=without_credentials(api_base or ""),
         store=store,
         concurrency=concurrency,
         options=options,
@@ -285,9 +294,3 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
             remedy="give --prices FILE with a section for this model, or cap calls or tokens",
         )
     return price
-
-
-def _without_credentials(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]

@@ -36,6 +36,8 @@ class Tokens:
     batch_output: int = 0
     batch_stored_input: int = 0
     batch_stored_output: int = 0
+    uncounted: int = 0
+    """Executed calls whose tokens nobody has counted: the server said nothing of them."""
 
     @property
     def stored(self) -> int:
@@ -78,6 +80,7 @@ class Meter:
             self.executed[role] += 1
             tokens = self._of(role)
             tokens.calls += 1
+            tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
             tokens.fresh += reply.input_tokens - reply.cached_tokens
             tokens.cached += reply.cached_tokens
             tokens.output += reply.output_tokens

@@ -9,8 +9,8 @@ an endpoint that cannot do what the mode needs leaves the item unscored and says
 - `expected`: the mean of the scale's points, weighted by the probability of each point's token; one call.
 
 Departure from G-Eval: probabilities are normalised over the points that the endpoint lists, for it lists only the
-likeliest tokens. A sample that cannot be read is asked for once more and then leaves the item unscored, where the
-published code drops it.
+likeliest tokens. A sample that cannot be read is asked for once more and then left out, as in the published code; but
+where fewer than half of the samples have a score, the item has none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from data.errors import InputError
-from data.schema import Scale
+from data.schema import Aspect
 from programs import replies
 from programs.expectation import Expectation, expectation, whole_points
 from programs.judge import Item
@@ -94,35 +94,35 @@ async def score_in(
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
     """
-    scale = item.aspect.scale
     if mode.name == "expected":
         return await _expected(speaker, item, debate, inputs, panel)
     if mode.name == "sampled":
         return await _sampled(mode.samples, speaker, item, debate, inputs, panel)
     one = speaker.bound(inputs) if inputs else speaker
-    return await one.ask(item, debate, lambda fields: _read(fields, scale), panel)
+    return await one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel)
 
 
-def _read(fields: Fields, scale: Scale) -> Reading | replies.Unreadable:
-    value = replies.score(fields["score"], scale)
+def _read(fields: Fields, aspect: Aspect) -> Reading | replies.Unreadable:
+    value = replies.score(fields["score"], aspect.scale, aspect.name)
     return value if isinstance(value, replies.Unreadable) else Reading(value, fields.get("rationale", ""))
 
 
 async def _sampled(
     k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
 ) -> Answer[Reading] | NoAnswer:
-    scale = item.aspect.scale
     bound = (speaker.bound(inputs, sample(i)) for i in range(k))
-    asked = (one.ask(item, debate, lambda fields: _read(fields, scale), panel) for one in bound)
+    asked = (one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel) for one in bound)
     answers = await asyncio.gather(*asked)
     calls = sum(answer.calls for answer in answers)
-    for number, answer in enumerate(answers, 1):
-        if isinstance(answer, NoAnswer):
-            return NoAnswer(answer.reason, f"sample {number} of {k}: {answer.detail}", calls)
     readings = [answer.value for answer in answers if isinstance(answer, Answer)]
-    mean = sum(r.score for r in readings) / k
+    failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, NoAnswer)]
+    if 2 * len(readings) < k:
+        number, first = failed[0]
+        return NoAnswer(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)
+    mean = sum(r.score for r in readings) / len(readings)
     counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(r.score for r in readings).items()))
-    return Answer(Reading(mean, _nearest(readings, mean).rationale, f"{k} samples: {counts}"), calls)
+    lost = f", {len(failed)} without a score" if failed else ""
+    return Answer(Reading(mean, _nearest(readings, mean).rationale, f"{k} samples: {counts}{lost}"), calls)
 
 
 def _nearest(readings: Sequence[Reading], mean: float) -> Reading:
@@ -140,7 +140,7 @@ async def _expected(
     def read(fields: Fields) -> tuple[Expectation, str] | replies.Unreadable | None:
         if not one.logprobs:
             return None
-        found = expectation(fields["score"], one.logprobs, scale)
+        found = expectation(fields["score"], one.logprobs, scale, item.aspect.name)
         return found if isinstance(found, replies.Unreadable) else (found, fields.get("rationale", ""))
 
     answer = await one.ask(item, debate, read, panel)

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from data.schema import Scale
 
@@ -28,16 +29,14 @@ _TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
 _HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
 _ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
 
+_CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
+
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 
 _NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
 _OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
-_LABELLED = re.compile(
-    r"(?:^|(?<=[.!?;]\s))[ \t*_`#]*(?:(?:the|my|final|overall|revised|updated|new)[ \t]+){0,3}(?:score|rating)"
-    rf"[ \t*_`]*(?:[:=]|is\b)[\s*_`(\[]*({_NUMBER}){_OF}(?:\s*points?)?(?=[\s*_`)\]]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
-    re.IGNORECASE | re.MULTILINE,
-)
+_MARKS = r"[ \t*_`]*"
 _MARKUP = " \t\r\n`*_\"'"
 _RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
@@ -83,7 +82,7 @@ def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     spoken = _spoken(reply)
     if isinstance(spoken, Unreadable):
         return spoken
-    text = _unfenced(spoken.strip())
+    text = _unfenced(_unclosed(spoken))
     if not text:
         return Unreadable("the reply was empty")
     for split in (_by_markers, _by_json, _by_labels):
@@ -115,6 +114,17 @@ def _spoken(reply: str) -> str | Unreadable:
     return before + reply[start:]
 
 
+def _unclosed(text: str) -> str:
+    """The reply without the tokens that end a turn, which servers with another chat template let through."""
+    text = text.strip()
+    for _ in range(3):
+        end = _CLOSING.search(text, max(0, len(text) - 24))
+        if end is None:
+            break
+        text = text[: end.start()].rstrip()
+    return text
+
+
 def _unfenced(text: str) -> str:
     """The content of a code fence that holds the whole reply; any other text as it is."""
     if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
@@ -129,8 +139,10 @@ def _by_markers(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
 def _by_labels(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
     marks = "[ \t*_`#-]*"
+    span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
     label = re.compile(
-        rf"^(?:{marks}({known})[*_`]*[ \t]*[:=][*_`]*|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
+        rf"^(?:{marks}(?:final[ \t])?({known})[*_`]*[ \t]*(?:{span}[*_`]*)?[:：=][*_`]*"
+        rf"|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
         re.IGNORECASE | re.MULTILINE,
     )
     return _under_heads(text, list(label.finditer(text)), names)
@@ -202,12 +214,17 @@ def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> dict[st
     return found
 
 
-def score(text: str, scale: Scale) -> float | Unreadable:
+def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. What the scale does not contain is refused, never clamped.
 
-    Read are a number that has its line to itself, the first, and one that a label at the start of a sentence
-    calls the score; digits of any script. Refused are numbers in prose, in words or in quotation marks, and
-    different ones side by side.
+    Read are a number that has its line to itself, the first, and one that a label at the start of a sentence or
+    of a list's point calls the score; digits of any script. Refused are numbers in prose, in words or in quotation
+    marks, and different ones side by side.
+
+    Args:
+        text: A reply, or the field of one.
+        scale: Of the aspect.
+        aspect: Its name, a label too: filled-in forms say `Coherence: 3`.
     """
     bare = _bare(_RANGE.sub("", text))
     first = _bare(bare.partition("\n")[0])
@@ -216,7 +233,7 @@ def score(text: str, scale: Scale) -> float | Unreadable:
         return float(spelled)
     alone = _ALONE.fullmatch(first)
     # What stands in quotation marks is somebody else's: a candidate may well claim a score for itself.
-    claims = [*([alone] if alone else []), *_LABELLED.finditer(_QUOTED.sub("", bare))]
+    claims = [*([alone] if alone else []), *_labelled(aspect).finditer(_QUOTED.sub("", bare))]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
         several = ", ".join(f"{value:g}" for value in sorted(values))
@@ -230,6 +247,18 @@ def score(text: str, scale: Scale) -> float | Unreadable:
     if not scale.contains(value):
         return Unreadable(f"the score {value:g} is outside the scale; give one number from {scale}")
     return value
+
+
+@lru_cache(maxsize=256)
+def _labelled(aspect: str) -> re.Pattern[str]:
+    """What finds a labelled score; the aspect's name may be the label, or stand before it."""
+    name = "[ _-]".join(map(re.escape, re.split("[ _-]+", aspect))) if aspect else r"(?!)"
+    label = rf"(?:(?:score|rating){_MARKS}(?:[:=]|is\b)|{name}{_MARKS}[:=])"
+    return re.compile(
+        rf"(?:^|(?<=[.!?;]\s))[ \t*_`#•–-]*(?:(?:the|my|final|overall|revised|updated|new|{name})[ \t]+){{0,3}}{label}"
+        rf"[\s*_`(\[]*({_NUMBER}){_OF}(?:\s*points?)?(?=[\s*_`)\]]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
+        re.IGNORECASE | re.MULTILINE,
+    )
 
 
 def _bare(text: str) -> str:

@@ -32,7 +32,7 @@ class TieBreaker(Role):
         """Settle an open debate."""
 
         def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
-            value = replies.score(fields["final_score"], item.aspect.scale)
+            value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
             if isinstance(value, replies.Unreadable):
                 return value
             side = fields["side"].strip()

@@ -11,7 +11,7 @@ from programs.judge import Judge
 from programs.personas import PLAIN, STRICT
 from runs.ablations import ABLATIONS, Study, by_persona, by_rounds, by_style, hold, repeats
 from runs.comparison import AVERAGE, Ground
-from runs.comparison_table import SYMBOLS, number, plain_table
+from runs.comparison_table import SYMBOLS, number, plain_table, prose
 from runs.report import interval, p_text
 from runs.score_spread import Distribution, Spread, Steadiness, distributions, steadiness
 from runs.scoring import Panel
@@ -101,7 +101,7 @@ def ablate(panel: Panel, ground: Ground, plan: Plan, *, progress: bool = True) -
 
 def render(findings: Findings, ground: Ground, style: str) -> str:
     """A short table for each ablation, each under a line that says what it is."""
-    blocks = [f"{study.title}\n\n{_study_table(study, ground, style)}" for study in findings.studies]
+    blocks = [f"{prose(study.title, style)}\n\n{_study_table(study, ground, style)}" for study in findings.studies]
     if findings.distributions:
         blocks.append(_distribution_table(findings.distributions, style))
     if findings.stability:
@@ -134,10 +134,11 @@ def _study_table(study: Study, ground: Ground, style: str) -> str:
 
 
 def _distribution_table(found: Mapping[str, Distribution], style: str) -> str:
-    blocks = [
+    title = (
         "Distribution of scores beside the mean human ratings, % (mean ratings between two points go to the nearer); "
         "W: first Wasserstein distance to the ratings in points of the scale, TV: total variation of the shares"
-    ]
+    )
+    blocks = [prose(title, style)]
     # Aspects of one scale share a table.
     scales = dict.fromkeys(d.points for d in found.values())
     for points in scales:
@@ -179,7 +180,7 @@ def _stability_table(found: Mapping[str, Steadiness], ground: Ground, style: str
         for name, one in found.items()
     ]
     title = f"Stability: mean ± standard deviation of agreement over {runs} runs, n - 1"
-    return f"{title}\n\n{plain_table(header, rows, style)}"
+    return f"{prose(title, style)}\n\n{plain_table(header, rows, style)}"
 
 
 def _study_json(study: Study) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from data.agreement import (
     compare,
     correct,
 )
+from data.errors import InputError
 from data.schema import Aspect, Corpus
 from programs.judge import Item, Judgement, Unscored, corpus_items
 from programs.prices import Price
@@ -85,8 +86,8 @@ class Entry:
     """What a reader of the table must know about it."""
 
     def noted(self, note: str | None) -> Entry:
-        """The same with a note."""
-        return replace(self, note=note)
+        """The same with a note, if there is one."""
+        return replace(self, note=note or self.note)
 
     def usd_per_thousand(self, price: Price | None) -> float | None:
         """US dollars for a thousand items, had this judge been the only one; None where nobody knows."""
@@ -182,7 +183,21 @@ def score_all(
         for c in contestants
         if c.name not in done.failed
     }
+    for name, entry in entries.items():
+        entries[name] = entry.noted(_nothing(found[name]))
+    if entries and all(entry.note for entry in entries.values()):
+        name, first = next(iter(entries.items()))
+        raise InputError(f"no judge could score anything; {name} {first.note}")
     return entries, {name: problem(error) for name, error in done.failed.items()}
+
+
+def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
+    """Why a contestant has no score at all, by its first item; None where it has some."""
+    everything = [judgement for judgements in found.values() for judgement in judgements]
+    unscored = [judgement for judgement in everything if isinstance(judgement, Unscored)]
+    if not unscored or len(unscored) < len(everything):
+        return None
+    return f"scored nothing: {unscored[0].detail}"
 
 
 def _job(ground: Ground, contestant: Contestant, aspect: Aspect, bill: Bill) -> Job[tuple[Judgement, ...]]:

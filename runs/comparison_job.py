@@ -12,6 +12,7 @@ from typing import Any
 import dspy
 
 from data.errors import InputError
+from programs.failures import told
 from programs.lm import OFFLINE, JudgeLM, make_lm
 from programs.prices import Price
 from runs.ablation_job import Plan, ablate
@@ -20,8 +21,9 @@ from runs.bills import Billing
 from runs.comparison import Comparison, compare_all, problem, score_all
 from runs.comparison_output import Setting, document, legend, tuned_elsewhere
 from runs.comparison_setup import Work, prepare
-from runs.comparison_table import plain_table, render
+from runs.comparison_table import plain_table, prose, render
 from runs.contestants import Contestant
+from runs.costs import cost_rows, cost_table
 from runs.decision_tables import blocks
 from runs.decision_tables import to_json as decisions_json
 from runs.decisions import Decided, decide
@@ -33,6 +35,7 @@ from runs.lm_flags import limits
 from runs.preflight import preflight, trials
 from runs.published import fitting, published
 from runs.published import to_json as published_json
+from runs.published_decisions import decisions_to_json, fitting_decisions, published_decisions
 from runs.scoring import Panel
 
 
@@ -52,8 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
             compared(arguments, work, panel)
             if work.plan is not None:
                 ablated(arguments, work, work.plan, panel)
+            if panel.lm.meter.asked and arguments.lm != OFFLINE:
+                print("\n" + cost_table(cost_rows(panel.lm.meter, panel.lm.price)), file=sys.stderr)
     except dspy.LMError as error:
-        print(f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again", file=sys.stderr)
+        print(told(error, arguments.lm), file=sys.stderr)
         return 3
     finally:
         journal.close()
@@ -100,7 +105,7 @@ def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Compari
     price = _price(panel.lm, setting)
     comparison = compare_all(ground, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
     print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
-    print("\n" + legend(comparison, setting, priced=price is not None))
+    print("\n" + prose(legend(comparison, setting, priced=price is not None), arguments.style))
     record = document(comparison, setting)
     unscaled = {c.name for c in ready if not all(one.judge.on_scale for one in c.aspects.values())}
     decided = {
@@ -116,6 +121,9 @@ def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Compari
     if arguments.published:
         print("\n" + published(ground, arguments.style))
         record["published"] = published_json(fitting(ground))
+        if made := fitting_decisions(ground.corpus):
+            print("\n" + published_decisions(made, arguments.style))
+            record["published_decisions"] = decisions_to_json(made)
     if arguments.json:
         _write(Path(arguments.json), record)
     if work.figure is not None:
@@ -138,7 +146,8 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel)
     findings = ablate(panel, ground, plan)
     print("\n" + render_ablations(findings, ground, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
-        print("the offline LM is deterministic: its runs cannot differ, whatever the temperature")
+        told = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
+        print("\n" + prose(told, arguments.style))
     record = {
         "level": ground.level,
         "statistics": list(ground.statistics),
@@ -150,7 +159,7 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel)
     _write(folder / "ablations.json", record)
     for name, figure in ablation_figures(findings, ground, setting.where, setting.note).items():
         figure.savefig(folder / f"{name}.png")
-    print(f"\nfigures and numbers of the ablations: {folder}")
+    print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
 
 
 def _ready(arguments: argparse.Namespace, work: Work, panel: Panel) -> tuple[list[Contestant], dict[str, str]]:
@@ -209,7 +218,7 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:
-    return "\n\n".join(f"{b.title}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
+    return "\n\n".join(f"{prose(b.title, style)}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:

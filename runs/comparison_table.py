@@ -24,6 +24,7 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
+    ">": r"\textgreater{}",
     "ρ": r"$\rho$",
     "τ": r"$\tau$",
     "Δ": r"$\Delta$",
@@ -64,6 +65,11 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str
     if style == "latex":
         return _tabular("l" * len(header), [_line(header)], [_line(row) for row in rows])
     return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+
+
+def prose(text: str, style: str) -> str:
+    """Lines about a table, so that a whole output in LaTeX compiles and keeps them: a paragraph each."""
+    return "\n\n".join(map(latex, text.splitlines())) if style == "latex" else text
 
 
 def number(value: float | None) -> str:
@@ -141,6 +147,7 @@ def _line(cells: Sequence[str]) -> str:
 def _tabular(columns: str, head: Sequence[str], body: Sequence[str]) -> str:
     return "\n".join(
         [
+            r"% \usepackage{booktabs}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             *head,

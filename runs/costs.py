@@ -16,8 +16,9 @@ def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     """One row for each role and round, and a last one, `role` "total", for all of them.
 
     Each has: calls (executed), recalled (replies that the store gave), fresh_input, cached_input (served from the
-    provider's prefix cache), output, stored (tokens of the recalled replies), and usd and usd_saved (what the
-    recalled replies would have cost), both None where no price is known.
+    provider's prefix cache), output, stored (tokens of the recalled replies), uncounted (executed calls of whose
+    tokens the server said nothing), and usd and usd_saved (what the recalled replies would have cost), both None where
+    no price is known.
     """
     rows = [_row(role, turn, tokens, price) for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)]
     return [*rows, _row("total", None, meter.total, price)]
@@ -39,6 +40,10 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
         "replies, and their tokens in the last column, came from the store of replies and were not paid again.",
         text_table(header, body, rule_before_last=True, numbers=header[1:]),
     ]
+    if rows[-1]["uncounted"]:
+        lines.append(
+            f"The server did not count the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
+        )
     if not known:
         lines.append("Nobody has said what this LM costs: --prices FILE would give US dollars.")
     elif rows[-1]["usd_saved"]:
@@ -56,6 +61,7 @@ def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> di
         "cached_input": tokens.cached,
         "output": tokens.output,
         "stored": tokens.stored,
+        "uncounted": tokens.uncounted,
         "usd": None if price is None else tokens.cost(price),
         "usd_saved": None if price is None else tokens.saved(price),
     }

@@ -208,12 +208,13 @@ def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State
     (folder / "state").mkdir(parents=True)
     for aspect, state in states.items():
         _write_json(folder / manifest["aspects"][aspect]["state"], state)
-    spec = manifest["lm"].get("spec", "")
+    spec, note = manifest["lm"].get("spec", ""), manifest["evidence"].get("note")
+    note = f" ({note})" if note else ""
     readme = _README.format(
         name=manifest["name"],
         task=manifest["task"]["name"],
         aspects=", ".join(manifest["aspects"]),
-        lm=f"It was compiled with the LM {spec}. " if spec else "",
+        lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
     _write_json(folder / MANIFEST, manifest)

@@ -192,13 +192,16 @@ def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
     return [judge.task.aspect(name) for name in known if name in wanted]
 
 
-def lm_of(export: Export, lm: str | None, api_base: str | None) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names another LM."""
+def lm_of(
+    export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
+) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names others."""
     own = export.manifest["lm"]
     spec = lm or own["spec"]
     if lm is None or lm == own["spec"]:
         api_base = api_base or own.get("api_base")
-    return spec, api_base, {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
 
 
 def open_judge(
@@ -209,9 +212,10 @@ def open_judge(
     concurrency: int,
     store: Path | None,
     options: LMOptions | None = None,
+    max_tokens: int | None = None,
 ) -> LoadedJudge:
     """Give an export its LM; for the arguments see `runs.export.load`, for the options `programs.lm_options`."""
-    spec, api_base, settings = lm_of(export, lm, api_base)
+    spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     journal = None if store is None else Journal(store)
     replies: ReplyStore = Recent() if journal is None else journal
     try:

@@ -203,7 +203,7 @@ def _aspect_judge(entry: JsonObject, state: JsonObject, task: Task, aspect: str)
             "kind",
             expected="one of " + ", ".join(KINDS),
             found=name,
-            remedy="add the judge to programs.KINDS, or update this project if a newer version has it",
+            remedy="add the judge to programs.JUDGES, or update this project if a newer version has it",
         )
     try:
         judge = build(name, config.values)

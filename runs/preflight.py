@@ -22,7 +22,8 @@ from runs.scoring import Panel
 _SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
 
 REMEDIES: Mapping[str, str] = {
-    "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do" + _SKIP,
+    "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
+    "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
     "truncated": "give replies more room with --max-tokens; an LM that thinks aloud needs thousands of tokens" + _SKIP,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
 }
@@ -116,7 +117,7 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
         )
     remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
     if failure.detail == NO_LOGPROBS:
-        remedy = "choose --score-mode sampled:20 or text"
+        remedy = "choose --score-mode sampled:20 or text; an export keeps the mode that it was compiled with"
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{trial.name}: {failure.role}",

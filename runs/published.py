@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from data.agreement import Statistic
 from data.schema import Level
 from runs.comparison import Ground
-from runs.comparison_table import SYMBOLS, number, plain_table
+from runs.comparison_table import SYMBOLS, number, plain_table, prose
 
 _TAKEN_OVER = "†"
 
@@ -220,9 +220,10 @@ def published(ground: Ground, style: str) -> str:
     """The fitting tables as one, below a line that says what they are not."""
     tables = fitting(ground)
     if not tables:
-        return (
+        return prose(
             f"no published figures are kept for {ground.corpus.origin.name} at {ground.level} level in "
-            f"{' or '.join(ground.statistics)}"
+            f"{' or '.join(ground.statistics)}",
+            style,
         )
     marks = "/".join(SYMBOLS[s] for s in ground.statistics)
     names = [a.name for a in ground.aspects]
@@ -239,8 +240,8 @@ def published(ground: Ground, style: str) -> str:
         for row in table.rows
     ]
     header = ["published, not run here", "LM", *(f"{name} {marks}" for name in names), f"average {marks}", "source"]
-    sources = [f"[{i}] {table.source}: {table.convention}" for i, table in enumerate(tables, 1)]
-    return "\n".join([plain_table(header, rows, style), "", *sources])
+    sources = "\n".join(f"[{i}] {table.source}: {table.convention}" for i, table in enumerate(tables, 1))
+    return f"{plain_table(header, rows, style)}\n\n{prose(sources, style)}"
 
 
 def to_json(tables: Sequence[PublishedTable]) -> list[dict[str, object]]:

@@ -115,12 +115,24 @@ def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
 
 
 def _mean_of_samples(record: Record, scale: Scale, found: Rows) -> float | None:
-    texts = record.texts("samples")
-    read = [replies.score(text, scale) for text in texts]
+    texts = _samples(record)
+    read = [replies.score(text, scale, record.text("aspect")) for text in texts]
     values = [value for value in read if not isinstance(value, replies.Unreadable)]
     found.samples += len(texts)
     found.unreadable += len(texts) - len(values)
     return math.fsum(values) / len(values) if values else None
+
+
+def _samples(record: Record) -> list[str]:
+    """The recorded replies; an LM that said nothing gave a reply too, one that cannot be read."""
+    if record.values["samples"] is None:
+        return []
+    found: list[str] = []
+    for number, text in enumerate(record.items("samples")):
+        if not isinstance(text, str):
+            raise record.error("not a recorded reply", f"samples[{number}]", expected="a text", found=text)
+        found.append(text)
+    return found
 
 
 def finite(record: Record, name: str, value: object) -> float:

@@ -54,6 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--store", default="runs/store", metavar="DIR", help="folder with the LM's replies (runs/store)"
     )
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N", help="longest reply; cut ones are asked again x4 (as compiled)"
+    )
     add_preflight(parser)
     add_limits(parser)
     add_estimate(parser)
@@ -83,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.concurrency < 1:
         raise InputError("number too small", field="--concurrency", expected="at least 1", found=arguments.concurrency)
+    if arguments.max_tokens is not None and arguments.max_tokens < 1:
+        raise InputError("number too small", field="--max-tokens", expected="at least 1", found=arguments.max_tokens)
     if not 0 <= arguments.max_unscored <= 1:
         raise InputError(
             "not a share", field="--max-unscored", expected="a number from 0 to 1", found=arguments.max_unscored
@@ -97,6 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _say("loading ...")
     import dspy
 
+    from programs.failures import told
     from runs.outage import OutageError
 
     if arguments.estimate is not None:
@@ -104,7 +110,10 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with _judge(arguments) as judge:
             return _score(arguments, judge)
-    except (dspy.LMError, OutageError) as error:
+    except dspy.LMError as error:
+        _say(told(error, arguments.lm or error.model or ""))
+        return EXIT_LM
+    except OutageError as error:
         _say(
             f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again; it goes on from the "
             "last row, and what was answered is kept and not paid again"
@@ -120,7 +129,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     from runs.loaded import chosen_aspects, lm_of
 
     found = export.find(arguments.program)
-    spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base)
+    spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
     target = Target(
         spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate)
     )
@@ -160,6 +169,7 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
         concurrency=arguments.concurrency,
         store=store,
         options=limits(arguments),
+        max_tokens=arguments.max_tokens,
     )
 
 
@@ -206,6 +216,7 @@ def _made_from(arguments: argparse.Namespace, judge: LoadedJudge, aspects: Seque
         "api_base": judge.lm.endpoint,
         "aspects": [a.name for a in aspects],
         "task": arguments.task,
+        "max_tokens": arguments.max_tokens,
     }
 
 

@@ -6,6 +6,7 @@ retries take minutes to say that nobody is there.
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import shlex
@@ -13,6 +14,7 @@ import socket
 import sqlite3
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -103,6 +105,7 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     try:
         # Processes that create the tables of one database at the same moment break each other.
         with _explained(uri), FileLock(lock, timeout=120):
+            _make_tables(uri)
             return _open(uri, store, experiment)
     except Timeout as error:
         raise InputError(
@@ -141,6 +144,27 @@ def prepare_mlflow() -> None:
 
 def is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in ("http", "https")
+
+
+def _make_tables(uri: str) -> None:
+    """Make the tables of a new SQLite database aside and move them into place.
+
+    They take MLflow a second of small steps, and a process that ends among them leaves a database that it refuses.
+    """
+    if urlsplit(uri).scheme != "sqlite":
+        return
+    from mlflow import MlflowClient
+
+    file = Path(unquote(uri.partition(":///")[2]))
+    if "?" in uri or not file.is_file() or file.stat().st_size:
+        return
+    for left in file.parent.glob(f"{glob.escape(file.name)}.*.new*"):
+        left.unlink()
+    # Under a name of its own, for MLflow remembers what it has seen under a name.
+    end = f".{uuid.uuid4().hex}.new"
+    MlflowClient(tracking_uri=uri + end).search_experiments(max_results=1)
+    if not file.stat().st_size:
+        os.replace(f"{file}{end}", file)
 
 
 def _open(uri: str, store: Path, experiment: str) -> Place:

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 import data
+import programs
 from data.errors import InputError
 from optimize.examples import examples
 from optimize.tuners import TUNERS, Tuning
-from programs import JUDGES, build
+from programs import JUDGES, Preset, build, kinds
 from programs.judge import items_of
 from programs.lm import make_lm
 from runs.scoring import Panel
+from tests import contracts
 from tests.contracts import check_corpus, check_judge, check_tuned
 from tests.tiny_models import with_tiny_model
 
@@ -25,6 +27,14 @@ def test_judge(name: str, task: str, tmp_path: Path) -> None:
     group, aspects = corpus.groups[0], corpus.task.aspects
     items = [item for aspect in (aspects[0], aspects[-1]) for item in items_of(corpus.task, group, aspect)[:3]]
     check_judge(with_tiny_model(JUDGES[name], tmp_path), items)
+
+
+def test_a_new_judge_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = {**JUDGES, "toy": Preset("toy", {}, "one glance", where="tests.toy_judge:Toy")}
+    for module in (programs, contracts):
+        monkeypatch.setattr(module, "KINDS", kinds(judges))
+    corpus = data.load("sample")
+    check_judge(judges["toy"], items_of(corpus.task, corpus.groups[0], corpus.task.aspects[0])[:3])
 
 
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])

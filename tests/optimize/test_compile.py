@@ -32,7 +32,9 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     code = command.main([*QUICK, "--aspects", "coherence,consistency", "--json", "r.json"])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
-    assert set(result) == {"chosen", "held_out", "gain", "lm_calls", "export", "run_id", "seed"}
+    assert set(result) == {"chosen", "held_out", "gain", "lm_calls", "export", "run_id", "seed", "note"}
+    assert "stand-in" in result["note"]
+    assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     assert set(result["chosen"]) == {"coherence", "consistency"}
     assert set(result["chosen"]["coherence"]) == {"persona", "rounds", "tie_breaker", "granularity"}
     assert set(result["held_out"]) == {"single", "uncompiled", "compiled"}

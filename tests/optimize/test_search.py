@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -234,3 +236,23 @@ def test_the_pareto_front(tmp_path: Path) -> None:
     outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
     found = Search(outcomes[1], outcomes[0], tuple(outcomes), 6, cast(Readings, None))
     assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
+
+
+def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: Search) -> None:
+    storage = tmp_path / "s.log"
+    found: list[Search] = []
+    waiting: list[threading.Thread] = []
+
+    def second() -> None:
+        found.append(run(Fake(varied), storage, TRIALS))
+
+    def meanwhile(outcome: Outcome) -> None:
+        if not waiting:
+            waiting.append(threading.Thread(target=second))
+            waiting[0].start()
+        # Time in which the second one could have its trials in between.
+        time.sleep(0.02)
+
+    first = run(Fake(varied), storage, TRIALS, on_trial=meanwhile)
+    waiting[0].join()
+    assert course(first) == course(straight) == course(found[0])

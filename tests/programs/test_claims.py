@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 import pytest
 
+from data.factuality import CLAIMS
 from data.schema import Aspect, Scale, Task
 from data.tasks import DIALOGUE, SUMMARIZATION
 from programs.claims import form_of, read_claims
@@ -57,6 +58,7 @@ def test_lists_of_claims_are_read_or_refused(name: str, text: str, expected: tup
         (DIALOGUE, "dialogue"),
         (QA, "answer"),
         (replace(QA, source_label="Chat"), "dialogue"),
+        (CLAIMS, "claim"),
     ],
 )
 def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) -> None:
@@ -80,6 +82,13 @@ def test_a_short_answer_is_joined_with_its_question() -> None:
     # Eight words: as long as a short answer may be.
     asked(ITEM, lm, short_answer=8)
     assert [section(prompt, "claim") for prompt in lm.prompts] == ["Who was he? He was a king. He died in 1066."]
+
+
+def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> None:
+    lm = factual("never asked")
+    asked(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), lm)
+    assert [section(prompt, "claim") for prompt in lm.prompts] == ["Harold died in 1066."]
+    assert "Who was he?" not in lm.prompts[0]
 
 
 def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:

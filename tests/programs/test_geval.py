@@ -170,13 +170,22 @@ def test_samples_are_stored_each_for_itself() -> None:
     assert len(lm.prompts) == 4
 
 
-def test_a_sample_without_a_score_leaves_the_item_unscored_and_is_named() -> None:
+def test_a_sample_without_a_score_is_left_out_and_told() -> None:
     number = count()
     lm = scripted_lm(lambda prompt: "4" if next(number) != 1 and not section(prompt, "correction") else "good")
+    verdict = run(lm, GEval("sampled:3", GIVEN).judge(ITEM))
+    assert isinstance(verdict, Verdict)
+    assert (verdict.score, verdict.calls) == (4.0, 4)
+    assert verdict.transcript.turns[0].text.startswith("3 samples: 4 (x2), 1 without a score. By these steps")
+
+
+def test_fewer_than_half_of_the_samples_are_no_score() -> None:
+    number = count()
+    lm = scripted_lm(lambda prompt: "4" if next(number) == 0 and not section(prompt, "correction") else "good")
     judgement = run(lm, GEval("sampled:3", GIVEN).judge(ITEM))
     assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("scorer: sample 2 of 3: no score could be found")
-    assert judgement.calls == 4
+    assert judgement.detail.startswith("scorer: 2 of 3 samples, e.g. sample 2: no score could be found")
+    assert judgement.calls == 5
 
 
 class Weighing:

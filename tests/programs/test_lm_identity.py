@@ -12,6 +12,7 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
+from data.errors import InputError
 from programs.judge import Verdict
 from programs.lm import JudgeLM, Memory, make_lm
 from runs.journal import Journal
@@ -82,7 +83,7 @@ def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) 
     [
         ("http://localhost:8000/v1", "http://localhost:8000/v1"),
         ("http://user:secret@localhost:8000/v1", "http://localhost:8000/v1"),
-        ("https://token@host.example/v1/", "https://host.example/v1/"),
+        ("https://token@host.example/v1/", "https://host.example/v1"),
         ("https://host.example/p@th", "https://host.example/p@th"),
         ("https://a:b@c@host.example", "https://host.example"),
     ],
@@ -193,3 +194,15 @@ def test_counting_starts_anew_with_each_lm() -> None:
     lms = [judge_lm(lambda _: response(f"{next(numbers)}"))[0] for _ in range(2)]
     assert [ask(lm, QUESTION)[0].text for lm in lms] == ["1", "2"]
     assert [lm.meter.asked.total() for lm in lms] == [1, 1]
+
+
+@pytest.mark.parametrize("address", ["localhost:8000/v1", "//host/v1", "ftp://host", "http://", "http://h:port/v1"])
+def test_what_is_no_address_is_refused_before_any_call(address: str) -> None:
+    with pytest.raises(InputError, match="not the address of a server") as raised:
+        make_lm("openai/m", api_base=address)
+    assert "http://HOST[:PORT]/PATH" in str(raised.value)
+
+
+def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
+    plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
+    assert plain.call_key(QUESTION) == slashed.call_key(QUESTION)

@@ -19,7 +19,6 @@ from programs.judge import Item, Rules, Verdict
 from programs.prompt import SYSTEM
 from programs.role import ADAPTER, material
 from programs.scorer import Scorer
-from programs.tiebreaker import TieBreaker
 from programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
 
@@ -74,8 +73,7 @@ def test_what_the_roles_are_shown() -> None:
     assert section(prompt, "candidate") == "It is."
     assert section(prompt, "aspect") == ("coherence (1 to 5, 1 worst, 5 best): Do the sentences build on each other?")
     assert prompt.endswith(
-        "[[ ## role ## ]]\nYou are the Scorer.\n\n"
-        "Reply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
+        "[[ ## role ## ]]\nYou are the Scorer.\n\nReply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
     )
 
 

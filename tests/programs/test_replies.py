@@ -64,6 +64,9 @@ SCORES: list[tuple[str, float | str]] = [
     ("My revised score is 4.", 4),
     ("It hangs together well. Overall score: 4.", 4),
     ("The Critic's score: 2. My score: 4.", 4),
+    ("- Score: 4", 4),
+    ("It hangs together.\n- Rating: 4", 4),
+    ("• Final score: 4", 4),
     ("(1-5): 4", 4),
     ("Score (1-5): 4", 4),
     ("[1 to 5] 3.5", 3.5),
@@ -145,6 +148,35 @@ def test_score(text: str, expected: float | str) -> None:
         assert "1 to 5" in value.why
     else:
         assert value == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Coherence: 3", 3),
+        ("- coherence = 3", 3),
+        ("1. **Coherence:** 3", 3),
+        ("Coherence (1-5): 3", 3),
+        ("Coherence score: 3", 3),
+        ("Overall coherence rating is 3.", 3),
+        ("It jumps.\n\nRating:\nCoherence: 3", 3),
+        ("Coherence: 3\nRating: 3", 3),
+        ("Coherence: 3\nRating: 2", SEVERAL),
+        ("Coherence is 3 parts luck.", NONE),
+        ("Coherence: 3 errors", NONE),
+        ("Incoherence: 3", NONE),
+        ("Fluency: 3", NONE),
+        ('The text says "Coherence: 3".', NONE),
+    ],
+)
+def test_the_name_of_the_aspect_is_a_label_for_its_own_score(text: str, expected: float | str) -> None:
+    value = score(text, FIVE, "coherence")
+    assert expected in value.why if isinstance(value, Unreadable) else value == expected
+
+
+def test_a_name_of_several_words_is_a_label_too() -> None:
+    assert score("Overall quality: 3", FIVE, "overall_quality") == 3
+    assert score("C++ (1-5): 3", FIVE, "C++") == 3
 
 
 @pytest.mark.parametrize(

@@ -101,12 +101,17 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
     assert len(set(lm.prompts[:4])) == 1
 
 
-def test_one_unreadable_sample_leaves_the_item_unscored() -> None:
-    samples = iter([scores(2), scores("none"), scores("never")])
-    found = hold(scripted_lm(lambda prompt: next(samples)), Debate(rules=Rules(0), score_mode="sampled:2").judge(ITEM))
+def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored() -> None:
+    samples = iter([scores(2), scores("none"), scores(4), scores("never")])
+    judge = Debate(rules=Rules(0), score_mode="sampled:3")
+    verdict = hold(scripted_lm(lambda prompt: next(samples)), judge.judge(ITEM))
+    assert isinstance(verdict, Verdict)
+    assert (verdict.score, verdict.calls) == (3.0, 4)
+    samples = iter([scores(2), scores("none"), scores("no"), scores("never"), scores("not")])
+    found = hold(scripted_lm(lambda prompt: next(samples)), judge.judge(ITEM))
     assert isinstance(found, Unscored)
-    assert "sample 2 of 2" in found.detail
-    assert found.calls == 3
+    assert "2 of 3 samples, e.g. sample 2" in found.detail
+    assert found.calls == 5
 
 
 @pytest.mark.parametrize("mode", ["text", "sampled:5", "expected"])

@@ -60,7 +60,8 @@ def test_csv_lists_of_raters_and_missing_scores(tmp_path: Path, capsys: pytest.C
 
 
 def test_recorded_samples_are_read_averaged_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replies = [["1", "2"], ["Score: 2", "no idea"], ["3", "3/3"], ["nothing", "7"]]
+    # Forms of replies that LMs gave to published prompts, one of them empty.
+    replies = [["1", "- Rating: 2"], ["Score: 2", ""], ["3", "Coherence: 3"], ["nothing", "7"]]
     records = [{**r, "samples": s} for r, s in zip(rows()[:4], replies, strict=True)]
     for record in records:
         del record["score"]

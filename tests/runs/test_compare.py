@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,18 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
 def test_other_styles(rated: Path, tmp_path: Path, style: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(rated, tmp_path, "--judges", "rouge-l,single", "--style", style) == 0
     assert {"markdown": "| judge |", "latex": r"\begin{tabular}"}[style] in capsys.readouterr().out
+
+
+def test_an_output_in_latex_compiles_and_keeps_its_warnings(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ("--ablations", str(tmp_path / "a"), "--ablate", "rounds,distribution", "--max-rounds", "1")
+    assert run(rated, tmp_path, "--judges", "rouge-l,single", "--style", "latex", "--published", *wanted) == 0
+    shown = capsys.readouterr().out
+    around = re.sub(r"(?s)\\begin\{tabular\}.*?\\end\{tabular\}", "", shown).replace(r"% \usepackage{booktabs}", "")
+    assert "offline LM: transparent text statistics" in around
+    assert r"95 \% intervals" in around
+    assert re.findall(r"(?<!\\)[%$#_&<>^]", around) == []
 
 
 @pytest.mark.parametrize(("name", "magic"), [("t.png", b"\x89PNG"), ("t.svg", b"<?xml"), ("new/t.pdf", b"%PDF")])
@@ -339,7 +352,14 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
         # Without the check its items are asked about, and unscored.
         found = table(rated, tmp_path, *more, "geval,single", "--no-preflight")
         assert sum(found["judges"]["geval"]["unscored"].values()) == 3 * 4 * 2
+        assert "steps: the reply was empty" in found["judges"]["geval"]["note"]
+        assert "geval: scored nothing: steps: the reply was empty" in capsys.readouterr().out
         assert run(rated, tmp_path, *more, "geval") == 2
+
+
+def test_a_table_of_dashes_is_none(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(rated, tmp_path, "--judges", "single,geval", "--score-mode", "expected") == 2
+    assert "choose 'sampled:20' or 'text'" in capsys.readouterr().err
 
 
 def test_an_lm_that_cannot_be_reached_is_no_table(

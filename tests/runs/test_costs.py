@@ -54,6 +54,13 @@ def test_the_table_says_what_is_not_known() -> None:
     assert "dollars" not in free
 
 
+def test_tokens_that_the_server_did_not_count_are_not_taken_for_none() -> None:
+    found = meter()
+    assert "did not count" not in cost_table(cost_rows(found, PRICE))
+    found.spend("scorer", Reply("e"))
+    assert "did not count the tokens of 1 calls" in cost_table(cost_rows(found, PRICE))
+
+
 def test_a_debate_is_billed_round_by_round() -> None:
     debate = Debate(rules=Rules(rounds=2, tie_breaker=True))
     _, lm = judged(debate, scores(3), objects(), scores(4), objects(), scores(5), settles(4))

@@ -183,8 +183,7 @@ class Simultaneous(Debate):
         lm = dspy.settings.lm
         prompts = [f"{item.source}\n\n[[ ## candidate ## ]]\n{item.text}\n\n[[ ## role ## ]]\n{n}" for n in range(2)]
         asked = [
-            lm.ask([{"role": "user", "content": p + "\n\nReply with these fields:\n"}], "referee")
-            for p in prompts
+            lm.ask([{"role": "user", "content": p + "\n\nReply with these fields:\n"}], "referee") for p in prompts
         ]
         await asyncio.gather(*asked)
         return await super().converse(item, rounds)

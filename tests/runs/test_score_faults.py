@@ -70,12 +70,14 @@ class Command:
     program: Path
     source: Path
 
-    def __call__(self, server: FaultyServer, name: str = "out", *, key: str = "sk-1", patience: float = 60.0) -> Done:
+    def __call__(
+        self, server: FaultyServer, name: str = "out", *more: str, key: str = "sk-1", patience: float = 60.0
+    ) -> Done:
         out = self.folder / f"{name}.jsonl"
         flags = {"--program": self.program, "--in": self.source, "--out": out, "--store": self.folder / name}
         flags |= {"--api-base": server.url, "--concurrency": "8"}
         done = subprocess.run(
-            [sys.executable, "-c", SCALED, str(patience), *(str(part) for pair in flags.items() for part in pair)],
+            [sys.executable, "-c", SCALED, str(patience), *(str(p) for pair in flags.items() for p in pair), *more],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": key},
             capture_output=True,
             text=True,
@@ -135,6 +137,7 @@ def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(comman
         stopped = command(server, "revoked", key="sk-secret-1")
         assert stopped.code == score.EXIT_LM
         assert "HTTP 401" in stopped.err
+        assert "OPENAI_API_KEY" in stopped.err
         assert "same command" in stopped.err
         assert "Traceback" not in stopped.err
         assert "sk-secret-1" not in stopped.err
@@ -192,3 +195,16 @@ def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert server.answered.total() <= len(server.answered) + 8
+
+
+def test_an_lm_that_needs_longer_replies_is_given_them(command: Command, undisturbed: bytes) -> None:
+    def script(body: bytes, attempt: int) -> str | None:
+        return "long" if json.loads(body)["max_tokens"] < 9000 else None
+
+    with FaultyServer(answer, script) as server:
+        stopped = command(server, "long")
+        assert stopped.code == score.EXIT_INPUT
+        assert "--max-tokens" in stopped.err
+        done = command(server, "long", "--max-tokens", "9000")
+    assert done.code == 0, done.err
+    assert done.rows == undisturbed

@@ -150,3 +150,22 @@ def test_three_processes_may_start_on_a_fresh_store(tmp_path: Path, monkeypatch:
         assert database.execute("SELECT count(*) FROM experiments WHERE name = 'debate/race'").fetchone() == (1,)
         runs = database.execute("SELECT name, status FROM runs ORDER BY name").fetchall()
     assert runs == [*((name, "FINISHED") for name in "abc"), *[("child", "FINISHED")] * 3]
+
+
+def test_a_store_whose_making_was_stopped_midway_can_be_made_again(tmp_path: Path) -> None:
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def stop(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.strip().startswith("CREATE TABLE _alembic_tmp"):
+            raise KeyboardInterrupt
+
+    event.listen(Engine, "after_cursor_execute", stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tracking_store.open_place(None, tmp_path, "debate/tests")
+    finally:
+        event.remove(Engine, "after_cursor_execute", stop)
+    place = tracking_store.open_place(None, tmp_path, "debate/tests")
+    assert place.start_run("run", {})
+    assert sorted(path.name for path in tmp_path.glob("mlflow.db*")) == ["mlflow.db"]
