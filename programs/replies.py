@@ -34,13 +34,18 @@ _CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 
 _NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
-_OF = rf"(?:\s*(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
+_OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
 _MARKS = r"[ \t*_`]*"
 _MARKUP = " \t\r\n`*_\"'"
+_LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
 _RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
 
+_EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
+"""A decision with a word of explanation behind it."""
+_HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
+_NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
 _DECISION = re.compile(
     r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
 )
@@ -226,7 +231,7 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
         scale: Of the aspect.
         aspect: Its name, a label too: filled-in forms say `Coherence: 3`.
     """
-    bare = _bare(_RANGE.sub("", text))
+    bare = _bare(_RANGE.sub("", _LABEL_TAG.sub(" ", text)))
     first = _bare(bare.partition("\n")[0])
     spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and spelled is not None:
@@ -286,5 +291,10 @@ def no_issue(text: str) -> bool | Unreadable:
 
 
 def _decision(line: str) -> bool | None:
+    explained = _EXPLAINED.fullmatch(line.strip())
+    if explained and not _HEDGE.search(explained[2]):
+        content = _decision(explained[1])
+        # "ISSUE: none" is no decision.
+        return None if content is False and _NOTHING.search(explained[2]) else content
     match = _DECISION.fullmatch(re.sub(r"[\W_]+", " ", line).strip())
     return None if match is None else match[1] is not None
