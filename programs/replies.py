@@ -36,6 +36,7 @@ _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 _NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
 _OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
+_REASONED = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_][^\d\n]*$", re.MULTILINE)
 _MARKS = r"[ \t*_`]*"
 _MARKUP = " \t\r\n`*_\"'"
 _LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
@@ -43,7 +44,6 @@ _RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
 
 _EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
-"""A decision with a word of explanation behind it."""
 _HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
 _NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
 _DECISION = re.compile(
@@ -222,16 +222,16 @@ def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> dict[st
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. What the scale does not contain is refused, never clamped.
 
-    Read are a number that has its line to itself, the first, and one that a label at the start of a sentence or
-    of a list's point calls the score; digits of any script. Refused are numbers in prose, in words or in quotation
-    marks, and different ones side by side.
+    Read are a number that has its line to itself, the first, or a reason behind a dash with it, and one that a label at
+    the start of a sentence or of a list's point calls the score; digits of any script. Refused are numbers in prose, in
+    words or in quotation marks, and different ones side by side.
 
     Args:
         text: A reply, or the field of one.
         scale: Of the aspect.
         aspect: Its name, a label too: filled-in forms say `Coherence: 3`.
     """
-    bare = _bare(_RANGE.sub("", _LABEL_TAG.sub(" ", text)))
+    bare = _bare(_REASONED.sub("", _RANGE.sub("", _LABEL_TAG.sub(" ", text))))
     first = _bare(bare.partition("\n")[0])
     spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and spelled is not None:

@@ -45,6 +45,8 @@ SCORES: list[tuple[str, float | str]] = [
     ("**4/5**", 4),
     ("4 out of 5", 4),
     ("4 (out of 5)", 4),
+    ("4 - mostly coherent", 4),
+    ("Score: 4 – mostly coherent", 4),
     ("**4**/5", 4),
     ("<score>4</score>", 4),
     ("<score>\n4\n</score>", 4),
