@@ -26,11 +26,11 @@ from programs import JUDGES
 from programs.compiled import AspectJudge, CompiledJudge
 from programs.judge import Judge
 from programs.lm import OFFLINE, JudgeLM, make_lm
-from programs.lm_options import LMOptions
 from runs import decision_tables
 from runs.costs import cost_rows
 from runs.decisions import Question, called_for
 from runs.journal import Journal
+from runs.lm_flags import limits
 from runs.preflight import preflight, trials
 from runs.scoring import Panel
 from runs.tracking import Tracker
@@ -192,14 +192,6 @@ def _panel(settings: Settings, progress: bool) -> Iterator[Panel]:
 
 def _lm(settings: Settings, journal: Journal) -> JudgeLM:
     try:
-        options = LMOptions.of(
-            rpm=settings.rpm,
-            tpm=settings.tpm,
-            budget=settings.budget,
-            deadline=settings.deadline,
-            prices=settings.prices,
-            batch=settings.batch,
-        )
         return make_lm(
             settings.lm,
             api_base=settings.api_base,
@@ -207,7 +199,7 @@ def _lm(settings: Settings, journal: Journal) -> JudgeLM:
             concurrency=settings.concurrency,
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
-            options=options,
+            options=limits(settings),
         )
     except InputError:
         raise

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from data.errors import InputError
 from data.schema import fingerprint
 from runs.judge_options import JudgeFlags, judge_options
+from runs.lm_flags import listed
 
 Effort = Literal["light", "medium", "heavy"]
 
@@ -131,7 +132,7 @@ def from_arguments(arguments: argparse.Namespace) -> Settings:
     given = {k: v for k, v in vars(arguments).items() if v is not None and k not in ("config", "estimate")}
     values = {**(read_config(Path(arguments.config)) if arguments.config else {}), **given}
     if isinstance(values.get("aspects"), str):
-        values["aspects"] = tuple(a.strip() for a in values["aspects"].split(",") if a.strip())
+        values["aspects"] = tuple(listed(values["aspects"]))
     if "judge_option" in values:
         values["judge_option"] = tuple(values["judge_option"])
     return Settings(**values)

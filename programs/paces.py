@@ -2,7 +2,7 @@
 
 A provider that names its limits in every answer (OpenAI and many who speak its protocol) is believed from the first
 answer on. Others are asked at the pace of their smallest paid account; `--rpm` and `--tpm` say better. The figures
-are those that the providers published in 2025, and accounts grow out of them. Servers of one's own have no limit.
+were noted in 2025 and not asked of the providers since; accounts grow out of them. Servers of one's own have no limit.
 """
 
 from __future__ import annotations

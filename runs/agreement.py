@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import InputError
+from runs.lm_flags import listed
 
 if TYPE_CHECKING:
     from data.agreement import Agreement, AgreementTable, GroupScores
@@ -85,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 "number too small", field=f"--{name}", expected="0 or more", found=getattr(arguments, name)
             )
     _check_output(arguments)
-    only = tuple(a.strip() for a in (arguments.aspects or "").split(",") if a.strip())
+    only = tuple(listed(arguments.aspects))
     rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=only)
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
         table = agreement_table(rows.aspects, resamples=arguments.resamples, seed=arguments.seed, progress=bar.update)

@@ -22,6 +22,7 @@ from runs.comparison_output import Setting, figure_file, part_of
 from runs.contestants import Contestant, contestants, expected
 from runs.decisions import Question, called_for
 from runs.judge_options import JudgeFlags, judge_options
+from runs.lm_flags import listed
 from runs.outside import read_outside
 from runs.persona_files import personas
 
@@ -54,12 +55,12 @@ def prepare(arguments: argparse.Namespace) -> Work:
         if value is not None and value < low:
             field = "--" + name.replace("_", "-")
             raise InputError("number too small", field=field, expected=f"{low} or more", found=value)
-    figure, judges = figure_file(arguments.figure), _list(arguments.judges)
+    figure, judges = figure_file(arguments.figure), listed(arguments.judges)
     options = judge_options(
         JudgeFlags(arguments.score_mode, arguments.roles, arguments.same_role, tuple(arguments.judge_option or ()))
     )
     corpus = data.load(arguments.data, arguments.task)
-    names = _list(arguments.aspects) or list(corpus.rated_aspects())
+    names = listed(arguments.aspects) or list(corpus.rated_aspects())
     require_ratings(corpus, names)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
@@ -131,7 +132,7 @@ def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan | N
                 "ablations need a folder for their figures", field="--ablate", expected="--ablations DIR as well"
             )
         return None
-    if set(_list(arguments.ablations)) <= {*ABLATIONS, "all"}:
+    if set(listed(arguments.ablations)) <= {*ABLATIONS, "all"}:
         raise InputError(
             "this names ablations, not the folder for their figures",
             field="--ablations",
@@ -141,7 +142,7 @@ def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan | N
     return Plan(
         preset("debate", {name: value for name, value in options.items() if name in options_of("debate")}),
         personas(Path(arguments.personas) if arguments.personas else None),
-        tuple(_list(arguments.ablate)) or ABLATIONS,
+        tuple(listed(arguments.ablate)) or ABLATIONS,
         arguments.max_rounds,
         arguments.repeats,
         arguments.repeat_temperature,
@@ -158,12 +159,8 @@ def _level(arguments: argparse.Namespace, corpus: Corpus) -> Level:
 def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statistic, ...]:
     """The two that the task's published tables use, unless the user names others."""
     usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
-    chosen = _list(arguments.statistics or usual)
+    chosen = listed(arguments.statistics or usual)
     for name in chosen:
         if name not in STATISTICS:
             raise InputError("unknown statistic", field="--statistics", expected=", ".join(STATISTICS), found=name)
     return tuple(cast(Statistic, name) for name in dict.fromkeys(chosen))
-
-
-def _list(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -11,6 +11,7 @@ from typing import Any
 
 from data.errors import InputError
 from programs import JUDGES, options_of
+from runs.lm_flags import listed
 from runs.persona_files import named_texts
 
 
@@ -96,4 +97,4 @@ def _value(text: str) -> Any:
 def _roles(text: str) -> dict[str, str] | list[str]:
     if text.endswith(".toml") or Path(text).is_file():
         return named_texts(Path(text), "role")
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return listed(text)

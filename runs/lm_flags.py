@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from programs.lm_options import LMOptions
+
+
+def listed(text: str | None) -> list[str]:
+    """The parts of a flag's value that are joined by commas; none for an absent flag."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +59,11 @@ def add_estimate(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def limits(arguments: argparse.Namespace) -> LMOptions:
+def limits(arguments: Any) -> LMOptions:
     """The options that the flags of `add_limits` ask for.
+
+    Args:
+        arguments: Whatever has their values as attributes of their names: parsed arguments, settings of a compile.
 
     Raises:
         InputError: A value cannot be used.

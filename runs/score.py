@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from runs.lm_flags import add_estimate, add_limits, add_preflight, limits
+from runs.lm_flags import add_estimate, add_limits, add_preflight, limits, listed
 
 if TYPE_CHECKING:
     from data.schema import Aspect, Task
@@ -142,7 +142,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
 
 
 def _aspects(arguments: argparse.Namespace) -> list[str] | None:
-    return [a.strip() for a in arguments.aspects.split(",") if a.strip()] if arguments.aspects else None
+    return listed(arguments.aspects) if arguments.aspects else None
 
 
 def _replies(arguments: argparse.Namespace, spec: str) -> Path:
