@@ -10,9 +10,9 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from data.errors import InputError
-from data.records import did_you_mean
-from data.schema import Corpus, Origin, Task
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.schema import Corpus, Origin, Task
 
 __all__ = ["LOADERS", "load"]
 
@@ -31,8 +31,8 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
-    from data import rated_files
-    from data.task_files import find_task
+    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.files.task_file import find_task
 
     wanted = find_task(task) if isinstance(task, str) else task
     name, given, path = spec.partition("=")
@@ -54,7 +54,7 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
 def _public(name: str, *part: str) -> Loader:
     # Imported when asked for: the names alone are needed for --help.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"data.{name}").load(path, *part)
+        corpus: Corpus = import_module(f"debate_judge.data.sets.{name}").load(path, *part)
         return corpus if task is None else _reworded(corpus, task)
 
     return load_set
@@ -63,13 +63,13 @@ def _public(name: str, *part: str) -> Loader:
 def _sample(path: Path | None, task: Task | None) -> Corpus:
     from importlib import resources
 
-    from data import rated_files
-    from data.tasks import SUMMARIZATION
+    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.tasks import SUMMARIZATION
 
     if path is not None:
         raise InputError("the sample is part of the program", field="--data", expected="sample", found=f"sample={path}")
     task = task or SUMMARIZATION
-    with resources.as_file(resources.files("data.sample") / f"{task.name}.jsonl") as file:
+    with resources.as_file(resources.files("debate_judge.data.sample") / f"{task.name}.jsonl") as file:
         if not file.exists():
             raise InputError(
                 f"there is no sample for the task {task.name!r}", field="--task", expected="summarization or dialogue"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from data.errors import InputError
+from debate_judge.data.errors import InputError
 
 Granularity = Literal["given", "half", "whole"]
 """How a final score is reported: as the judge gave it, in half steps, or in whole steps of the scale."""

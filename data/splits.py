@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from data.errors import InputError
-from data.schema import Corpus, RatedGroup
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus, RatedGroup
 
 PARTS = ("train", "dev", "held_out")
 

@@ -6,7 +6,7 @@ The aspects and scales are those of the two sets that judges are usually compare
 
 from __future__ import annotations
 
-from data.schema import Aspect, Scale, Task
+from debate_judge.data.schema import Aspect, Scale, Task
 
 _FIVE_POINTS = Scale(1, 5)
 _THREE_POINTS = Scale(1, 3)

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "compile": ("optimize.compile", "compile a judge for your raters"),
-    "score": ("runs.score", "score new texts with an export"),
-    "agreement": ("runs.agreement", "agreement of anybody's scores with human ratings"),
-    "compare": ("runs.compare", "several judges on the same data in one table"),
+    "compile": ("debate_judge.optimize.compile", "compile a judge for your raters"),
+    "score": ("debate_judge.runs.score", "score new texts with an export"),
+    "agreement": ("debate_judge.runs.agreement", "agreement of anybody's scores with human ratings"),
+    "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
 }
 
 

@@ -19,15 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.errors import InputError
-from optimize.settings import EFFORTS, Settings, from_arguments
-from optimize.tuners import TUNERS
-from programs import JUDGES
-from runs.judge_options import add_judge_options
-from runs.lm_flags import add_estimate, add_limits, add_sampling
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.settings import EFFORTS, Settings, from_arguments
+from debate_judge.optimize.tuners import TUNERS
+from debate_judge.programs import JUDGES
+from debate_judge.runs.flags.judge import add_judge_options
+from debate_judge.runs.flags.lm import add_estimate, add_limits, add_sampling
 
 if TYPE_CHECKING:
-    from optimize.job import Result
+    from debate_judge.optimize.job import Result
 
 EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -115,9 +115,9 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 
 def _estimate(settings: Settings, lengths: str) -> int:
-    from optimize.estimated_compile import estimate_compile, notes
-    from runs.estimate_table import render
-    from runs.persona_files import personas
+    from debate_judge.optimize.estimate import estimate_compile, notes
+    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.flags.named_texts import personas
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
     print(render(found, "stage", notes(settings)))
@@ -127,11 +127,11 @@ def _estimate(settings: Settings, lengths: str) -> int:
 def _compile(settings: Settings) -> int:
     import dspy
 
-    from optimize.job import compile_judge
-    from optimize.summary import next_steps, table
-    from programs.failures import told
-    from runs.persona_files import personas
-    from runs.tracking import TrackingError
+    from debate_judge.optimize.job import compile_judge
+    from debate_judge.optimize.summary import next_steps, table
+    from debate_judge.programs.lm.errors import told
+    from debate_judge.runs.flags.named_texts import personas
+    from debate_judge.runs.tracking.tracker import TrackingError
 
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
@@ -153,7 +153,7 @@ def _progress_lines() -> Iterator[None]:
     """Show the project's own progress on stderr; other libraries' loggers stay as they are."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("optimize")
+    logger = logging.getLogger("debate_judge")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

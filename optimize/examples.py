@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import dspy
 
-from data.agreement import Statistic, correlation
-from data.schema import Aspect, Corpus
-from programs.judge import Item, corpus_items, items_of
+from debate_judge.data.agreement.tables import Statistic, correlation
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.judge import Item, corpus_items, items_of
 
 BATCH = 16
 

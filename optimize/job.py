@@ -9,31 +9,32 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import data
-from data.agreement import Difference, Level, Statistic
-from data.errors import InputError
-from data.rated_files import require_level, require_ratings
-from data.schema import Aspect, Corpus, fingerprint
-from data.splits import Splits, split
-from optimize.choosing import choose, start
-from optimize.proof import COMPARED, HeldOut, prove
-from optimize.publishing import OFFLINE_NOTE, announce, publish
-from optimize.run import Run
-from optimize.search import Search
-from optimize.settings import Settings, one_of
-from optimize.tuners import TUNERS
-from programs import JUDGES
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.judge import Judge
-from programs.lm import OFFLINE, JudgeLM, make_lm
-from runs import decision_tables
-from runs.costs import cost_rows
-from runs.decisions import Question, called_for
-from runs.journal import Journal
-from runs.lm_flags import limits
-from runs.preflight import preflight, trials
-from runs.scoring import Panel
-from runs.tracking import Tracker
+from debate_judge import data
+from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.tables import Difference, Level, Statistic
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.groups import require_level, require_ratings
+from debate_judge.data.schema import Aspect, Corpus, fingerprint
+from debate_judge.data.splits import Splits, split
+from debate_judge.optimize.context import Run
+from debate_judge.optimize.held_out import COMPARED, HeldOut, prove
+from debate_judge.optimize.publishing import OFFLINE_NOTE, announce, publish
+from debate_judge.optimize.search.study import Search
+from debate_judge.optimize.selection import choose, start
+from debate_judge.optimize.settings import Settings, one_of
+from debate_judge.optimize.tuners import TUNERS
+from debate_judge.programs import JUDGES
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judge
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.runner.preflight import preflight, trials
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.tracking.tracker import Tracker
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Result:
     asked: int
     executed: int
     costs: Sequence[Mapping[str, Any]]
-    """LM calls, tokens and money by role and round, as `runs.costs.cost_rows` has them."""
+    """LM calls, tokens and money by role and round, as `runs.reports.costs.cost_rows` has them."""
     export: Path
     run_id: str
     ui_hint: str

@@ -11,18 +11,20 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from data.agreement import NAMES
-from data.schema import fingerprint
-from optimize.choosing import TUNED, start
-from optimize.proof import COMPARED, HeldOut
-from optimize.readings import Point
-from optimize.run import Run
-from optimize.search import Search
-from programs.compiled import CompiledJudge
-from programs.judge import Unscored, corpus_items
-from programs.lm import OFFLINE
-from runs import decision_tables, export, figures
-from runs.costs import cost_rows
+from debate_judge.data.agreement.tables import NAMES
+from debate_judge.data.schema import fingerprint
+from debate_judge.optimize.context import Run
+from debate_judge.optimize.held_out import COMPARED, HeldOut
+from debate_judge.optimize.search.dev_scores import Point
+from debate_judge.optimize.search.study import Search
+from debate_judge.optimize.selection import TUNED, start
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.judge import Unscored, corpus_items
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.export import folder as export
+from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import figures
+from debate_judge.runs.reports.costs import cost_rows
 
 logger = logging.getLogger(__name__)
 

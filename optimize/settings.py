@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from data.errors import InputError
-from data.schema import fingerprint
-from runs.judge_options import JudgeFlags, judge_options
-from runs.lm_flags import listed
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import fingerprint
+from debate_judge.runs.flags.judge import JudgeFlags, judge_options
+from debate_judge.runs.flags.lm import listed
 
 Effort = Literal["light", "medium", "heavy"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from data.agreement import Agreement
-from optimize.job import Result
-from optimize.proof import COMPARED
-from optimize.publishing import describe
-from programs.lm import OFFLINE
-from runs import decision_tables
-from runs.costs import cost_table
-from runs.report import basis, interval, p_text, text_table
+from debate_judge.data.agreement.tables import Agreement
+from debate_judge.optimize.held_out import COMPARED
+from debate_judge.optimize.job import Result
+from debate_judge.optimize.publishing import describe
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports.costs import cost_table
+from debate_judge.runs.reports.text import basis, interval, p_text, text_table
 
 _OFFLINE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"

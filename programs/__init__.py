@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from data.errors import InputError
+from debate_judge.data.errors import InputError
 
 if TYPE_CHECKING:
-    from programs.judge import Judge
+    from debate_judge.programs.judge import Judge
 
 _SHARED: Mapping[str, str] = MappingProxyType(
     {
-        "debate": "programs.debate:Debate",
-        "chateval": "programs.chateval:ChatEval",
-        "hallucination": "programs.hallucination:Hallucination",
-        "hallucination-check": "programs.hallucination_check:HallucinationCheck",
+        "debate": "debate_judge.programs.debate.judge:Debate",
+        "chateval": "debate_judge.programs.chateval.judge:ChatEval",
+        "hallucination": "debate_judge.programs.hallucination.judge:Hallucination",
+        "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
     }
 )
 """Kind -> where its class is, for those that several presets share."""
@@ -57,19 +57,23 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
-        "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM", where="programs.reference:RougeL"),
-        "bleu": Preset("bleu", {}, "BLEU against references, no LM", where="programs.reference:Bleu"),
+        "rouge-l": Preset(
+            "rouge-l", {}, "ROUGE-L against references, no LM", where="debate_judge.programs.metrics.overlap:RougeL"
+        ),
+        "bleu": Preset(
+            "bleu", {}, "BLEU against references, no LM", where="debate_judge.programs.metrics.overlap:Bleu"
+        ),
         "bertscore": Preset(
             "bertscore",
             {"model": "roberta-large"},
             "BERTScore F1 against references, a model's own",
-            where="programs.model_metrics:BertScore",
+            where="debate_judge.programs.metrics.learned:BertScore",
         ),
         "bartscore": Preset(
             "bartscore",
             {"model": "facebook/bart-large-cnn"},
             "BARTScore: likelihood by a model",
-            where="programs.model_metrics:BartScore",
+            where="debate_judge.programs.metrics.learned:BartScore",
         ),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
@@ -81,7 +85,7 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
             "geval",
             {"score_mode": "text"},
             "G-Eval: derived evaluation steps, then a form with a score",
-            where="programs.geval:GEval",
+            where="debate_judge.programs.geval.judge:GEval",
         ),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),

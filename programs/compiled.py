@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data.errors import InputError
-from data.schema import Aspect, Granularity, Task
-from programs.judge import Item, Judge, Judgement, in_granularity
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Granularity, Task
+from debate_judge.programs.judge import Item, Judge, Judgement, in_granularity
 
 
 @dataclass(frozen=True)

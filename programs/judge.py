@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import dspy
 
-from data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
-from programs.transcript import Transcript, UnscoredReason
+from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
+from debate_judge.programs.transcript import Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
 """Why a judge stopped: nobody criticised, the Critic was content, n rounds passed, the Tie-breaker decided."""

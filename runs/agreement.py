@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.errors import InputError
-from runs.lm_flags import listed
+from debate_judge.data.errors import InputError
+from debate_judge.runs.flags.lm import listed
 
 if TYPE_CHECKING:
-    from data.agreement import Agreement, AgreementTable, GroupScores
-    from data.schema import Scale
-    from runs.decisions import Decided
-    from runs.rated_scores import Rows
+    from debate_judge.data.agreement.decisions import Decided
+    from debate_judge.data.agreement.tables import Agreement, AgreementTable, GroupScores
+    from debate_judge.data.schema import Scale
+    from debate_judge.runs.rated_scores import Rows
 
 _LEVELS = {
     "summary": "summary level: the correlation within each group, averaged over groups",
@@ -76,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from data.agreement import agreement_table
-    from runs.decision_tables import render, to_json
-    from runs.rated_scores import read_rows
+    from debate_judge.data.agreement.tables import agreement_table
+    from debate_judge.runs.rated_scores import read_rows
+    from debate_judge.runs.reports.decisions import render, to_json
 
     for name in ("resamples", "seed", "margin"):
         if getattr(arguments, name) < 0:
@@ -108,7 +108,7 @@ def _decisions(arguments: argparse.Namespace, rows: Rows) -> dict[str, dict[str,
     """The decisions that the scores make, as those of one judge; empty where there are none to make."""
     from dataclasses import replace
 
-    from runs.decisions import called_for_scores, decide
+    from debate_judge.data.agreement.decisions import called_for_scores, decide
 
     if arguments.decisions == "none":
         return {}
@@ -152,7 +152,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
 
 
 def _scale(text: str | None) -> Scale | None:
-    from data.schema import Scale
+    from debate_judge.data.schema import Scale
 
     if text is None:
         return None
@@ -164,8 +164,8 @@ def _scale(text: str | None) -> Scale | None:
 
 
 def _render(table: AgreementTable, rows: Rows) -> str:
-    from data.agreement import LEVELS, NAMES, STATISTICS
-    from runs.report import interval, text_table
+    from debate_judge.data.agreement.tables import LEVELS, NAMES, STATISTICS
+    from debate_judge.runs.reports.text import interval, text_table
 
     lines = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals by resampling groups"]
     if rows.samples:

@@ -17,10 +17,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from data.errors import InputError
-from programs import JUDGES
-from runs.judge_options import add_judge_options
-from runs.lm_flags import add_estimate, add_limits, add_sampling
+from debate_judge.data.errors import InputError
+from debate_judge.programs import JUDGES
+from debate_judge.runs.flags.judge import add_judge_options
+from debate_judge.runs.flags.lm import add_estimate, add_limits, add_sampling
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     try:
-        from runs.comparison_job import run
+        from debate_judge.runs.comparison.job import run
 
         return run(arguments)
     except InputError as error:

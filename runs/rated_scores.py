@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.agreement import GroupScores
-from data.errors import InputError
-from data.reading import csv_rows, json_records
-from data.records import Record
-from data.schema import Scale
-from programs import replies
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.reading import csv_rows, json_records
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Scale
+from debate_judge.programs.roles import parsing as replies
 
 
 @dataclass

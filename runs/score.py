@@ -4,7 +4,7 @@
     python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
     python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
 
-The input has the formats of data/rated_files.py; ratings are not needed. Results are one row per candidate and
+The input has the formats of data/files/groups.py; ratings are not needed. Results are one row per candidate and
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored. A score that is
 missing is null, and unscored says why. The same command continues a run that was stopped.
 """
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.errors import InputError
-from runs.lm_flags import add_estimate, add_limits, add_preflight, limits, listed
+from debate_judge.data.errors import InputError
+from debate_judge.runs.flags.lm import add_estimate, add_limits, add_preflight, limits, listed
 
 if TYPE_CHECKING:
-    from data.schema import Aspect, Task
-    from programs.judge import Item
-    from runs.loaded import LoadedJudge
-    from runs.score_output import Results
+    from debate_judge.data.schema import Aspect, Task
+    from debate_judge.programs.judge import Item
+    from debate_judge.runs.export.loaded import LoadedJudge
+    from debate_judge.runs.scoring.output import Results
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -102,8 +102,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _say("loading ...")
     import dspy
 
-    from programs.failures import told
-    from runs.outage import OutageError
+    from debate_judge.programs.lm.errors import told
+    from debate_judge.runs.scoring.outage_guard import OutageError
 
     if arguments.estimate is not None:
         return _estimate(arguments)
@@ -122,11 +122,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _estimate(arguments: argparse.Namespace) -> int:
-    from runs import export
-    from runs.estimate import Target, reply_tokens
-    from runs.estimate_table import render
-    from runs.estimated_items import estimate_scoring
-    from runs.loaded import chosen_aspects, lm_of
+    from debate_judge.runs.estimates.dry_run import Target, reply_tokens
+    from debate_judge.runs.estimates.items import estimate_scoring
+    from debate_judge.runs.estimates.table import render
+    from debate_judge.runs.export import folder as export
+    from debate_judge.runs.export.loaded import chosen_aspects, lm_of
 
     found = export.find(arguments.program)
     spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
@@ -150,8 +150,8 @@ def _replies(arguments: argparse.Namespace, spec: str) -> Path:
 
 
 def _judge(arguments: argparse.Namespace) -> LoadedJudge:
-    from programs.lm import OFFLINE
-    from runs import export
+    from debate_judge.programs.make_lm import OFFLINE
+    from debate_judge.runs.export import folder as export
 
     found = export.find(arguments.program)
     own = found.manifest["lm"]["spec"]
@@ -174,8 +174,8 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
 
 
 def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
-    from runs.score_output import Results
-    from runs.streaming import ahead
+    from debate_judge.runs.runner.streaming import ahead
+    from debate_judge.runs.scoring.output import Results
 
     aspects = judge.choose(_aspects(arguments))
     if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
@@ -221,8 +221,8 @@ def _made_from(arguments: argparse.Namespace, judge: LoadedJudge, aspects: Seque
 
 
 def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None) -> Iterator[Item]:
-    from runs.score_input import new_groups
-    from runs.streaming import group_items
+    from debate_judge.runs.runner.streaming import group_items
+    from debate_judge.runs.scoring.new_texts import new_groups
 
     for group in new_groups(source, task, only):
         yield from group_items(task, group, aspects)
@@ -231,8 +231,8 @@ def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None
 def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
     from tqdm import tqdm
 
-    from runs.outage import Guard
-    from runs.streaming import score_of, window
+    from debate_judge.runs.runner.streaming import score_of, window
+    from debate_judge.runs.scoring.outage_guard import Guard
 
     guard = Guard(results, window(judge.lm), patient)
     with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
@@ -243,7 +243,7 @@ def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, 
 
 
 def _summary(judge: LoadedJudge, results: Results) -> str:
-    from runs.costs import cost_rows, cost_table
+    from debate_judge.runs.reports.costs import cost_rows, cost_table
 
     tally, meter = results.tally, judge.lm.meter
     lines = [f"{tally.rows} items in {results.path}: {tally.rows - tally.unscored.total()} scored"]

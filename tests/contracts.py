@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from data.schema import Corpus
-from optimize.tuners import Tuning
-from programs import KINDS, Preset, build
-from programs.judge import Item, Judge, Judgement, Verdict
-from programs.lm import make_lm
-from runs.scoring import Panel
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.tuners import Tuning
+from debate_judge.programs import KINDS, Preset, build
+from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import Panel
 
 
 def check_corpus(corpus: Corpus) -> None:

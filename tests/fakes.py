@@ -15,7 +15,7 @@ from typing import Any
 
 from dspy.lm15 import Message, Request, Response, Usage
 
-from programs.lm import JudgeLM
+from debate_judge.programs.lm.client import JudgeLM
 
 Script = Callable[[str], str]
 """From the text of the last user message to the reply; it may raise what an engine may raise."""

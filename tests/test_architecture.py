@@ -9,16 +9,17 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-import data
-from optimize.cli import COMMANDS
-from optimize.tuners import TUNERS
-from programs import JUDGES
+from debate_judge import data
+from debate_judge.optimize.cli import COMMANDS
+from debate_judge.optimize.tuners import TUNERS
+from debate_judge.programs import JUDGES
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +36,41 @@ FOREIGN = {
 
 HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp")
 
-SOURCES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+STORE = ROOT / "runs" / "store"
+"""What runs leave behind lies among the code of a checkout and is none."""
+
+SOURCES = sorted(
+    path
+    for path in (ROOT / "__init__.py", *(p for layer in LAYERS for p in (ROOT / layer).rglob("*.py")))
+    if not path.is_relative_to(STORE)
+)
+
+ROOMS = {
+    "data": (("errors",), ("schema",), ("tasks", "splits", "agreement"), ("files",), ("sets", "sample")),
+    "programs": (
+        ("transcript", "lm"),
+        ("judge",),
+        ("roles",),
+        ("debate", "geval", "chateval", "hallucination", "metrics"),
+        ("compiled", "offline"),
+        ("make_lm", "dry_run"),
+    ),
+    "runs": (
+        ("redaction", "flags", "runner", "rated_scores"),
+        ("scoring", "export"),
+        ("tracking",),
+        ("reports",),
+        ("estimates",),
+        ("comparison",),
+        ("agreement", "compare", "score"),
+    ),
+}
+"""The rooms of a folder (sub-packages, or files at its top) from left to right.
+
+A room imports from itself and from those of the steps to its left; rooms of one step do not know each other.
+"""
+
+PACKAGE = "debate_judge"
 
 
 def name_of(path: Path) -> str:
@@ -43,7 +78,8 @@ def name_of(path: Path) -> str:
 
 
 def layer_of(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0]
+    """The folder at the top that a file is in; for the package's own `__init__` the last, which may import all."""
+    return path.relative_to(ROOT).parts[0] if path.parent != ROOT else LAYERS[-1]
 
 
 @cache
@@ -52,7 +88,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def module_of(path: Path) -> str:
-    return name_of(path)[:-3].replace("/", ".").removesuffix(".__init__")
+    return f"{PACKAGE}.{name_of(path)[:-3].replace('/', '.')}".removesuffix(".__init__")
 
 
 def modules_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -70,24 +106,80 @@ def imports(path: Path) -> set[str]:
     return set(modules_in(ast.walk(tree(path))))
 
 
+def own_imports(path: Path) -> set[tuple[str, ...]]:
+    """What a file imports of this package, each as its path inside it: `("programs", "lm", "client", "JudgeLM")`."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == PACKAGE:
+            found |= {(*str(node.module).split(".")[1:], alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            parts = [tuple(alias.name.split(".")) for alias in node.names]
+            found |= {part[1:] for part in parts if part[0] == PACKAGE}
+    return found
+
+
 # --- imports ---
 
 
-def forbidden(path: Path, modules: set[str]) -> set[str]:
-    return {module.partition(".")[0] for module in imports(path)} & modules
+def test_nothing_is_imported_by_the_name_of_its_folder() -> None:
+    """At the root of a checkout `import programs` works, and makes a second copy of every class."""
+    everything = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
+    flat = {name_of(path): {m for m in imports(path) if m.partition(".")[0] in LAYERS} for path in everything}
+    assert {name: found for name, found in flat.items() if found} == {}
 
 
 def test_imports_point_left_only() -> None:
     wrong = {}
     for path in SOURCES:
         right = LAYERS[LAYERS.index(layer_of(path)) + 1 :]
-        wrong[name_of(path)] = forbidden(path, {*right, "tests"})
+        wrong[name_of(path)] = {".".join(found) for found in own_imports(path) if found and found[0] in right}
+        wrong[name_of(path)] |= {module for module in imports(path) if module.partition(".")[0] == "tests"}
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def room_of(path: Path) -> str:
+    """The room of a file: the folder below the layer, or the file's own name where it stands at the layer's top."""
+    parts = path.relative_to(ROOT).parts[1:]
+    return parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("layer", ROOMS)
+def test_rooms_know_only_those_to_their_left(layer: str) -> None:
+    step = {room: number for number, rooms in enumerate(ROOMS[layer]) for room in rooms}
+    inside = [path for path in SOURCES if name_of(path).startswith(f"{layer}/") and room_of(path) != "__init__"]
+    assert {room_of(path) for path in inside} == set(step), "each room has its place in ROOMS"
+    wrong = []
+    for path in inside:
+        room = room_of(path)
+        others = {found[1] for found in own_imports(path) if found[0] == layer and found[1] in step} - {room}
+        wrong += [f"{name_of(path)} imports {other}" for other in sorted(others) if step[other] >= step[room]]
+    assert wrong == []
+
+
+def test_rooms_are_small_and_say_what_they_are_for() -> None:
+    """At most 13 files; the docstring has two lines, what the room is for and what it may use."""
+    rooms = {path.parent for path in SOURCES if path.name == "__init__.py" and path.parent != ROOT}
+    sizes = {name_of(room): len([p for p in SOURCES if p.parent == room and p.name != "__init__.py"]) for room in rooms}
+    assert {name: size for name, size in sizes.items() if size > 13} == {}
+    told = {name_of(room): ast.get_docstring(tree(room / "__init__.py")) or "" for room in rooms}
+    assert {name: text for name, text in told.items() if len(text.splitlines()) < 2} == {}
 
 
 def test_a_folder_keeps_to_its_libraries() -> None:
-    wrong = {name_of(path): forbidden(path, set(FOREIGN[layer_of(path)])) for path in SOURCES}
+    wrong = {
+        name_of(path): {module.partition(".")[0] for module in imports(path)} & set(FOREIGN[layer_of(path)])
+        for path in SOURCES
+    }
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    where: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(name_of(path))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
 
 
 def test_there_are_no_cycles_among_modules() -> None:
@@ -202,7 +294,7 @@ def test_an_import_does_nothing_but_define() -> None:
     """
     own = [module_of(path) for path in SOURCES]
     needed = {module for path in SOURCES for module in modules_in(tree(path).body)}
-    foreign = sorted(module for module in needed if module.partition(".")[0] not in (*LAYERS, "__future__"))
+    foreign = sorted(module for module in needed if module.partition(".")[0] not in (PACKAGE, "__future__"))
     done = subprocess.run(
         [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
         cwd=ROOT,
@@ -265,7 +357,7 @@ def test_help_loads_nothing_heavy(path: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_console_script_knows_only_commands_that_exist(name: str) -> None:
     module = COMMANDS[name][0]
-    assert (ROOT / (module.replace(".", "/") + ".py")) in commands()
+    assert (ROOT / (module.removeprefix("debate_judge.").replace(".", "/") + ".py")) in commands()
 
 
 # --- what is in the files ---
@@ -315,14 +407,6 @@ def test_the_readme_names_everything_that_can_be_chosen() -> None:
 
 
 def test_every_package_is_packaged() -> None:
-    listed = set(re.findall(r'"([\w.]+)"', _packages()))
-    found = {name_of(path.parent).replace("/", ".") for path in SOURCES if path.name == "__init__.py"}
-    assert listed == found
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"])
+    assert listed == {module_of(path) for path in SOURCES if path.name == "__init__.py"}
     assert all((path.parent / "__init__.py").exists() for path in SOURCES)
-
-
-def _packages() -> str:
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found = re.search(r"^packages = \[(.*?)\]", project.partition("[tool.setuptools]")[2], re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import data
-import programs
-from data.errors import InputError
-from optimize.examples import examples
-from optimize.tuners import TUNERS, Tuning
-from programs import JUDGES, Preset, build, kinds
-from programs.judge import items_of
-from programs.lm import make_lm
-from runs.scoring import Panel
+from debate_judge import data, programs
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.programs import JUDGES, Preset, build, kinds
+from debate_judge.programs.judge import items_of
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import Panel
 from tests import contracts
 from tests.contracts import check_corpus, check_judge, check_tuned
 from tests.tiny_models import with_tiny_model

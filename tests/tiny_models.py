@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from programs import KINDS, Preset
-from programs.metric import absent
+from debate_judge.programs import KINDS, Preset
+from debate_judge.programs.metrics.metric import absent
 
 WORDS = ("the", "a", "cat", "dog", "mat", "sat", "ran", "on", "in", "and", "of", "is")
 SPECIAL = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import dspy
 
-from programs import replies
-from programs.judge import Item, Judge, Judgement, Unscored, Verdict
-from programs.role import ADAPTER, Material, NoAnswer, Role
-from programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import ADAPTER, Material, NoAnswer, Role
+from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class Glancing(Material):

@@ -1,4 +1,4 @@
-"""Write the two files of the sample anew: `python -m data.sample.build`.
+"""Write the two files of the sample anew: `python -m debate_judge.data.sample.build`.
 
 The same sources and seed give the same files, byte for byte.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from data.sample.defects import (
+from debate_judge.data.sample.defects import (
     DIALOGUE_DEFECTS,
     DIALOGUE_TABLE,
     SUMMARY_DEFECTS,
@@ -22,10 +22,10 @@ from data.sample.defects import (
     S,
     Table,
 )
-from data.sample.dialogue_sources import DIALOGUES
-from data.sample.dice import Dice
-from data.sample.news_sources import NEWS
-from data.sample.texts import Article, Dialogue, flat, sentences
+from debate_judge.data.sample.dialogue_sources import DIALOGUES
+from debate_judge.data.sample.dice import Dice
+from debate_judge.data.sample.news_sources import NEWS
+from debate_judge.data.sample.texts import Article, Dialogue, flat, sentences
 
 SEED = 1
 FOLDER = Path(__file__).parent

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from data.sample.dialogue_home import HOME
-from data.sample.dialogue_world import WORLD
-from data.sample.texts import Dialogue
+from debate_judge.data.sample.dialogue_home import HOME
+from debate_judge.data.sample.dialogue_world import WORLD
+from debate_judge.data.sample.texts import Dialogue
 
 DIALOGUES: tuple[Dialogue, ...] = (*HOME, *WORLD)

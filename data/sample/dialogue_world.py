@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data.sample.texts import Dialogue
+from debate_judge.data.sample.texts import Dialogue
 
 WORLD: tuple[Dialogue, ...] = (
     Dialogue(

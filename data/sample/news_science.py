@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data.sample.texts import Article
+from debate_judge.data.sample.texts import Article
 
 SCIENCE: tuple[Article, ...] = (
     Article(

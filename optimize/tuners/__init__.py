@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import dspy
 
-    from data.agreement import Statistic
-    from programs.judge import Judge
-    from runs.scoring import Panel
+    from debate_judge.data.agreement.tables import Statistic
+    from debate_judge.programs.judge import Judge
+    from debate_judge.runs.runner.runner import Panel
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Tuning:
 
 
 def _mipro(tuning: Tuning) -> Judge:
-    from optimize.tuners.mipro import tune
+    from debate_judge.optimize.tuners.mipro import tune
 
     return tune(tuning)
 

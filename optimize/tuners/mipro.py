@@ -18,9 +18,9 @@ from typing import Any
 import dspy
 from dspy.propose.grounded_proposer import TIPS, GroundedProposer
 
-from optimize.examples import group_metric
-from optimize.tuners import Tuning
-from programs.judge import Judge, Judgement, Verdict
+from debate_judge.optimize.examples import group_metric
+from debate_judge.optimize.tuners import Tuning
+from debate_judge.programs.judge import Judge, Judgement, Verdict
 
 
 class _Abort(BaseException):

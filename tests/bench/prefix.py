@@ -33,17 +33,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import data
-from data.schema import Corpus
-from programs.calls import Messages, Reply
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.debate import Debate
-from programs.judge import Rules, corpus_items
-from programs.lm import JudgeLM
-from programs.panel import TASK
-from programs.replies import REQUEST
-from runs.scoring import Panel, scored
-from runs.streaming import group_items, judge_in_order
+from debate_judge import data
+from debate_judge.data.schema import Corpus
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Rules, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.roles.parsing import REQUEST
+from debate_judge.programs.roles.preamble import TASK
+from debate_judge.runs.runner.runner import Panel, scored
+from debate_judge.runs.runner.streaming import group_items, judge_in_order
 
 ROUNDS = 3
 

@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-from data.schema import Aspect, Scale, Task  # noqa: E402
-from programs import build  # noqa: E402
-from programs.compiled import AspectJudge, CompiledJudge  # noqa: E402
-from runs.export import save  # noqa: E402
+from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
+from debate_judge.programs import build  # noqa: E402
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge  # noqa: E402
+from debate_judge.runs.export.folder import save  # noqa: E402
 from tests.bench.mock_server import text_of  # noqa: E402
 from tests.faulty_server import FaultyServer  # noqa: E402
 
@@ -42,8 +42,8 @@ COMMAND = """
 import re
 import sys
 from pathlib import Path
-from programs.lm_options import LMOptions
-from runs import score
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs import score
 
 if sys.argv[2] == "mix":
     score.limits = lambda arguments: LMOptions(

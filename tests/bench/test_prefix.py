@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-import data
-from programs.debate import Debate
-from programs.judge import corpus_items
-from programs.prompt import RoleLastAdapter
-from programs.role import material
+from debate_judge import data
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.roles.adapter import RoleLastAdapter
+from debate_judge.programs.roles.role import material
 from tests.bench.prefix import (
     LAYOUTS,
     Request,

@@ -28,15 +28,16 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 import aiohttp
 import orjson
 
-from data.schema import Aspect, Scale, Task
-from programs.debate import Debate
-from programs.judge import Item
-from programs.lm import JudgeLM, make_lm
-from programs.prompt import RoleLastAdapter
-from programs.role import material
-from programs.transcript import Transcript, Turn
-from runs.journal import Journal
-from runs.scoring import Panel
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.roles.adapter import RoleLastAdapter
+from debate_judge.programs.roles.role import material
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.runner.runner import Panel
 
 ITEMS, ROUNDS, LATENCY = 400, 3, 0.2
 SYLLABLES = ["ba", "co", "di", "fu", "ga", "he", "ji", "ko", "lu", "ma", "ne", "or", "pa", "re", "si", "ta", "un", "vo"]

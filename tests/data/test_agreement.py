@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from data.agreement import (
+from debate_judge.data.agreement.tables import (
     LEVELS,
     STATISTICS,
     Agreement,
@@ -23,8 +23,8 @@ from data.agreement import (
     agreement_table,
     correlation,
 )
-from data.errors import InputError
-from data.summeval import load
+from debate_judge.data.errors import InputError
+from debate_judge.data.sets.summeval import load
 
 Scores = Sequence[float | None]
 

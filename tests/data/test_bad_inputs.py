@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data.errors import InputError
-from data.rated_files import iter_groups, load
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.groups import iter_groups, load
 
 GOOD: dict[str, Any] = {
     "group": "g1",

@@ -9,9 +9,9 @@ import json
 import numpy as np
 import pytest
 
-from data.classification import Classification, Decision, binary, classify, pairs
-from data.errors import InputError
-from data.evidence import GroupScores
+from debate_judge.data.agreement.classification import Classification, Decision, binary, classify, pairs
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
 
 # Labels and decisions: TP 3, FN 1, FP 2, TN 4.
 ROWS = [("positive", "positive")] * 3 + [("positive", "negative")] + [("negative", "positive")] * 2

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from data.agreement import LEVELS, GroupScores, compare, correct
-from data.errors import InputError
+from debate_judge.data.agreement.tables import LEVELS, GroupScores, compare, correct
+from debate_judge.data.errors import InputError
 
 Scores = Sequence[float | None]
 

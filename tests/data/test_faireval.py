@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-import data
-from data import faireval, homes
-from data.errors import InputError
-from data.records import Record
-from data.schema import Candidate, RatedGroup
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, RatedGroup
+from debate_judge.data.sets import faireval
+from debate_judge.data.sets import hub as homes
 from tests.contracts import check_corpus
 
 QUESTIONS = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 3, 5)]

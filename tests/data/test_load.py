@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import data
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from data.tasks import SUMMARIZATION
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.tasks import SUMMARIZATION
 from tests.contracts import check_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -99,8 +99,9 @@ def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared
 
 def test_loading_own_data_needs_no_heavy_library() -> None:
     code = (
-        "import sys, data\n"
-        "import data.splits\n"
+        "import sys\n"
+        "from debate_judge import data\n"
+        "import debate_judge.data.splits\n"
         "data.load('sample')\n"
         "print([m for m in ('datasets', 'dspy', 'mlflow', 'pandas', 'scipy', 'numpy') if m in sys.modules])"
     )

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import data
-from data import summeval, topical_chat
-from data.errors import InputError
-from data.schema import Candidate, Corpus, RatedGroup, Scale
-from data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
+from debate_judge.data.sets import summeval, topical_chat
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from tests.contracts import check_corpus
 
 ARTICLE: dict[str, Any] = {

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-import data
-from data import homes, qags
-from data.errors import InputError
-from data.records import Record
-from data.schema import Candidate, RatedGroup
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, RatedGroup
+from debate_judge.data.sets import hub as homes
+from debate_judge.data.sets import qags
 from tests.contracts import check_corpus
 
 ROW: dict[str, Any] = {

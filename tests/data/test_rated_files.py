@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import data
-from data.errors import InputError
-from data.rated_files import iter_groups, load, require_level, require_ratings
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
-from data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.groups import iter_groups, load, require_level, require_ratings
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from tests.contracts import check_corpus
 
 TASK = Task(

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from data.agreement import LEVELS, STATISTICS, GroupScores, agreement_table
-from data.correlations import correlations
-from data.levels import sample_level, system_level
-from data.resampling import Pairs, bundle, resample
+from debate_judge.data.agreement.bootstrap import Pairs, bundle, resample
+from debate_judge.data.agreement.correlations import correlations
+from debate_judge.data.agreement.levels import sample_level, system_level
+from debate_judge.data.agreement.tables import LEVELS, STATISTICS, GroupScores, agreement_table
 
 Array = NDArray[np.float64]
 FUNCTIONS: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from data.sample import build
-from data.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
-from data.sample.dialogue_sources import DIALOGUES
-from data.sample.news_sources import NEWS
-from data.sample.texts import Article, Dialogue, flat, sentences
+from debate_judge.data.sample import build
+from debate_judge.data.sample.defects import DIALOGUE_TABLE, SUMMARY_TABLE, Table
+from debate_judge.data.sample.dialogue_sources import DIALOGUES
+from debate_judge.data.sample.news_sources import NEWS
+from debate_judge.data.sample.texts import Article, Dialogue, flat, sentences
 
 Group = dict[str, Any]
 
@@ -46,7 +46,9 @@ def test_the_shipped_files_are_a_fresh_build(task: str, rows: Callable[[], Any])
 
 
 def test_another_process_with_another_hash_seed_builds_the_same_files() -> None:
-    script = "from data.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
+    script = (
+        "from debate_judge.data.sample.build import *; print(as_lines(summarization()) + as_lines(dialogue()), end='')"
+    )
     root = Path(build.__file__).parents[2]
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
@@ -132,7 +134,7 @@ def test_the_records_hold_the_sources() -> None:
 def test_ratings_lie_on_the_scales_and_every_group_ranks_in_every_aspect(
     name: str, groups: list[Group], table: Table
 ) -> None:
-    from data.tasks import TASKS
+    from debate_judge.data.tasks import TASKS
 
     aspects = {aspect.name: aspect.scale for aspect in TASKS[name].aspects}
     assert set(aspects) == set(table.aspects)
@@ -162,7 +164,7 @@ def test_the_readme_shows_the_table(table: Table, heading: str) -> None:
 
 
 def test_the_sample_loads_by_name() -> None:
-    import data
+    from debate_judge import data
 
     summaries, replies = data.load("sample"), data.load("sample", task="dialogue")
     assert [g.id for g in summaries.groups] == [a.id for a in NEWS]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data import summeval
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from data.splits import MIN_GROUPS, MIN_ITEMS, PARTS, Splits, split
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.sets import summeval
+from debate_judge.data.splits import MIN_GROUPS, MIN_ITEMS, PARTS, Splits, split
 
 ROOT = Path(__file__).parents[2]
 TASK = Task("t", "source", "candidate", (Aspect("tone", "Kind?", Scale(1, 5)), Aspect("sense", "Clear?", Scale(0, 1))))
@@ -84,7 +84,7 @@ def test_an_added_group_moves_at_most_one_other_across_each_cut(count: int, seed
 def test_the_split_of_a_seed_is_the_same_in_every_process() -> None:
     code = (
         "import sys; sys.path.insert(0, '.')\n"
-        "import data; from data.splits import split\n"
+        "from debate_judge import data; from debate_judge.data.splits import split\n"
         "s = split(data.load('sample'), aspects=['coherence'], seed=7)\n"
         "print([g.id for p in s.parts().values() for g in p.groups], dict(s.fingerprints))"
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from data.schema import Scale
-from data.task_files import RESERVED, find_task, read_task
-from data.tasks import TASKS
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.task_file import RESERVED, find_task, read_task
+from debate_judge.data.schema import Scale
+from debate_judge.data.tasks import TASKS
 
 HEAD = 'name = "support"\nsource_label = "customer message"\ncandidate_label = "reply"\n'
 TONE = '[aspects.tone]\ndefinition = """\nHow it treats the customer.\n"""\nlow = 1\nhigh = 5\n'

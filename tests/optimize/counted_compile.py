@@ -14,9 +14,9 @@ from typing import Any
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-from optimize import compile as command
-from programs import offline
-from programs.calls import Messages, Reply
+from debate_judge.optimize import compile as command
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.offline import engine as offline
 
 
 def main() -> int:

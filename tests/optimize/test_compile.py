@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from optimize import compile as command
+from debate_judge.optimize import compile as command
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200"]

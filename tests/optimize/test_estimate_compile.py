@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from optimize import compile as command
-from optimize.estimated_compile import estimate_compile
-from optimize.search import first_points
-from optimize.settings import Settings
-from programs import lm, offline
-from programs.calls import Messages, Reply
-from runs.estimate import Estimate
-from runs.persona_files import personas
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.search.study import first_points
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs import make_lm
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.offline import engine as offline
+from debate_judge.runs.estimates.dry_run import Estimate
+from debate_judge.runs.flags.named_texts import personas
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ class WordyEngine(offline.AsyncOfflineEngine):
 
 def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = estimated(aspects=("fluency", "relevance"), max_rounds=2, lm="openai/wordy", api_base="http://127.0.0.1:9")
-    monkeypatch.setattr(lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
+    monkeypatch.setattr(make_lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
     real = executed(
         *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
         *("--max-rounds", "2", "--rpm", "1e9", "--tpm", "1e12"),
@@ -136,7 +137,7 @@ def test_bad_input_is_told(arguments: list[str], expected: str, capsys: pytest.C
 
 
 def test_the_points_that_come_first_are_those_of_the_search() -> None:
-    from optimize.readings import Space
+    from debate_judge.optimize.search.dev_scores import Space
 
     points = Space(("plain", "strict"), (0, 1, 2), (False, True)).points()
     assert first_points(points, 1000) == points

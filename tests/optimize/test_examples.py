@@ -6,9 +6,9 @@ import dspy
 import pytest
 from scipy.stats import spearmanr
 
-from data.agreement import GroupScores, agreement_table
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from optimize.examples import BATCH, examples, group_metric
+from debate_judge.data.agreement.tables import GroupScores, agreement_table
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.examples import BATCH, examples, group_metric
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
 FLUENCY = Aspect("fluency", "Is it good English?", Scale(1, 5))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from data.agreement import GroupScores
-from data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from optimize.readings import Point, Readings, Space, agreement_for_choice
-from programs.debate import Debate, is_open
-from programs.judge import Judge, Rules, corpus_items
-from programs.personas import PLAIN, STRICT
-from runs.scoring import Panel
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.search.dev_scores import Point, Readings, Space, agreement_for_choice
+from debate_judge.programs.debate.judge import Debate, is_open
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.judge import Judge, Rules, corpus_items
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import debater, scripted_lm, section
 
 SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))

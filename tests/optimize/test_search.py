@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from data.agreement import GroupScores
-from data.schema import GRANULARITIES
-from optimize.readings import Outcome, Point, Readings, Space
-from optimize.search import Criterion, Search, search
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.schema import GRANULARITIES
+from debate_judge.optimize.search.dev_scores import Outcome, Point, Readings, Space
+from debate_judge.optimize.search.study import Criterion, Search, search
 
 SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
 """57 points: 3 of the single call, and 3 personas x 3 rounds x 2 x 3 granularities."""

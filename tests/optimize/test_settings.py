@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from optimize.compile import build_parser
-from optimize.settings import Settings, from_arguments, one_of, read_config
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.compile import build_parser
+from debate_judge.optimize.settings import Settings, from_arguments, one_of, read_config
 
 
 def settings(*flags: str) -> Settings:

@@ -11,14 +11,14 @@ import optuna
 import pytest
 from dspy import lm15
 
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from optimize.examples import examples
-from optimize.tuners import TUNERS, Tuning
-from programs.calls import Memory
-from programs.debate import Debate
-from programs.judge import Judge, Rules
-from programs.personas import PERSONAS, PLAIN
-from runs.scoring import Panel
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS, PLAIN
+from debate_judge.programs.judge import Judge, Rules
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import dspy
 
-from data.schema import Aspect, Scale, Task
-from programs.judge import Item, Judge, Judgement, Unscored
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from tests.fakes import ScriptedLM, in_turn, requested, scripted_lm
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from typing import Any
 import dspy
 from dspy.lm15 import Message, Request, Response, Usage
 
-from data.schema import Aspect, Scale, Task
-from programs.debate import Debate
-from programs.judge import Item, Rules
-from programs.lm import JudgeLM, Reply
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Rules
+from debate_judge.programs.lm.client import JudgeLM, Reply
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]

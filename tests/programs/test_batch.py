@@ -12,14 +12,15 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from programs.debate import Debate
-from programs.failures import BudgetSpentError, ProviderDownError
-from programs.judge import Item, Judgement, Rules, Verdict
-from programs.lm import JudgeLM, LMOptions, ReplyStore, make_lm
-from programs.lm_options import BatchPace, Budget
-from runs.journal import Journal
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules, Verdict
+from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.options import BatchPace, Budget
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import Panel
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
 from tests.programs.test_faults import answer, expected, items

@@ -11,9 +11,9 @@ import dspy
 import pytest
 from openai.types import Batch
 
-from programs.batch_answers import Answers, read_file, refusal
-from programs.batch_book import Job
-from programs.batch_room import Room
+from debate_judge.programs.lm.batch.jobs import Job
+from debate_judge.programs.lm.batch.queue_quota import Room
+from debate_judge.programs.lm.batch.results import Answers, read_file, refusal
 
 JOB = Job("token", "http://localhost/v1", "openai/m", "scorer", 0, ("a", "b", "c"), 300, 0.0, "batch_1")
 GOOD = {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 7}}

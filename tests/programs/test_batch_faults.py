@@ -8,9 +8,9 @@ from pathlib import Path
 import dspy
 import pytest
 
-from programs.failures import ProviderDownError
-from programs.judge import Unscored
-from programs.lm import make_lm
+from debate_judge.programs.judge import Unscored
+from debate_judge.programs.lm.errors import ProviderDownError
+from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
 from tests.programs.test_batch import HURRY, ONE_ROUND, judge, lm_at, resumed, scores

@@ -11,13 +11,17 @@ import dspy
 import pytest
 from dspy import lm15
 
-from programs.calling import Caller
-from programs.calls import Reply
-from programs.failures import UNREACHABLE, ProviderDownError
-from programs.lm_options import Budget, LMOptions
+from debate_judge.programs.lm.errors import UNREACHABLE, ProviderDownError
+from debate_judge.programs.lm.limits.caller import Caller
+from debate_judge.programs.lm.options import Budget, LMOptions
+from debate_judge.programs.lm.reply import Reply
 from tests.virtual_time import virtual_time
 
-CLOCKED = ("programs.limits", "programs.calling", "programs.outage")
+CLOCKED = (
+    "debate_judge.programs.lm.limits.rate_limiter",
+    "debate_judge.programs.lm.limits.caller",
+    "debate_judge.programs.lm.limits.circuit_breaker",
+)
 OUTAGE = 90.0
 """Seconds for which a provider is down; less than a run's patience."""
 

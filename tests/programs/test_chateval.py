@@ -16,11 +16,11 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs.chateval import ChatEval
-from programs.judge import Item, Unscored, Verdict
-from programs.transcript import Transcript
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))

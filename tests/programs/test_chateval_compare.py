@@ -11,11 +11,11 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs.chateval import ChatEval
-from programs.chateval_votes import Comparison
-from programs.judge import Item, Unscored
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.chateval.voting import Comparison
+from debate_judge.programs.judge import Item, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(0, 1, 0.5))

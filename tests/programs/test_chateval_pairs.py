@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from programs.chateval import ChatEval
-from programs.chateval_votes import MAJORITY
-from programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
-from runs.pairing import pairs_of
-from runs.scoring import Panel, calls_per_item, group_scores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.chateval.voting import MAJORITY
+from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
+from debate_judge.runs.runner.pairs import pairs_of
+from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))

@@ -10,13 +10,13 @@ from typing import Any
 import dspy
 import pytest
 
-from data.factuality import CLAIMS
-from data.schema import Aspect, Scale, Task
-from data.tasks import DIALOGUE, SUMMARIZATION
-from programs.claims import form_of, read_claims
-from programs.hallucination import Hallucination, Options
-from programs.judge import Item, Rules, Unscored
-from programs.replies import Unreadable
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.sets.factuality import CLAIMS
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge.programs.hallucination.claims import form_of, read_claims
+from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.judge import Item, Rules, Unscored
+from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))

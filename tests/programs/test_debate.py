@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from programs import JUDGES, build
-from programs.debate import Debate, is_open
-from programs.judge import Rules, Unscored, Verdict
-from programs.personas import PERSONAS, PLAIN, STRICT, Persona
-from programs.transcript import Transcript, Turn
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.debate.judge import Debate, is_open
+from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT, Persona
+from debate_judge.programs.judge import Rules, Unscored, Verdict
+from debate_judge.programs.transcript import Transcript, Turn
 from tests.fakes import scripted_lm, section
 from tests.programs.debates import (
     ITEM,

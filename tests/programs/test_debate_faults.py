@@ -10,10 +10,10 @@ import pytest
 from dspy import lm15
 from dspy.utils.callback import BaseCallback
 
-from programs.debate import Debate
-from programs.judge import Rules, Unscored, Verdict
-from programs.lm_options import LMOptions
-from runs.journal import Journal
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Rules, Unscored, Verdict
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.options import LMOptions
 from tests.fakes import in_turn, requested, scripted_lm, section
 from tests.programs.debates import ITEM, content, hold, judged, objects, scores, settles, speaker, speakers, summary
 from tests.programs.engines import judge_lm, response

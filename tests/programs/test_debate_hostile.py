@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from programs.debate import Debate
-from programs.judge import Item, Rules
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Rules
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.debates import ITEM, heard, hold, scores, settles, speaker, summary
 

@@ -15,13 +15,13 @@ import dspy
 import numpy as np
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from data.tasks import SUMMARIZATION
-from programs.evidence import Dense, TfIdf, best, make_ranker, sentences
-from programs.hallucination import Hallucination, Options
-from programs.judge import Item, Rules, Unscored
-from programs.web_search import SearchError, Serper, make_search
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.programs.hallucination.evidence import Dense, TfIdf, best, make_ranker, sentences
+from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.hallucination.web_search import SearchError, Serper, make_search
+from debate_judge.programs.judge import Item, Rules, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from data.schema import Scale
-from programs.expectation import Expectation, expectation
-from programs.replies import Unreadable
+from debate_judge.data.schema import Scale
+from debate_judge.programs.roles.expected_score import Expectation, expectation
+from debate_judge.programs.roles.parsing import Unreadable
 
 
 def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dspy
 import pytest
 
-from programs.failures import BudgetSpentError, ProviderDownError, told
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, told
 
 ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
 

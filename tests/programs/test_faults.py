@@ -13,14 +13,15 @@ from pathlib import Path
 import dspy
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from programs.debate import Debate
-from programs.failures import BudgetSpentError, ProviderDownError
-from programs.judge import Item, Judgement, Rules, Unscored, Verdict
-from programs.lm import JudgeLM, LMOptions, ReplyStore, make_lm
-from programs.lm_options import Budget
-from runs.journal import Journal
-from runs.scoring import Panel
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.options import Budget
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import Panel
 from tests.faulty_server import FaultyServer
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))

@@ -15,12 +15,12 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs.geval import GEval
-from programs.judge import Item, Unscored, Verdict
-from programs.lm import JudgeLM
-from programs.modes import Mode
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.geval.judge import GEval
+from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.roles.score_modes import Mode
 from tests.fakes import ScriptedLM, debater, in_turn, requested, scripted_lm, section
 
 CLARITY = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))

@@ -15,13 +15,13 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs.hallucination import Hallucination, Options
-from programs.hallucination_check import EXAMPLES, HallucinationCheck
-from programs.judge import Item, Rules, Unscored, Verdict
-from programs.transcript import Transcript
-from programs.verification import TRANSITIONS, View, claim_score, read_view
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
+from debate_judge.programs.hallucination.debate import TRANSITIONS, View, claim_score, read_view
+from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.judge import Item, Rules, Unscored, Verdict
+from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, requested, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))

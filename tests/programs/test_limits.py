@@ -9,10 +9,10 @@ import random
 import dspy
 import pytest
 
-from programs.limits import Limiter
-from programs.lm_options import Budget, LMOptions
-from programs.paces import Pace
-from programs.purse import NOTHING, Need, Purse
+from debate_judge.programs.lm.limits.budget import NOTHING, Need, Purse
+from debate_judge.programs.lm.limits.provider_limits import Pace
+from debate_judge.programs.lm.limits.rate_limiter import Limiter
+from debate_judge.programs.lm.options import Budget, LMOptions
 from tests.virtual_time import VirtualLoop, virtual_time
 
 
@@ -126,7 +126,7 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize("seed", range(0, 400, 50))
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
     for number in range(seed, seed + 50):
-        with virtual_time("programs.limits") as run:
+        with virtual_time("debate_judge.programs.lm.limits.rate_limiter") as run:
             # Made here, for its clocks start with it.
             world = World(number)
             run(life(world))

@@ -12,9 +12,9 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from programs.judge import Rules, Unscored, Verdict
-from programs.lm import JudgeLM, Reply
-from runs.journal import Journal
+from debate_judge.programs.judge import Rules, Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.lm.journal import Journal
 from tests.programs.engines import OTHER, QUESTION, AsyncEngine, ask, judge_lm, judged, response
 
 # --- the store ---

@@ -12,10 +12,11 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from data.errors import InputError
-from programs.judge import Verdict
-from programs.lm import JudgeLM, Memory, make_lm
-from runs.journal import Journal
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Verdict
+from debate_judge.programs.lm.client import JudgeLM, Memory
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.make_lm import make_lm
 from tests.programs.engines import OTHER, QUESTION, AsyncEngine, Engine, ask, judge_lm, judged, response
 
 # --- what identifies a call ---

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs import JUDGES, build, preset
-from programs.judge import Item, Unscored, Verdict
-from programs.metric import Metric
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build, preset
+from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.metrics.metric import Metric
 from tests.tiny_models import skip_without, tiny_bart, tiny_bert, vocabulary
 
 TASK = Task("t", "source", "text", (Aspect("a", "Good.", Scale(1, 5)), Aspect("b", "Nice.", Scale(1, 5))))
@@ -37,7 +37,7 @@ def value(judge: Metric, about: Item) -> float:
 
 @pytest.fixture
 def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("programs.metric.absent", lambda packages: ())
+    monkeypatch.setattr("debate_judge.programs.metrics.metric.absent", lambda packages: ())
 
 
 @pytest.mark.usefixtures("as_if_installed")
@@ -89,7 +89,8 @@ def test_what_bartscore_compares() -> None:
 
 def test_nothing_heavy_is_loaded_before_a_text_is_scored() -> None:
     code = (
-        "import sys, programs, programs.metric; programs.metric.absent = lambda packages: ();"
+        "import sys; from debate_judge import programs; from debate_judge.programs.metrics import metric;"
+        "metric.absent = lambda packages: ();"
         "programs.preset('bertscore', {}); programs.preset('bartscore', {});"
         "print(*{'torch', 'transformers', 'bert_score', 'sacrebleu'} & set(sys.modules))"
     )
@@ -282,7 +283,7 @@ def test_a_model_that_is_not_there_is_said_once_and_ends_the_run(name: str, tmp_
 @pytest.mark.parametrize("name", ["bertscore", "bartscore"])
 def test_the_weights_are_loaded_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without(name)
-    import programs.model_metrics as metrics
+    from debate_judge.programs.metrics import learned as metrics
 
     loads: list[str] = []
     original = metrics._load

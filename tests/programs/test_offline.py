@@ -15,19 +15,22 @@ from typing import Any, Literal
 import dspy
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from data.tasks import DIALOGUE, SUMMARIZATION
-from programs import offline, offline_persona, offline_rubric, replies
-from programs.chateval_roles import Comparing, Summarizing
-from programs.critic import Criticism
-from programs.debate import Debate
-from programs.geval_steps import Deriving
-from programs.judge import Item, Rules, Verdict
-from programs.lm import make_lm
-from programs.personas import PERSONAS, STRICT, WEAK
-from programs.role import ADAPTER, material
-from programs.scorer import Scoring
-from programs.tiebreaker import TieBreaking
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge.programs.chateval.referees import Comparing, Summarizing
+from debate_judge.programs.debate.critic import Criticism
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS, STRICT, WEAK
+from debate_judge.programs.debate.scorer import Scoring
+from debate_judge.programs.debate.tie_breaker import TieBreaking
+from debate_judge.programs.geval.steps import Deriving
+from debate_judge.programs.judge import Item, Rules, Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.offline import persona as offline_persona
+from debate_judge.programs.offline import rubric as offline_rubric
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import ADAPTER, material
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,15 +118,13 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
     asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]
     asked.append(("", "Write a new instruction within ``` blocks."))
-    program = (
-        "import json, sys; from programs import offline; print([offline.answer(*p) for p in json.load(sys.stdin)])"
-    )
+    program = "import json, sys; from debate_judge.programs.offline import engine as offline; print([offline.answer(*p) for p in json.load(sys.stdin)])"
     here = f"{[offline.answer(*p) for p in asked]}\n"
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 
 
 def test_importing_it_loads_no_dspy() -> None:
-    program = "import sys; from programs import offline; print('dspy' in sys.modules)"
+    program = "import sys; from debate_judge.programs.offline import engine; print('dspy' in sys.modules)"
     assert in_new_process(program, "0", "").strip() == "False"
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
-from data import summeval, topical_chat
-from data.schema import Aspect, Corpus
-from programs import offline, replies
-from programs.judge import items_of
-from programs.role import ADAPTER, material
-from programs.scorer import Scoring
-from programs.tiebreaker import TieBreaking
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.data.sets import summeval, topical_chat
+from debate_judge.programs.debate.scorer import Scoring
+from debate_judge.programs.debate.tie_breaker import TieBreaking
+from debate_judge.programs.judge import items_of
+from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import ADAPTER, material
 
 SHARED = Path(os.environ.get("DEBATE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import dspy
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from programs import offline_claims, offline_prompt
-from programs.hallucination import Hallucination, Options
-from programs.hallucination_check import HallucinationCheck
-from programs.judge import Item, Judge, Rules, Verdict
-from programs.offline_prompt import Prompt
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.hallucination.baselines import HallucinationCheck
+from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.judge import Item, Judge, Rules, Verdict
+from debate_judge.programs.offline import claims as offline_claims
+from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline.prompt import Prompt
 from tests.fakes import scripted_lm
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))

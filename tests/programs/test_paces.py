@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from programs.lm import JudgeLM, make_lm
-from programs.lm_options import LMOptions
-from programs.paces import Pace, told_pace, usual_pace
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.provider_limits import Pace, told_pace, usual_pace
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.make_lm import make_lm
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from programs.debate import Debate
-from programs.personas import PERSONAS, PLAIN, STRICT, Persona
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT, Persona
 
 
 def test_five_degrees_from_mildest_to_strongest() -> None:

@@ -12,14 +12,14 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
-from data.schema import Aspect, Scale, Task
-from programs.critic import Critic
-from programs.debate import Debate
-from programs.judge import Item, Rules, Verdict
-from programs.prompt import SYSTEM
-from programs.role import ADAPTER, material
-from programs.scorer import Scorer
-from programs.transcript import Transcript
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.critic import Critic
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.scorer import Scorer
+from debate_judge.programs.judge import Item, Rules, Verdict
+from debate_judge.programs.roles.adapter import SYSTEM
+from debate_judge.programs.roles.role import ADAPTER, material
+from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from programs.calls import Reply
-from programs.lm import make_lm
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.make_lm import make_lm
 
 
 @dataclass

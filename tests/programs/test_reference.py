@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import programs.metric
-from data.errors import InputError
-from data.schema import GRANULARITIES, Aspect, Scale, Task
-from programs import JUDGES, KINDS, build, preset
-from programs.compiled import AspectJudge
-from programs.judge import Item, Judgement, Unscored, Verdict
-from programs.lm import make_lm
-from programs.metric import Metric
-from programs.reference import TOKENIZERS, Bleu, RougeL
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task
+from debate_judge.programs import JUDGES, KINDS, build, preset
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.metrics import metric
+from debate_judge.programs.metrics.metric import Metric
+from debate_judge.programs.metrics.overlap import TOKENIZERS, Bleu, RougeL
+from debate_judge.runs.runner.runner import Panel
 
 ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))
 TASK = Task("support", "question", "answer", ASPECTS)
@@ -94,7 +94,7 @@ def test_the_tokenizer_of_bleu_can_be_chosen() -> None:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_missing_package_is_said_with_the_command_that_mends_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs.metric.importlib.util, "find_spec", lambda package: None)
+    monkeypatch.setattr(metric.importlib.util, "find_spec", lambda package: None)
     with pytest.raises(InputError) as caught:
         build(JUDGES[name].kind, JUDGES[name].config)
     assert name in caught.value.problem

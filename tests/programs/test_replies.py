@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data.schema import Scale
-from programs.replies import Unreadable, no_issue, score
+from debate_judge.data.schema import Scale
+from debate_judge.programs.roles.parsing import Unreadable, no_issue, score
 
 FIVE = Scale(1, 5)
 YES_NO = Scale(0, 1)

@@ -12,9 +12,9 @@ from dspy.adapters.chat_adapter import field_header_pattern
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data.schema import Scale
-from programs import replies
-from programs.replies import Unreadable, disarm, score, sections
+from debate_judge.data.schema import Scale
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.parsing import Unreadable, disarm, score, sections
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -220,8 +220,8 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
 
 
 _LONG = r"""
-from data.schema import Scale
-from programs.replies import disarm, no_issue, score, sections
+from debate_judge.data.schema import Scale
+from debate_judge.programs.roles.parsing import disarm, no_issue, score, sections
 n, scale = 50_000, Scale(1, 5)
 pieces = [
     "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",

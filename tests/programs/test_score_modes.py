@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from dspy.lm15 import Request
 
-from data.errors import InputError
-from data.schema import Scale
-from programs import build
-from programs.calls import Messages, Reply
-from programs.debate import Debate
-from programs.judge import Rules, Unscored, Verdict
-from programs.lm import JudgeLM
-from programs.modes import Mode
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Scale
+from debate_judge.programs import build
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Rules, Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.roles.score_modes import Mode
 from tests.fakes import debater, requested, scripted_lm, section
 from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 OPENING = Turn("scorer", 0, "Two errors.", score=2)
 OBJECTION = Turn("critic", 1, "One of them\nis none.", calls=2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from data.agreement import GroupScores
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from runs.comparison import Entry, Ground
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.runs.comparison.results import Entry, Ground
 from tests.fakes import debater, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))

@@ -10,18 +10,18 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from data.errors import InputError
-from data.schema import Scale
-from programs.debate import Debate
-from programs.judge import Rules
-from programs.lm import OFFLINE, make_lm
-from programs.personas import PERSONAS
-from runs.ablation_job import Findings, Plan, ablate, render
-from runs.ablations import ABLATIONS, another_sample, by_rounds, by_style, hold, repeats
-from runs.comparison import AVERAGE, Ground, Scores
-from runs.comparison_figures import ablation_figures
-from runs.score_spread import bins, distributions, steadiness
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Scale
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS
+from debate_judge.programs.judge import Rules
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.comparison.ablations.distribution import bins, distributions, steadiness
+from debate_judge.runs.comparison.ablations.plan import Findings, Plan, ablate, render
+from debate_judge.runs.comparison.ablations.studies import ABLATIONS, another_sample, by_rounds, by_style, hold, repeats
+from debate_judge.runs.comparison.figures import ablation_figures
+from debate_judge.runs.comparison.results import AVERAGE, Ground, Scores
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
 

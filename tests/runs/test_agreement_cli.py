@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from runs import agreement as command
+from debate_judge.runs import agreement as command
 
 ROOT = Path(__file__).parents[2]
 RATINGS = {"g1": [1, 2, 3, 4], "g2": [4, 3, 2, 1], "g3": [2, 2, 2, 2]}

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from optimize import compile as compiling
-from optimize.settings import Settings, read_config
-from programs import JUDGES, build
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.lm_options import LMOptions
-from runs import compare, score
-from runs.export import save
-from runs.streaming import BATCH_WINDOW, window
+from debate_judge.optimize import compile as compiling
+from debate_judge.optimize.settings import Settings, read_config
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs import compare, score
+from debate_judge.runs.export.folder import save
+from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
 from tests.fakes import debater, scripted_lm
 from tests.programs.test_batch import HURRY, lm_at

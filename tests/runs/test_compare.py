@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-import data
-from data.schema import group_record
-from data.splits import split
-from data.tasks import SUMMARIZATION
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.debate import Debate
-from programs.judge import Rules
-from runs import compare, export
+from debate_judge import data
+from debate_judge.data.schema import group_record
+from debate_judge.data.splits import split
+from debate_judge.data.tasks import SUMMARIZATION
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Rules
+from debate_judge.runs import compare
+from debate_judge.runs.export import folder as export
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 

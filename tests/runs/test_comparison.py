@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from programs.calls import Memory
-from programs.compiled import AspectJudge
-from programs.debate import Debate
-from programs.judge import Item, Judgement, Rules
-from programs.lm import JudgeLM
-from programs.prices import Price
-from programs.transcript import Transcript, Turn
-from runs.bills import Billing
-from runs.comparison import AVERAGE, Comparison, Entry, Ground, compare_all, score_all
-from runs.comparison_table import latex, money, render
-from runs.contestants import Contestant, contestants
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.comparison.entrants import Contestant, contestants
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, Entry, Ground, compare_all, score_all
+from debate_judge.runs.comparison.table import latex, money, render
+from debate_judge.runs.runner.billing import Billing
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
 
@@ -295,8 +295,8 @@ def test_judges_that_cannot_take_part(names: list[str], message: str) -> None:
 
 
 def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
-    from programs.compiled import CompiledJudge
-    from runs import export
+    from debate_judge.programs.compiled import CompiledJudge
+    from debate_judge.runs.export import folder as export
     from tests.runs.rated import TASK
 
     judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(rules=Rules(0)))})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from programs.calls import Reply
-from programs.debate import Debate
-from programs.judge import Rules
-from programs.meter import ROUND, Meter
-from programs.prices import Price
-from runs.costs import cost_rows, cost_table
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Rules
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.usage import ROUND, Meter
+from debate_judge.runs.reports.costs import cost_rows, cost_table
 from tests.programs.debates import content, judged, objects, scores, settles
 
 PRICE = Price(input=1.0, cached=0.5, output=4.0)

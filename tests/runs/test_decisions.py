@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from data.classification import NEGATIVE, POSITIVE
-from data.errors import InputError
-from data.evidence import GroupScores
-from data.schema import Aspect, Candidate, RatedGroup, Scale
-from runs.decision_tables import blocks, metrics, render, to_json
-from runs.decisions import Decided, Question, called_for, called_for_scores, decide, with_cut
+from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
+from debate_judge.data.agreement.decisions import Decided, Question, called_for, called_for_scores, decide, with_cut
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
+from debate_judge.runs.reports.decisions import blocks, metrics, render, to_json
 
 BINARY = Question("binary", 0.5, 0.5)
 

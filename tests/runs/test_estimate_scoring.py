@@ -10,22 +10,23 @@ from pathlib import Path
 
 import pytest
 
-import data
-from data.errors import InputError
-from data.schema import Corpus
-from programs import JUDGES, build
-from programs.calls import Memory, Reply
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.judge import Item, corpus_items
-from programs.lm import JudgeLM, make_lm
-from programs.lm_options import Budget, LMOptions
-from programs.rehearsal import Case, rehearse, tokens_of
-from runs import compare, score
-from runs.estimate import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
-from runs.estimate_table import render
-from runs.estimated_items import Sample, estimate_comparison, estimate_scoring, extent, sampled_groups
-from runs.export import save
-from runs.scoring import Panel
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.dry_run import Case, rehearse, tokens_of
+from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.options import Budget, LMOptions
+from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs import compare, score
+from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
+from debate_judge.runs.estimates.items import Sample, estimate_comparison, estimate_scoring, extent, sampled_groups
+from debate_judge.runs.estimates.table import render
+from debate_judge.runs.export.folder import save
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import debater, scripted_lm
 
 OFFLINE = Target("offline")

@@ -12,15 +12,15 @@ from typing import Any
 import dspy
 import pytest
 
-from data.errors import InputError
-from data.schema import Aspect, Scale, Task
-from programs import JUDGES, build
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.judge import Item
-from runs import loaded
-from runs.export import find, load, read, save
-from runs.loaded import LoadedJudge, Recent
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Item
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import find, load, read, save
+from debate_judge.runs.export.loaded import LoadedJudge, Recent
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.tiny_models import skip_without
 
@@ -288,7 +288,7 @@ def test_a_broken_export_is_refused_by_name(tmp_path: Path, file: str, change: C
 
 def sign(folder: Path) -> None:
     """Make the fingerprint fit, so that what is behind it is reached."""
-    from runs.manifest import program_fingerprint
+    from debate_judge.runs.export.manifest import program_fingerprint
 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     try:
@@ -429,7 +429,7 @@ def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
 
 
 def test_the_store_in_memory_forgets_the_oldest() -> None:
-    from programs.lm import Reply
+    from debate_judge.programs.lm.client import Reply
 
     store = Recent(room=2)
     for key in "abc":

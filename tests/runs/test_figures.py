@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from data.agreement import LEVELS, STATISTICS, Agreement, AgreementTable
-from runs.figures import agreement_by_rounds, held_out_agreement, pareto
+from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, AgreementTable
+from debate_judge.runs.reports.figures import agreement_by_rounds, held_out_agreement, pareto
 
 NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from programs.batch_book import BookInMemory, Job, JobBook, book_of
-from programs.calls import Memory, Reply
-from runs.job_book import FileBook
-from runs.journal import Journal
+from debate_judge.programs.lm.batch.job_files import FileBook
+from debate_judge.programs.lm.batch.jobs import BookInMemory, Job, JobBook, book_of
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.reply import Memory, Reply
 
 JOB = Job("t1", "http://localhost/v1", "openai/m", "scorer", 2, ("a", "b"), 300, 5.0)
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from programs.calls import Reply
-from runs.journal import Journal
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.reply import Reply
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,8 +144,8 @@ def test_after_a_tear_the_lost_reply_is_asked_for_again_and_kept(tmp_path: Path)
 _WRITER = """
 import sys
 from pathlib import Path
-from programs.calls import Reply
-from runs.journal import Journal
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 number = 0
 while True:

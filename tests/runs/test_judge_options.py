@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from data.errors import InputError
-from programs import JUDGES, options_of, preset
-from programs.chateval import ChatEval
-from programs.chateval_roles import ROLES
-from runs.judge_options import JudgeFlags, add_judge_options, judge_options, options_for
+from debate_judge.data.errors import InputError
+from debate_judge.programs import JUDGES, options_of, preset
+from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.chateval.referees import ROLES
+from debate_judge.runs.flags.judge import JudgeFlags, add_judge_options, judge_options, options_for
 
 
 def of(*arguments: str) -> dict[str, Any]:

@@ -9,16 +9,16 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.errors import InputError
-from programs.batch_book import BookInMemory, book_of
-from programs.calls import Memory, Reply
-from programs.debate import Debate
-from programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items
-from programs.prices import Price
-from runs.bills import Bill, Billing, charged_to
-from runs.journal import Journal
-from runs.onepass import Job, run_together
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items
+from debate_judge.programs.lm.batch.jobs import BookInMemory, book_of
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.runs.runner.billing import Bill, Billing, charged_to
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.shared_pass import Job, run_together
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.rated import COHERENCE, arguing, corpus, the_number
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from data.agreement import agreement_table
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from runs.outside import Outside, read_outside
+from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.runs.comparison.external_scores import Outside, read_outside
 
 ASPECTS = tuple(Aspect(name, f"Whether it has {name}.", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))
 COMPARED = ASPECTS[:2]

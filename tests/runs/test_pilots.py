@@ -10,16 +10,17 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.schema import Aspect, Scale, Task
-from programs import pilots
-from programs.calls import Messages, Reply
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.debate import Debate
-from programs.judge import Item, Judgement, Rules, Unscored, Verdict
-from programs.lm import JudgeLM, LMOptions, make_lm
-from programs.transcript import Transcript
-from runs.scoring import Panel
-from runs.streaming import judge_in_order
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM, LMOptions
+from debate_judge.programs.lm.limits import prefix_warmup as pilots
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import debater, section
 
 ASPECTS = tuple(Aspect(name, "Is it good?", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))

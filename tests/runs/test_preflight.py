@@ -9,13 +9,13 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from programs import preset
-from programs.judge import Item, corpus_items
-from programs.lm import make_lm
-from runs.preflight import Trial, longest, preflight, trials
-from runs.scoring import Panel
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.programs import preset
+from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
+from debate_judge.runs.runner.runner import Panel
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))

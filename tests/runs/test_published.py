@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from data.agreement import Statistic
-from data.schema import Aspect, Corpus, Origin, Scale, Task
-from data.tasks import DIALOGUE, SUMMARIZATION
-from runs.comparison import Ground
-from runs.published import PUBLISHED, PublishedTable, fitting, published, to_json
+from debate_judge.data.agreement.tables import Statistic
+from debate_judge.data.schema import Aspect, Corpus, Origin, Scale, Task
+from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
+from debate_judge.runs.comparison.published import PUBLISHED, PublishedTable, fitting, published, to_json
+from debate_judge.runs.comparison.results import Ground
 from tests.runs.rated import corpus
 
 # As printed: in both places the paper's average is not the mean of its columns.

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from data.factuality import ANSWERS, SUMMARIES
-from data.faireval import TASK
-from data.schema import Candidate, Corpus, Origin, RatedGroup, Task
-from runs.published_decisions import (
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
+from debate_judge.data.sets.factuality import ANSWERS, SUMMARIES
+from debate_judge.data.sets.faireval import TASK
+from debate_judge.runs.comparison.published_decisions import (
     MEASURES,
     PUBLISHED_DECISIONS,
     decisions_to_json,

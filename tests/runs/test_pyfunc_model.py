@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from programs import JUDGES, build
-from programs.compiled import AspectJudge, CompiledJudge
-from runs import export, model_files
-from runs.tracking import Tracker
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export import folder as export
+from debate_judge.runs.tracking import model as model_files
+from debate_judge.runs.tracking.tracker import Tracker
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
@@ -73,16 +74,18 @@ def test_the_export_is_an_artifact_and_part_of_the_model(logged: SimpleNamespace
 def test_the_model_is_code_and_json_with_pinned_requirements(logged: SimpleNamespace) -> None:
     code = [p.relative_to(logged.path / "code") for p in (logged.path / "code").rglob("*") if p.is_file()]
     assert {p.suffix for p in code} == {".py"}
-    assert {p.parts[0] for p in code if len(p.parts) > 1} == {"data", "programs", "runs"}
+    code = [p.relative_to("debate_judge") for p in code if p.name != "pyfunc.py" or len(p.parts) > 1]
+    assert {p.parts[0] for p in code} == {"__init__.py", "data", "programs", "runs"}
     requirements = (logged.path / "requirements.txt").read_text().split()
     assert f"dspy=={version('dspy')}" in requirements
     assert all("==" in line for line in requirements)
     assert not list(logged.path.rglob("*.pkl"))
 
 
-def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> None:
     root, staged = tmp_path / "project", tmp_path / "staged"
     for name in (
+        "__init__.py",
         "data/schema.py",
         "data/sample/build.py",
         "data/sample/texts.jsonl",
@@ -95,10 +98,9 @@ def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path, monke
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
-    monkeypatch.setattr(model_files, "__file__", str(root / "runs" / "model_files.py"))
-    model_files._staged(staged)
-    found = {str(p.relative_to(staged)) for p in staged.rglob("*") if p.is_file()}
-    assert found == {"data/schema.py", "programs/judge.py", "runs/score.py"}
+    package = model_files._staged(root, staged)
+    found = {str(p.relative_to(package)) for p in staged.rglob("*") if p.is_file()}
+    assert found == {"__init__.py", "data/schema.py", "programs/judge.py", "runs/score.py"}
 
 
 _USE = """
@@ -118,7 +120,7 @@ try:
     refused = ""
 except Exception as error:
     refused = str(error)
-folders = [sys.modules[name].__file__ for name in ("data", "programs", "runs")]
+folders = [sys.modules[f"debate_judge.{name}"].__file__ for name in ("data", "programs", "runs")]
 print(json.dumps({"rows": json.loads(served.getvalue())["predictions"], "folders": folders, "refused": refused}))
 """
 
@@ -152,7 +154,7 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
-    assert [Path(f).parent.parent for f in abroad["folders"]] == [logged.path / "code"] * 3
+    assert [Path(f).parent.parent for f in abroad["folders"]] == [logged.path / "code" / "debate_judge"] * 3
 
 
 def test_scores_are_those_of_the_export_in_the_order_of_the_rows(

@@ -17,11 +17,12 @@ from typing import Any
 import dspy
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from programs import JUDGES, build
-from programs.compiled import AspectJudge, CompiledJudge
-from runs import loaded, score
-from runs.export import save
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs import score
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import save
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ROOT = Path(__file__).parent.parent.parent
@@ -424,7 +425,7 @@ def test_somebody_patient_gets_a_row_for_every_item(command: Command) -> None:
 def test_a_stop_by_the_user(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from runs.score_output import Results
+    from debate_judge.runs.scoring.output import Results
 
     add, count = Results.add, iter(range(100))
 
@@ -443,7 +444,7 @@ def test_a_stop_by_the_user(
 
 def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
     """The input is an endless pipe in effect: what is read runs ahead of what is written by the window at most."""
-    from runs import streaming
+    from debate_judge.runs.runner import streaming
 
     command.write([line(g, candidates=1) for g in range(300)])
     read, ahead = 0, []
@@ -483,7 +484,8 @@ def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.Capt
 SLOW = '''
 """score.py with an LM that takes 20 ms a call and notes in a file each call that it has answered."""
 import sys
-from runs import loaded, score
+from debate_judge.runs import score
+from debate_judge.runs.export import loaded
 from tests.fakes import debater, scripted_lm, section
 
 log = open(sys.argv[1], "a", buffering=1)
@@ -539,7 +541,7 @@ def test_a_killed_process_goes_on_and_pays_nothing_twice(command: Command) -> No
 
 
 def test_help_needs_no_lm_library() -> None:
-    code = "import sys, runs.score\ntry: runs.score.main(['--help'])\nexcept SystemExit: pass\n"
+    code = "import sys; from debate_judge.runs import score\ntry: score.main(['--help'])\nexcept SystemExit: pass\n"
     code += "print(sorted({'dspy', 'mlflow', 'numpy', 'pandas', 'litellm'} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from data.schema import Aspect, Scale, Task
-from programs import build
-from programs.compiled import AspectJudge, CompiledJudge
-from runs import score
-from runs.export import save
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs import score
+from debate_judge.runs.export.folder import save
 from tests.faulty_server import FaultyServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,8 +26,8 @@ COUNT = 150
 
 SCALED = """
 import sys
-from programs.lm_options import LMOptions
-from runs import score
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs import score
 
 score.limits = lambda arguments: LMOptions(
     attempt=2.0, retries=4, first_wait=0.01, longest_wait=0.2, probe=0.1, patience=float(sys.argv[1])

@@ -12,12 +12,21 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from programs.debate import Debate
-from programs.judge import Item, Judgement, Rules, Unscored, Verdict, corpus_items, in_granularity, items_of
-from programs.transcript import Transcript, Turn
-from runs.scoring import Panel, calls_per_item, group_scores, require_scored, scored
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import (
+    Item,
+    Judgement,
+    Rules,
+    Unscored,
+    Verdict,
+    corpus_items,
+    in_granularity,
+    items_of,
+)
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores, require_scored, scored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))

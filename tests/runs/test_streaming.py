@@ -9,14 +9,14 @@ import dspy
 import pytest
 from dspy import lm15
 
-from data.schema import Aspect, Scale, Task
-from programs.calls import Messages, Reply
-from programs.compiled import AspectJudge, CompiledJudge
-from programs.debate import Debate
-from programs.judge import Item, Judgement, Rules, Verdict
-from programs.lm import JudgeLM
-from runs.scoring import Panel
-from runs.streaming import judge_in_order
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Judgement, Rules, Verdict
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import debater, section
 
 ASPECT = Aspect("clarity", "Is it clear?", Scale(1, 5))

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from data.agreement import LEVELS, STATISTICS, Agreement, AgreementTable
-from data.errors import InputError
-from data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from runs.tracking import Tracker, TrackingError
+from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, AgreementTable
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 EXPERIMENT = "debate/tests"
 SECRET = "correct-horse-battery"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
-from runs import tracking_store
-from runs.tracking import Tracker
+from debate_judge.data.errors import InputError
+from debate_judge.runs.tracking import store as tracking_store
+from debate_judge.runs.tracking.tracker import Tracker
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct-horse-battery"
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 _START = """
 import sys
 from pathlib import Path
-from runs.tracking import Tracker
+from debate_judge.runs.tracking.tracker import Tracker
 assert "mlflow" not in sys.modules, "importing the tracker must not import MLflow"
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment="debate/race", run_name=sys.argv[2]) as tracker:
     tracker.trial("child", {"rounds": 1}, {"dev/spearman": 0.5})

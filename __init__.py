@@ -1,0 +1,29 @@
+"""Judges for generated text, compiled from debates of DSPy modules until they agree with human raters.
+
+`load` opens an exported judge and scores texts with it; `compile` makes one from texts and ratings. Importing this
+package loads neither DSPy nor MLflow: both names are resolved when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from debate_judge.optimize.job import compile_judge as compile
+    from debate_judge.runs.export.folder import load
+
+__all__ = ["compile", "load"]
+
+_WHERE = {
+    "compile": ("debate_judge.optimize.job", "compile_judge"),
+    "load": ("debate_judge.runs.export.folder", "load"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _WHERE[name]
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""agreement: see the modules."""

@@ -1,0 +1,138 @@
+"""Pearson, Spearman and Kendall's tau-b for many rows at once.
+
+Undefined is NaN in here, since arrays have no None; `data/agreement/tables.py` turns it into None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Statistic = Literal["pearson", "spearman", "kendall"]
+STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
+
+Floats = NDArray[np.float64]
+
+_LONGEST_ROW = 1024
+"""Rows up to this length have all their pairs compared; that is quicker than sorting many short rows."""
+
+
+def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
+    """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
+
+    Args:
+        x: Shape (rows, width); NaN where a row has no entry, then in `y` too.
+        y: Likewise.
+        statistics: What to compute.
+
+    Returns:
+        Shape (statistics, rows), NaN where a side is constant or a row has fewer than two entries.
+    """
+    if x.shape[1] < 2:
+        return np.full((len(statistics), len(x)), np.nan)
+    return np.stack([_ROWS[name](x, y) for name in statistics])
+
+
+def mid_ranks(x: Floats) -> Floats:
+    """Ranks in each row from 0, ties sharing their mean rank; NaN stays NaN."""
+    order = np.argsort(x, axis=1)
+    ordered = np.take_along_axis(x, order, axis=1)
+    position = np.broadcast_to(np.arange(x.shape[1], dtype=float), x.shape)
+    starts = np.ones(x.shape, dtype=bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.ones(x.shape, dtype=bool)
+    ends[:, :-1] = starts[:, 1:]
+    first = np.maximum.accumulate(np.where(starts, position, 0.0), axis=1)
+    last = np.minimum.accumulate(np.where(ends, position, np.inf)[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(x.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
+    ranks[np.isnan(x)] = np.nan
+    return ranks
+
+
+def tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
+    """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
+    return tau.clip(-1.0, 1.0)
+
+
+def _pearson(x: Floats, y: Floats) -> Floats:
+    dx, dy = _deviations(x), _deviations(y)
+    with np.errstate(invalid="ignore"):
+        r: Floats = (dx * dy).sum(axis=1) / np.sqrt((dx**2).sum(axis=1) * (dy**2).sum(axis=1))
+    return r.clip(-1.0, 1.0)
+
+
+def _deviations(x: Floats) -> Floats:
+    """Deviations from the row's mean in units of its range, 0 where missing; NaN throughout a constant row."""
+    missing = np.isnan(x)
+    low, high = np.fmin.reduce(x, axis=1)[:, None], np.fmax.reduce(x, axis=1)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = np.where(missing, 0.0, (x - low) / (high - low))
+        mean = unit.sum(axis=1, keepdims=True) / (~missing).sum(axis=1, keepdims=True)
+    return np.where(missing & ~np.isnan(mean), 0.0, unit - mean)
+
+
+def _spearman(x: Floats, y: Floats) -> Floats:
+    return _pearson(mid_ranks(x), mid_ranks(y))
+
+
+def _kendall(x: Floats, y: Floats) -> Floats:
+    if x.shape[1] > _LONGEST_ROW:
+        return np.array([_kendall_by_sorting(*row) for row in zip(x, y, strict=True)])
+    agree, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
+    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    for i in range(len(x) - 1):
+        x_sign, y_sign = _sign(x[i + 1 :], x[i]), _sign(y[i + 1 :], y[i])
+        agree += (x_sign * y_sign).sum(axis=0, dtype=np.int64)
+        x_differs += np.count_nonzero(x_sign, axis=0)
+        y_differs += np.count_nonzero(y_sign, axis=0)
+    return tau_b(agree, x_differs, y_differs)
+
+
+def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
+    # Comparisons rather than a difference: with NaN they are false, so a missing entry is tied with all others.
+    return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
+
+
+def _kendall_by_sorting(x: Floats, y: Floats) -> float:
+    present = ~np.isnan(x)
+    x_code, y_code = (np.unique(v[present], return_inverse=True)[1] for v in (x, y))
+    order = np.lexsort((y_code, x_code))
+    pairs = math.comb(len(order), 2)
+    x_ties, y_ties, ties = (_tied(c) for c in (x_code, y_code, x_code * len(order) + y_code))
+    agree = pairs - x_ties - y_ties + ties - 2 * _inversions(y_code[order])
+    return float(tau_b(*(np.array([n]) for n in (agree, pairs - x_ties, pairs - y_ties)))[0])
+
+
+def _tied(codes: NDArray[np.intp]) -> int:
+    sizes = np.unique(codes, return_counts=True)[1]
+    return int((sizes * (sizes - 1) // 2).sum())
+
+
+def _inversions(codes: NDArray[np.intp]) -> int:
+    """How many pairs stand in descending order, in n log^2 n.
+
+    Two codes are out of order at the highest bit in which they differ. So bit by bit, from the highest: among the
+    codes that share all higher bits, which stand together, count for each 0 the 1s before it.
+    """
+    total = 0
+    for bit in range(int(codes.max(initial=0)).bit_length() - 1, -1, -1):
+        shared, one = codes >> (bit + 1), (codes >> bit) & 1
+        ones_before = np.cumsum(one) - one
+        ones_before -= ones_before[np.searchsorted(shared, shared)]
+        total += int(ones_before[one == 0].sum())
+        codes = codes[np.argsort(codes >> bit, kind="stable")]
+    return total
+
+
+_ROWS: dict[Statistic, Callable[[Floats, Floats], Floats]] = {
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+}

@@ -1,0 +1,245 @@
+"""Which decisions a corpus calls for, and how well each judge's scores make them: yes or no, win, tie or loss.
+
+The schema alone says what is to be decided, no data set is known by name:
+
+- `binary`: every rater gave one of two values, e.g. factual or hallucinated. The middle between the two divides
+  ratings and scores alike; raters who are evenly split give no label.
+- `pairs`: every group has two candidates and ratings that order some of them. Decided is which one is better.
+
+Anything else calls for no decision: there the correlations of `data/agreement/tables.py` are all there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from debate_judge.data.agreement.classification import (
+    LOSS,
+    NEGATIVE,
+    POSITIVE,
+    TIE,
+    WIN,
+    Classification,
+    Decision,
+    Measure,
+    binary,
+    classify,
+    pairs,
+)
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, RatedGroup
+
+Kind = Literal["binary", "pairs"]
+
+MARGIN = 0.0
+"""Scores of a pair that are not further apart are a tie. With 0 only equal scores are: it needs no choice, and a
+judge with continuous scores then never ties."""
+
+LABELS: Mapping[Kind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
+"""Labels in the order in which they are shown. Win and loss are the first candidate's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is decided about one aspect, and where ratings and scores divide."""
+
+    kind: Kind
+    threshold: float = 0.0
+    """Binary: ratings of this value or more are positive."""
+    cut: float | None = 0.0
+    """Binary: likewise for scores; the threshold, unless it was chosen. None where no cut is known: then scores can
+    only be ranked, and AUROC is all there is."""
+    chosen_on: str = ""
+    """Where the cut was chosen, e.g. `dev`; empty where it is given."""
+    margin: float = MARGIN
+    """Pairs: see `MARGIN`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What one judge decided about one aspect."""
+
+    question: Question
+    upper: Classification | None
+    """With the positive label, for pairs without one; None where nothing was decided."""
+    lower: Classification | None
+    """Binary: the same with what lies below the cut as the positive label, e.g. hallucinated."""
+    labels: Mapping[str, int]
+    """Label -> how often the raters gave it; what has no decision included."""
+    decisions: Mapping[str, int]
+    """Label -> how often the judge decided for it; empty without a cut."""
+    undecided: int
+    """Labelled things that the judge came to no decision about. No measure counts them."""
+    sources: int
+    """Groups with something labelled, the unit of resampling."""
+
+    @property
+    def trivial(self) -> float:
+        """The accuracy of always deciding for the most frequent label: what a judge has to beat."""
+        return max(self.labels.values()) / sum(self.labels.values())
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """Measure -> value, those that need no positive label first; empty where nothing was decided."""
+        return {} if self.upper is None else self.upper.measures
+
+
+def called_for(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, Question]:
+    """The decisions that rated groups call for.
+
+    Args:
+        groups: All of the corpus, so that no part of a split is taken for something else by chance.
+        aspects: Those in question.
+
+    Returns:
+        Aspect name -> question, without the aspects that call for no decision.
+    """
+    groups = list(groups)
+    found: dict[str, Question] = {}
+    for aspect in aspects:
+        scale, name = aspect.scale, aspect.name
+        values = {v for g in groups for c in g.candidates for v in c.ratings.get(name, ())}
+        if values == {scale.low, scale.high}:
+            found[name] = _binary(scale.low, scale.high)
+        elif all(len(g.candidates) == 2 for g in groups) and any(g.ranks_humans(name) for g in groups):
+            found[name] = Question("pairs")
+    return found
+
+
+def called_for_scores(aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None) -> dict[str, Question]:
+    """The same for scores without a schema: mean ratings of two values, or groups of two.
+
+    Args:
+        aspects: Aspect name -> groups.
+        kind: The decisions to make whatever the ratings look like; the middle of the lowest and the highest rating
+            is then the threshold of binary ones.
+
+    Raises:
+        InputError: Decisions of this kind cannot be made.
+    """
+    found: dict[str, Question] = {}
+    for name, groups in aspects.items():
+        values = {r for g in groups for r in g.ratings if r is not None}
+        paired = all(len(g.ratings) == 2 for g in groups) and any(_ordered(g) for g in groups)
+        if kind == "binary" and len(values) < 2:
+            raise InputError(f"all ratings of {name} are equal, so there are no two sides", field=name, found=values)
+        if kind == "pairs" and not paired:
+            raise InputError(f"the groups of {name} are no pairs with ratings that differ", field=name)
+        if kind == "binary" or (kind is None and len(values) == 2):
+            found[name] = _binary(min(values), max(values))
+        elif kind == "pairs" or paired:
+            found[name] = Question("pairs")
+    return found
+
+
+def decide(
+    scores: Mapping[str, Sequence[GroupScores]],
+    questions: Mapping[str, Question],
+    *,
+    on_scale: bool = True,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Decided]:
+    """Compare the decisions that scores make with those that the ratings make.
+
+    Args:
+        scores: Aspect name -> groups, of one judge.
+        questions: What `called_for` found; aspects without a question, or with nothing labelled, are left out.
+        on_scale: Whether scores lie on the raters' scale. If not, only a chosen cut makes binary decisions.
+        resamples: Resamples of the groups for the intervals; 0 gives none.
+        seed: Of the draws.
+    """
+    if not on_scale:
+        questions = {
+            name: replace(q, cut=None) if q.kind == "binary" and not q.chosen_on else q for name, q in questions.items()
+        }
+    found = {
+        name: _decided(groups, questions[name], resamples, seed) for name, groups in scores.items() if name in questions
+    }
+    return {name: decided for name, decided in found.items() if decided is not None}
+
+
+def with_cut(question: Question, groups: Sequence[GroupScores], where: str) -> Question:
+    """The question with the cut on scores that has the best balanced accuracy on `groups`.
+
+    Candidates for the cut are the threshold and the middles between neighbouring scores; of equally good ones the
+    nearest to the threshold is taken. The question comes back as it is where there is nothing to choose: for
+    pairs, where all scored candidates have one label, and where nothing is better than the threshold.
+
+    Args:
+        question: A question.
+        groups: Ratings and scores that nothing is reported on, e.g. those of the dev sources.
+        where: What these are called.
+    """
+    if question.kind != "binary":
+        return question
+    rated = [
+        (r, s) for g in _without_splits(groups, question) for r, s in zip(g.ratings, g.scores, strict=True)
+        if r is not None and s is not None
+    ]  # fmt: skip
+    yes = np.sort([s for r, s in rated if r >= question.threshold])
+    no = np.sort([s for r, s in rated if r < question.threshold])
+    if not len(yes) or not len(no):
+        return question
+    values = np.unique([s for _, s in rated])
+    cuts = np.array([question.threshold, *((values[1:] + values[:-1]) / 2)])
+    hits = 1 - np.searchsorted(yes, cuts, side="left") / len(yes)
+    balanced = (hits + np.searchsorted(no, cuts, side="left") / len(no)) / 2
+    best = cuts[np.isclose(balanced, balanced.max(), rtol=0, atol=1e-12)]
+    cut = float(best[np.argmin(np.abs(best - question.threshold))])
+    return question if cut == question.threshold else replace(question, cut=cut, chosen_on=where)
+
+
+def _binary(low: float, high: float) -> Question:
+    middle = (low + high) / 2
+    return Question("binary", middle, middle)
+
+
+def _ordered(group: GroupScores) -> bool:
+    return len({r for r in group.ratings if r is not None}) > 1
+
+
+def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, seed: int) -> Decided | None:
+    lower: Classification | None = None
+    cut = question.threshold if question.cut is None else question.cut
+    if question.kind == "pairs":
+        found = pairs(groups, question.margin)
+        upper = _classify(found, None, resamples, seed)
+    else:
+        groups = _without_splits(groups, question)
+        found = binary(groups, question.threshold, cut)
+        upper = _classify(found, POSITIVE, resamples, seed)
+        if question.cut is not None:
+            lower = _classify(binary(groups, question.threshold, cut, below=True), POSITIVE, resamples, seed)
+        elif upper is not None:
+            upper = replace(upper, measures={"auroc": upper.measures["auroc"]})
+    if not found:
+        return None
+    names = LABELS[question.kind]
+    labels, made = Counter(d.label for d in found), Counter(d.decided for d in found)
+    return Decided(
+        question,
+        upper,
+        lower,
+        {name: labels[name] for name in names},
+        {} if question.cut is None else {name: made[name] for name in names},
+        made[None],
+        len({d.group for d in found}),
+    )
+
+
+def _without_splits(groups: Sequence[GroupScores], question: Question) -> list[GroupScores]:
+    """Without the ratings of candidates about which as many raters said one thing as said the other."""
+    return [replace(g, ratings=tuple(None if r == question.threshold else r for r in g.ratings)) for g in groups]
+
+
+def _classify(found: Sequence[Decision], positive: str | None, resamples: int, seed: int) -> Classification | None:
+    if all(decision.decided is None for decision in found):
+        return None
+    return classify(found, positive, resamples=resamples, seed=seed)

@@ -1,0 +1,1 @@
+"""files: see the modules."""

@@ -1,0 +1,184 @@
+"""Files as streams of records: JSON lines, JSON arrays and CSV.
+
+JSON lines and CSV are read a line at a time: memory stays flat however long the file is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import Record, did_you_mean, kind
+
+_BOM = b"\xef\xbb\xbf"
+_GAP = " \t\r\n,"
+_ONE_A_LINE = "write every record on one line of its own, without a list around them"
+
+
+def jsonl(path: Path) -> Iterator[Record]:
+    """Stream the objects of a JSON lines file; blank lines are skipped."""
+    for line, text in _lines(path):
+        if text := text.rstrip():
+            yield _as_record(_parse_line(text, path, line), path, line)
+
+
+def json_array(path: Path) -> Iterator[Record]:
+    """The objects of a file that is one JSON array, each with the line it begins on. Read in whole."""
+    text = "".join(part for _, part in _lines(path))
+    at, line, counted = text.index("[") + 1, 1, 0
+    while True:
+        # Between two objects stand blanks and a comma; how many is not our concern.
+        while at < len(text) and text[at] in _GAP:
+            at += 1
+        line, counted = line + text.count("\n", counted, at), at
+        if at == len(text):
+            raise InputError("the JSON array is not closed", file=path, line=line, expected="]", found="nothing more")
+        if text[at] == "]":
+            return
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
+            raise _bad_json(error, text, path, wrong) from None
+        yield _as_record(value, path, line)
+
+
+def json_records(path: Path) -> Iterator[Record]:
+    """The objects of a JSON array or of a JSON lines file, whichever the file is."""
+    first = next((text.lstrip() for _, text in _lines(path) if text.strip()), "")
+    return json_array(path) if first.startswith("[") else jsonl(path)
+
+
+def csv_rows(path: Path) -> Iterator[Record]:
+    """Stream the rows of a CSV file with a header line; every value is a text and names are stripped.
+
+    A row's line is the one it begins on, also where quoted texts span several lines.
+    """
+    # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
+    rows = csv.reader((text for _, text in _lines(path)), strict=True)
+    header: list[str] | None = None
+    while True:
+        line = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"not valid CSV: {error}",
+                file=path,
+                line=line,
+                remedy='close every quote, write a quote inside a text as "", and use JSON lines for very long texts',
+            ) from None
+        if row is None:
+            return
+        if not row:
+            continue
+        if header is None:
+            header = _header(row, path, line)
+        elif len(row) != len(header):
+            raise InputError(
+                "the row has another number of cells than the header",
+                file=path,
+                line=line,
+                expected=f"{len(header)} cells",
+                found=f"{len(row)} cells",
+                remedy="put texts with commas or line breaks in double quotes",
+            )
+        else:
+            yield Record(dict(zip(header, row, strict=True)), str(path), line)
+
+
+def _header(row: list[str], path: Path, line: int) -> list[str]:
+    names = [name.strip() for name in row]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+        raise InputError(
+            "the columns are not separated by commas", file=path, line=line, found=names[0], remedy="export with commas"
+        )
+    if "" in names:
+        raise InputError(
+            f"column {names.index('') + 1} has no name",
+            file=path,
+            line=line,
+            found=", ".join(names),
+            remedy="name it or delete it (pandas writes such a column unless to_csv has index=False)",
+        )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError("two columns have the same name", file=path, line=line, field=twice)
+    return names
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                data = raw.removeprefix(_BOM) if number == 1 else raw
+                try:
+                    yield number, data.decode()
+                except UnicodeDecodeError as error:
+                    raise InputError(
+                        f"not UTF-8: byte {error.start + 1} of the line",
+                        file=path,
+                        line=number,
+                        found=f"byte 0x{data[error.start]:02x}",
+                        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
+                    ) from None
+    except FileNotFoundError:
+        near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputError("no such file", file=path, remedy=did_you_mean(path.name, near)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
+
+
+def _parse_line(text: str, path: Path, line: int) -> object:
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _bad_json(error, text, path, line) from None
+
+
+def _bad_json(error: Exception, text: str, path: Path, line: int) -> InputError:
+    if isinstance(error, _RefusedError):
+        return InputError(f"not usable JSON: {error}", file=path, line=line)
+    if not isinstance(error, json.JSONDecodeError):
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has thousands of digits"
+        return InputError(f"not usable JSON: {problem}", file=path, line=line)
+    broken_up = text.strip() in ("{", "[")
+    return InputError(
+        f"not valid JSON: {error.msg} (column {error.colno})",
+        file=path,
+        line=line,
+        found=text[max(0, error.pos - 20) : error.pos + 20].strip() or None,
+        remedy=_ONE_A_LINE if broken_up else None,
+    )
+
+
+def _as_record(value: object, path: Path, line: int) -> Record:
+    if not isinstance(value, dict):
+        remedy = _ONE_A_LINE if isinstance(value, list) else None
+        raise InputError(
+            "a record must be an object", file=path, line=line, expected="{…}", found=kind(value), remedy=remedy
+        )
+    return Record(value, str(path), line)
+
+
+class _RefusedError(ValueError):
+    """JSON that Python would take, and that would lose or spoil a value."""
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RefusedError(f"the name {next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+    return values
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _RefusedError(f"{name} is not a number that JSON knows; leave the value out")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)

@@ -1,0 +1,1 @@
+"""sets: see the modules."""

@@ -1,0 +1,25 @@
+"""The aspect that sets about hallucination are rated on, and tasks that have it."""
+
+from __future__ import annotations
+
+from debate_judge.data.schema import Aspect, Scale, Task
+
+FACTUALITY = Aspect(
+    "factuality",
+    "Whether all that is stated is factual. Check every statement, names, numbers, dates and who did what included, "
+    "against what is given and, where nothing is given, against what is known. 1 means that everything holds; 0 "
+    "that at least one statement is contradicted, made up or without support. Opinions, style and omissions do not "
+    "count.",
+    Scale(0, 1),
+)
+"""Binary: 1 is factual, 0 is hallucinated."""
+
+ANSWERS = Task("question-answering", "question", "answer", (FACTUALITY,), "knowledge")
+REPLIES = Task("dialogue-factuality", "dialogue history", "reply", (FACTUALITY,), "knowledge")
+SUMMARIES = Task("summary-factuality", "document", "summary", (FACTUALITY,))
+CLAIMS = Task("claim-factuality", "prompt", "claim", (FACTUALITY,))
+
+
+def rated(factual: bool) -> dict[str, tuple[float, ...]]:
+    """The ratings of a candidate that is labelled as a whole."""
+    return {FACTUALITY.name: (1.0 if factual else 0.0,)}

@@ -1,0 +1,143 @@
+"""FairEval (Wang et al. 2023): open questions with the answers of two LMs, compared by three people.
+
+Home: the GitHub repository i-Eval/FairEval: question.jsonl, answer/answer_gpt35.jsonl, answer/answer_vicuna-13b.jsonl
+and review/review_gpt35_vicuna-13b_human.txt, 80 questions. It has no licence: load it, do not pass it on. A local
+copy is a folder with these files, with or without the two subfolders. Records look like this (made up):
+
+    {"question_id": 1, "text": "How do I mend a plough?", "category": "generic"}
+    {"question_id": 1, "text": "Take it to a smith.", "answer_id": "…", "model_id": "…"}
+
+and line i of the review is the majority's label for question i: CHATGPT, VICUNA13B or TIE.
+
+A group is a question with its two answers. The better answer is rated 1 and the other 0; in a tie both have 0.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files import reading
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.sets import hub as homes
+
+COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
+HOME = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
+REVIEW = "review/review_gpt35_vicuna-13b_human.txt"
+SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {"gpt35": "answer/answer_gpt35.jsonl", "vicuna-13b": "answer/answer_vicuna-13b.jsonl"}
+)
+"""Candidate id -> file of its answers."""
+
+OUTCOMES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"CHATGPT": (1.0, 0.0), "VICUNA13B": (0.0, 1.0), "TIE": (0.5, 0.5)}
+)
+"""Label -> ratings of the two candidates: 1 a win, 0 a loss, 0.5 a tie."""
+
+TASK = Task(
+    name="open-questions",
+    source_label="question",
+    candidate_label="answer",
+    aspects=(
+        Aspect(
+            "preference",
+            "How good the answer is as a whole, so that it would be preferred to another answer or not. Weigh how "
+            "helpful it is for this question, whether it stays with it, whether it is accurate, and whether it goes as "
+            "deep as the question wants; mere length is no merit. 0 is an answer that would lose against most others, "
+            "0.5 one that is level with them, 1 one that would win.",
+            Scale(0, 1, 0.5),
+        ),
+    ),
+)
+
+
+def load(path: str | Path | None = None) -> Corpus:
+    """Load the set from a local copy, or from its home.
+
+    Raises:
+        InputError: The copy cannot be used, or the home cannot be reached.
+    """
+    folder = None if path is None else Path(path)
+    if folder is not None and not folder.is_dir():
+        raise InputError("not a folder", file=folder, expected="the folder with question.jsonl and the other files")
+    questions = _records(folder, "question.jsonl")
+    answers = {system: _by_question(_records(folder, file)) for system, file in SYSTEMS.items()}
+    labels = _lines(folder)
+    if not questions:
+        raise InputError("no questions in the file", file=path, field="question.jsonl")
+    if len(labels) != len(questions):
+        raise InputError(
+            "the labels do not fit the questions",
+            file=HOME + REVIEW if folder is None else _file(folder, REVIEW),
+            expected=f"{len(questions)} lines, one per question",
+            found=f"{len(labels)} lines",
+        )
+    _by_question(questions)
+    groups = tuple(_group(record, answers, label) for record, label in zip(questions, labels, strict=True))
+    origin = Origin("faireval", HOME, COMMIT) if folder is None else Origin("faireval", str(folder))
+    return Corpus(TASK, groups, origin)
+
+
+def _group(question: Record, answers: Mapping[str, Mapping[str, Record]], label: Record) -> RatedGroup:
+    name = question.identifier("question_id")
+    outcome = OUTCOMES.get(label.text("label").strip())
+    if outcome is None:
+        raise label.error("not a label", expected=", ".join(OUTCOMES), found=label.text("label"))
+    candidates = []
+    for (system, found), rating in zip(answers.items(), outcome, strict=True):
+        if name not in found:
+            raise question.error(f"no answer of {system} to question {name}", "question_id")
+        candidates.append(Candidate(system, found[name].text("text"), {TASK.aspects[0].name: (rating,)}))
+    return RatedGroup(name, question.text("text"), tuple(candidates))
+
+
+def _by_question(records: list[Record]) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for record in records:
+        name = record.identifier("question_id")
+        if name in found:
+            raise record.error(f"question {name} occurs twice", "question_id", found=f"also in line {found[name].line}")
+        found[name] = record
+    return found
+
+
+def _file(folder: Path, name: str) -> Path:
+    """The file in its subfolder where that is kept, else in the folder itself."""
+    return folder / name if (folder / name).exists() else folder / Path(name).name
+
+
+def _records(folder: Path | None, name: str) -> list[Record]:
+    if folder is None:
+        return homes.fetch("faireval", HOME + name, split="train", columns=("question_id", "text"))
+    return list(reading.jsonl(_file(folder, name)))
+
+
+def _lines(folder: Path | None) -> list[Record]:
+    """The labels, each as a record with one field."""
+    if folder is None:
+        lines, place = _fetched_lines(HOME + REVIEW), HOME + REVIEW
+    else:
+        file = _file(folder, REVIEW)
+        try:
+            lines, place = file.read_text(encoding="utf-8").splitlines(), str(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read ({type(error).__name__})", file=file) from None
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return [Record({"label": line}, place, number) for number, line in enumerate(lines, 1)]
+
+
+def _fetched_lines(home: str) -> list[str]:
+    import datasets
+
+    try:
+        return [str(line) for line in datasets.load_dataset("text", data_files=home, split="train")["text"]]
+    except Exception as error:  # The library promises no common base, see `data.sets.hub`.
+        raise InputError(
+            f"the labels of faireval cannot be fetched ({type(error).__name__})",
+            file=home,
+            remedy="check the network, or give a local copy with --data faireval=FOLDER",
+        ) from error

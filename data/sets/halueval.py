@@ -1,0 +1,111 @@
+"""HaluEval (Li et al. 2023): answers, replies and summaries, each right or hallucinated on purpose.
+
+Home: data/qa_data.json, dialogue_data.json and summarization_data.json (JSON lines) in the GitHub repository
+RUCAIBox/HaluEval, 10,000 records each. Records of the three parts look like this (made up):
+
+    {"knowledge": "Elm lies on the Ash.", "question": "On which river is Elm?", "right_answer": "The Ash",
+     "hallucinated_answer": "Elm lies on the Oak."}
+    {"knowledge": "Elm lies on the Ash.", "dialogue_history": "[Human]: Do you know Elm?",
+     "right_response": "Yes, on the Ash.", "hallucinated_response": "Yes, on the Oak."}
+    {"document": "The town of Elm …", "right_summary": "Elm buys …", "hallucinated_summary": "Elm sells …"}
+
+A group is a question, dialogue history or document with its right and its hallucinated candidate; records that share
+it are one group. The sampled copies, with one text and `"hallucination": "yes"` or `"no"`, are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files import reading
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
+from debate_judge.data.sets import hub as homes
+from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, rated
+from debate_judge.data.sets.merging import merged
+
+COMMIT = "b7253db3cdaa0ab2c382f92b26b390109174f77e"
+HOME = f"https://raw.githubusercontent.com/RUCAIBox/HaluEval/{COMMIT}/data/"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Names of a part's fields."""
+
+    task: Task
+    source: str
+    output: str
+    knowledge: str = "knowledge"
+    """Empty where the source is all there is to know."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.knowledge, self.source, f"right_{self.output}", f"hallucinated_{self.output}")))
+
+
+PARTS: Mapping[str, Part] = MappingProxyType(
+    {
+        "qa": Part(ANSWERS, "question", "answer"),
+        "dialogue": Part(REPLIES, "dialogue_history", "response"),
+        "summarization": Part(SUMMARIES, "document", "summary", ""),
+    }
+)
+
+
+def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
+    """Load one part of the set from a local copy, or from its home.
+
+    Args:
+        path: A file of any part, which is told by its fields.
+        part: A key of `PARTS`; without one a file may be any of them, and the home gives `qa`.
+
+    Raises:
+        InputError: The copy cannot be used or is of another part, or the home cannot be reached.
+    """
+    if path is None:
+        part = part or "qa"
+        home = f"{HOME}{part}_data.json"
+        records = homes.fetch(f"halueval_{part}", home, split="train", columns=PARTS[part].columns)
+        origin = Origin(f"halueval_{part}", home, COMMIT)
+    else:
+        records = list(reading.json_records(Path(path)))
+        origin = Origin("halueval" if part is None else f"halueval_{part}", str(path))
+    if not records:
+        raise InputError("no records in the file", file=path, expected=_expected())
+    shape = PARTS[part] if part is not None else _part_of(records[0])
+    return Corpus(shape.task, merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
+
+
+def _part_of(record: Record) -> Part:
+    for part in PARTS.values():
+        if part.source in record.values:
+            return part
+    raise record.error("not a record of HaluEval", expected=_expected(), found="fields " + ", ".join(record.values))
+
+
+def _expected() -> str:
+    return "; or ".join(", ".join(part.columns) for part in PARTS.values())
+
+
+def _group(record: Record, part: Part, number: int) -> RatedGroup:
+    if "hallucination" in record.values:
+        candidates: tuple[Candidate, ...] = (_labelled(record, part),)
+    else:
+        # One after the other in the record's order; judges see one candidate at a time.
+        candidates = (
+            Candidate("right", record.text(f"right_{part.output}"), rated(True)),
+            Candidate("hallucinated", record.text(f"hallucinated_{part.output}"), rated(False)),
+        )
+    knowledge = record.optional_text(part.knowledge) if part.knowledge else ""
+    return RatedGroup(str(number), record.text(part.source), candidates, knowledge)
+
+
+def _labelled(record: Record, part: Part) -> Candidate:
+    label = record.text("hallucination").strip().lower()
+    if label not in ("yes", "no"):
+        raise record.error("not a label", "hallucination", expected="yes or no", found=label)
+    return Candidate("hallucinated" if label == "yes" else "right", record.text(part.output), rated(label == "no"))

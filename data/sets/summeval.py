@@ -1,0 +1,91 @@
+"""SummEval (Fabbri et al. 2021): 100 news articles with 16 summaries each, rated by experts from 1 to 5.
+
+Home: mteb/summeval on the Hugging Face hub, split test; each rating is the mean of 3 experts. A record looks
+like this (made up, cut to two summaries):
+
+    {"id": "dm-test-0a1b2c", "text": "The town of Elm has bought a second snow plough …",
+     "machine_summaries": ["The town has bought a plough .", "A plough ."], "human_summaries": ["Elm buys …"],
+     "coherence": [4.67, 1.0], "consistency": [5.0, 5.0], "fluency": [5.0, 2.33], "relevance": [4.33, 2.0]}
+
+A group is an article. The hub does not say which system wrote a summary: candidates are then numbered from 1 in
+the record's order, which carries no promise that a number means the same system in every article. A copy with
+`model_ids` beside the summaries has true names. Copies in UniEval's packing are read too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files import ratings, reading
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
+from debate_judge.data.sets import hub as homes
+from debate_judge.data.sets import unieval
+from debate_judge.data.tasks import SUMMARIZATION
+
+HOME = "mteb/summeval"
+REVISION = "bfc121155064afa2d81b5505682ffc0d96f4334c"
+ASPECTS = tuple(aspect.name for aspect in SUMMARIZATION.aspects)
+COLUMNS = ("id", "text", "machine_summaries", "human_summaries", *ASPECTS)
+
+
+def load(path: str | Path | None = None) -> Corpus:
+    """Load the set from a local copy, or from its home.
+
+    Raises:
+        InputError: the copy cannot be used, or the home cannot be reached.
+    """
+    if path is None:
+        records = homes.fetch("summeval", HOME, split="test", columns=COLUMNS, revision=REVISION)
+        origin = Origin("summeval", HOME, REVISION)
+    else:
+        records = list(reading.json_records(Path(path)))
+        origin = Origin("summeval", str(path))
+    if not records:
+        raise InputError("no records in the file", file=path, expected="records with " + ", ".join(COLUMNS))
+    if "system_output" in records[0].values:
+        return Corpus(SUMMARIZATION, unieval.groups(records, SUMMARIZATION), origin)
+    groups = tuple(_group(record) for record in records)
+    _refuse_repeats(records, groups)
+    return Corpus(SUMMARIZATION, groups, origin)
+
+
+def _group(record: Record) -> RatedGroup:
+    record.require(*COLUMNS)
+    summaries = record.texts("machine_summaries")
+    if not summaries:
+        raise record.error("machine_summaries is empty", "machine_summaries", expected="at least one summary")
+    ids = record.texts("model_ids") or tuple(str(number) for number in range(1, len(summaries) + 1))
+    if len(set(ids)) < len(ids):
+        raise record.error("a model occurs twice", "model_ids", expected="one summary per model", found=", ".join(ids))
+    for name, length in [("model_ids", len(ids)), *((a, len(record.items(a))) for a in ASPECTS)]:
+        if length != len(summaries):
+            raise record.error(
+                f"{name} does not fit the summaries",
+                name,
+                expected=f"{len(summaries)} values, one per summary",
+                found=f"{length} values",
+            )
+    columns = Record({aspect: record.values[aspect] for aspect in ASPECTS}, record.file, record.line)
+    rated = ratings.from_json(columns, SUMMARIZATION)
+    return RatedGroup(
+        id=record.identifier("id"),
+        source=record.text("text").rstrip("\r\n"),
+        candidates=tuple(
+            Candidate(ids[i], text.rstrip("\r\n"), {aspect: (values[i],) for aspect, values in rated.items()})
+            for i, text in enumerate(summaries)
+        ),
+        references=record.texts("human_summaries"),
+    )
+
+
+def _refuse_repeats(records: list[Record], groups: tuple[RatedGroup, ...]) -> None:
+    lines: dict[tuple[str, str], int] = {}
+    for record, group in zip(records, groups, strict=True):
+        for name, value in (("id", group.id), ("text", " ".join(group.source.split()))):
+            if (name, value) in lines:
+                raise record.error(
+                    f"a second record with the same {name}", name, found=f"the {name} of line {lines[name, value]}"
+                )
+            lines[name, value] = record.line

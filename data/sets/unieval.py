@@ -1,0 +1,70 @@
+"""The packing in which UniEval (Zhong et al. 2022) keeps several rated sets: one record per output.
+
+    {"source": "…", "system_id": "…", "system_output": "…", "context": "…", "reference": "…", "doc_id": "…",
+     "scores": {"coherence": 2.67}}
+
+`context`, `reference` and `doc_id` occur in some sets only. Records of one source need not stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from debate_judge.data.files import ratings
+from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Candidate, RatedGroup, Task
+
+NO_FACT = "_nofact"
+"""What Topical-Chat's records hold as context where the speakers were given no fact."""
+
+
+@dataclass(slots=True)
+class _Growing:
+    first: Record
+    source: str
+    context: str
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    references: dict[str, None] = field(default_factory=dict)
+
+
+def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
+    """Join the records that have the same source, in order of first appearance.
+
+    A group is named by its `doc_id`, or else by its running number from 1. Line breaks at the end of texts are
+    dropped, and `NO_FACT` is no context; everything else stays as it is.
+
+    Raises:
+        InputError: two outputs of one system for a source, or records of one source that differ in context.
+    """
+    growing: dict[str, _Growing] = {}
+    for record in records:
+        source, context = _text(record, "source"), record.optional_text("context").rstrip("\r\n")
+        context = "" if context == NO_FACT else context
+        # Whitespace aside, equal sources are one source: it must not be split into train and held-out.
+        group = growing.setdefault(" ".join(source.split()), _Growing(record, source, context))
+        if context != group.context:
+            raise record.error(
+                "records of one source differ in context",
+                "context",
+                expected=f"the context of line {group.first.line}: {group.context}",
+                found=context or "no context",
+            )
+        system = record.identifier("system_id")
+        if system in group.candidates:
+            raise record.error(f"a second output of {system!r} for the source of line {group.first.line}", "system_id")
+        scores = ratings.from_json(record.child("scores"), task)
+        group.candidates[system] = Candidate(system, _text(record, "system_output"), scores)
+        group.references.update(dict.fromkeys(filter(None, [record.optional_text("reference").rstrip("\r\n")])))
+    finished: dict[str, RatedGroup] = {}
+    for number, group in enumerate(growing.values(), start=1):
+        name = group.first.identifier("doc_id") if "doc_id" in group.first.values else str(number)
+        if name in finished:
+            raise group.first.error(f"a second source for the doc_id {name!r}", "doc_id")
+        candidates, references = tuple(group.candidates.values()), tuple(group.references)
+        finished[name] = RatedGroup(name, group.source, candidates, group.context, references)
+    return tuple(finished.values())
+
+
+def _text(record: Record, name: str) -> str:
+    return record.text(name).rstrip("\r\n")

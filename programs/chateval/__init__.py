@@ -1,0 +1,1 @@
+"""chateval: see the modules."""

@@ -1,0 +1,168 @@
+"""Who hears what: ChatEval's communication strategies (appendix C, Algorithms 1 to 3), one function each.
+
+A strategy lets agents speak and decides what each has heard by then. It calls no LM itself, and nothing that an
+agent hears depends on the number of turns, so a talk of T turns holds every shorter talk as its beginning.
+
+The algorithms as printed leave four things open, settled here by the paper's text:
+
+- `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
+- In Algorithm 1 nothing is ever added to the first agent's history (`if m > 1`), and an agent hears itself and
+  those before it, in every turn so far. That is `one-by-one`, to the letter; in the authors' published program
+  everybody hears everything, which is `round-table` here.
+- In Algorithm 2 the buffer is never emptied; each message is meant to be heard once.
+- In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it sums up all that was
+  said so far. The summary after the last turn, which nobody would read, is not made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from debate_judge.programs.lm.usage import ROUND
+from debate_judge.programs.roles.role import NoAnswer
+from debate_judge.programs.transcript import Failure
+
+SUMMARIZER = "summarizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message."""
+
+    speaker: str
+    turn: int
+    """From 0."""
+    text: str
+    scores: tuple[float, ...] = ()
+    calls: int = 1
+
+    def __str__(self) -> str:
+        """The message as others hear it, on one line, so that nobody can speak in another's name."""
+        text = " ".join(self.text.split())
+        if self.speaker == SUMMARIZER:
+            return f"Summary of the discussion so far: {text}"
+        scores = " and ".join(f"{score:g}" for score in self.scores)
+        label = f"score {scores}" if len(self.scores) == 1 else f"scores {scores}"
+        return f"{self.speaker}, turn {self.turn + 1}, {label}: {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Somebody who can be given the floor."""
+
+    name: str
+    speak: Callable[[int, str], Awaitable[Said | NoAnswer]]
+    """(turn, what it has heard) -> what it says."""
+
+
+@dataclass
+class Minutes:
+    """All that was said, in order, and where the talk broke off if it did."""
+
+    said: list[Said] = field(default_factory=list)
+    failure: Failure | None = None
+
+    def take(self, turn: int, agents: Sequence[Agent], answers: Sequence[Said | NoAnswer]) -> list[Said] | None:
+        """Note what `agents` said at one time; None when one of them said nothing usable, which ends the talk."""
+        spoken = [answer for answer in answers if isinstance(answer, Said)]
+        self.said += spoken
+        failed = [(a.name, answer) for a, answer in zip(agents, answers, strict=True) if isinstance(answer, NoAnswer)]
+        if not failed:
+            return spoken
+        name, first = failed[0]
+        self.failure = Failure(name, turn, first.reason, first.detail, sum(answer.calls for _, answer in failed))
+        return None
+
+
+Strategy = Callable[[Sequence[Agent], Agent | None, int], Awaitable[Minutes]]
+"""(agents, summarizer, number of turns T) -> the minutes."""
+
+
+async def one_by_one(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+    """Algorithm 1: a message reaches its speaker and those who speak later in the order, the first agent never."""
+    return await _in_order(agents, turns, lambda n, m: m >= n and m > 0)
+
+
+async def round_table(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+    """In order like Algorithm 1, but a message reaches everybody."""
+    return await _in_order(agents, turns, lambda n, m: True)
+
+
+async def _in_order(agents: Sequence[Agent], turns: int, reaches: Callable[[int, int], bool]) -> Minutes:
+    minutes = Minutes()
+    heard: list[list[Said]] = [[] for _ in agents]
+    for turn in range(turns):
+        ROUND.set(turn)
+        for n, agent in enumerate(agents):
+            message = minutes.take(turn, [agent], [await agent.speak(turn, _text(heard[n]))])
+            if message is None:
+                return minutes
+            for m in range(len(agents)):
+                if reaches(n, m):
+                    heard[m] += message
+    return minutes
+
+
+async def simultaneous(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+    """Algorithm 2: all speak at once, then everybody hears what everybody said in that turn."""
+    minutes = Minutes()
+    heard: list[Said] = []
+    for turn in range(turns):
+        ROUND.set(turn)
+        buffer = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
+        if buffer is None:
+            break
+        heard += buffer
+    return minutes
+
+
+async def simultaneous_with_summarizer(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+    """Algorithm 3: as Algorithm 2, but all that anybody has heard is a summary of everything said so far."""
+    if summarizer is None:
+        raise ValueError("this strategy needs a summarizer")
+    minutes = Minutes()
+    buffer: list[Said] = []
+    heard: list[Said] = []
+    for turn in range(turns):
+        ROUND.set(turn)
+        if turn > 0:
+            summary = minutes.take(turn, [summarizer], [await summarizer.speak(turn, _text(buffer))])
+            if summary is None:
+                break
+            heard = summary
+        spoken = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
+        if spoken is None:
+            break
+        buffer += spoken
+    return minutes
+
+
+async def no_talk(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+    """The ensemble (section 3.2): each speaks once and hears nobody."""
+    minutes = Minutes()
+    ROUND.set(0)
+    minutes.take(0, agents, await _at_once(agents, 0, ""))
+    return minutes
+
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        "one-by-one": one_by_one,
+        "round-table": round_table,
+        "simultaneous": simultaneous,
+        "summarizer": simultaneous_with_summarizer,
+        "none": no_talk,
+    }
+)
+"""Name in a configuration -> strategy."""
+
+
+async def _at_once(agents: Sequence[Agent], turn: int, heard: str) -> list[Said | NoAnswer]:
+    return await asyncio.gather(*(agent.speak(turn, heard) for agent in agents))
+
+
+def _text(messages: Sequence[Said]) -> str:
+    return "\n\n".join(map(str, messages))

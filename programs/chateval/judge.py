@@ -1,0 +1,254 @@
+"""ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
+
+Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote; a judge that is
+`comparing` does so wherever an evaluation consists of pairs. Referees are not asked to agree (appendix B).
+Departures from the paper: a referee gives a score in every turn, where the authors ask for it in the last one
+alone, so that a discussion can be read after any number of turns; and it sees the scores that go with what it
+hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, Agent, Minutes, Said
+from debate_judge.programs.chateval.referees import COMPARISON_SCALE, ROLES, Opinion, Referee, Summarizer
+from debate_judge.programs.chateval.voting import MAJORITY, Comparison, pair_transcripts, spoken, tally
+from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from debate_judge.programs.roles.role import ADAPTER, Answer, NoAnswer
+from debate_judge.programs.transcript import Transcript, Turn
+
+_NAME = re.compile(r"[A-Za-z0-9][\w -]*")
+
+
+class ChatEval(Judge):
+    """A judge by a discussion of referees.
+
+    Args:
+        roles: Name -> role text; the order is the order of speaking.
+        communication: One of `programs.chateval.communication.STRATEGIES`.
+        turns: T, how often each referee speaks.
+        samples: k, replies that are averaged each time a referee speaks (multiple evidence calibration).
+        both_orders: Whether `compare` shows the answers in both orders (balanced position calibration).
+        comparing: Whether candidates that come in pairs are compared; others are scored one by one all the same.
+
+    Raises:
+        InputError: There is no referee, a name or text is unusable, the strategy is unknown, or a number is not
+            one that can be carried out.
+    """
+
+    kind = "chateval"
+    settable = ("roles", "same_role", "communication", "turns", "samples", "both_orders", "comparing")
+
+    def __init__(
+        self,
+        roles: Mapping[str, str],
+        communication: str = "one-by-one",
+        turns: int = 2,
+        samples: int = 1,
+        both_orders: bool = True,
+        comparing: bool = False,
+    ) -> None:
+        _check(roles, communication, turns, samples)
+        super().__init__(Rules(rounds=turns - 1))
+        self.texts = dict(roles)
+        self.communication = communication
+        self.samples = samples
+        self.both_orders = both_orders
+        self.compares = comparing
+        self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
+        self.summarizer = Summarizer() if communication == "summarizer" else None
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Hold the discussion: a first turn and `rounds` more, which are T = `rounds` + 1."""
+        minutes = await self._discuss(item, rounds, lambda referee, heard, n: referee.rate(item, heard, n))
+        return _transcript(minutes)
+
+    async def _discuss(
+        self,
+        item: Item,
+        rounds: int,
+        ask: Callable[[Referee, str, Sequence[int]], Awaitable[Answer[Opinion] | NoAnswer]],
+    ) -> Minutes:
+        def agent(index: int, name: str, referee: Referee) -> Agent:
+            # Numbers of their own keep referees of one role from being given one another's samples.
+            numbers = range(index * self.samples, (index + 1) * self.samples)
+
+            async def speak(turn: int, heard: str) -> Said | NoAnswer:
+                answer = await ask(referee, heard, numbers)
+                if isinstance(answer, NoAnswer):
+                    return answer
+                return Said(name, turn, answer.value.text, answer.value.scores, answer.calls)
+
+            return Agent(name, speak)
+
+        agents = [agent(index, *pair) for index, pair in enumerate(self.roles.items())]
+        with dspy.context(adapter=ADAPTER):
+            return await STRATEGIES[self.communication](agents, self._summing_up(item), rounds + 1)
+
+    def _summing_up(self, item: Item) -> Agent | None:
+        summarizer = self.summarizer
+        if summarizer is None:
+            return None
+
+        async def speak(turn: int, heard: str) -> Said | NoAnswer:
+            answer = await summarizer.sum_up(item, heard)
+            return answer if isinstance(answer, NoAnswer) else Said(SUMMARIZER, turn, answer.value, (), answer.calls)
+
+        return Agent(SUMMARIZER, speak)
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        """Average the referees' latest scores; one referee who failed leaves the item unscored."""
+        if transcript.failure is not None:
+            return _unscored(transcript)
+        latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
+        score = math.fsum(latest.values()) / len(latest)
+        held = max(turn.round for turn in transcript.turns)
+        reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
+        return Verdict(score, held, reason, transcript.calls, transcript)
+
+    async def compare(self, item_a: Item, item_b: Item) -> Comparison | Unscored:
+        """Let the referees discuss two answers to one question and vote.
+
+        Args:
+            item_a: The answer whose outcome is told.
+            item_b: The other; only its text may differ.
+
+        Raises:
+            InputError: The two items are not about the same source, context and aspect.
+            dspy.LMError: The LM failed for good.
+        """
+        held = await self._in_orders(item_a, item_b, self.rules.rounds)
+        transcripts = tuple(map(_transcript, held))
+        calls = sum(t.calls for t in transcripts)
+        for transcript in transcripts:
+            if transcript.failure is not None:
+                unscored = _unscored(transcript)
+                return Unscored(unscored.reason, unscored.detail, calls, transcript)
+        found = tally(held, self.rules.rounds)
+        return Comparison(found.outcome, found.votes, found.scores, calls, transcripts)
+
+    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
+        """Compare two answers in `rounds` + 1 turns; after each the majority's outcome is the score."""
+        held = await self._in_orders(first, second, rounds)
+        return pair_transcripts(held, rounds + 1, first.aspect.scale)
+
+    async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[Minutes]:
+        _check_pair(item_a, item_b)
+        orders = [(item_a, item_b), (item_b, item_a)] if self.both_orders else [(item_a, item_b)]
+        return await asyncio.gather(*(self._compared(pair, rounds) for pair in orders))
+
+    async def _compared(self, pair: tuple[Item, Item], rounds: int) -> Minutes:
+        aspect = replace(pair[0].aspect, scale=COMPARISON_SCALE)
+        pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
+        return await self._discuss(pair[0], rounds, lambda referee, heard, n: referee.compare(pair, heard, n))
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "roles": dict(self.texts),
+            "communication": self.communication,
+            "turns": self.rules.rounds + 1,
+            "samples": self.samples,
+            "both_orders": self.both_orders,
+            "comparing": self.compares,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
+        """Rebuild a judge.
+
+        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of
+        one of these or of a built-in role, which all referees then have. Referees who share a role are told apart
+        by numbers (annotator-1, annotator-2).
+
+        Raises:
+            InputError: As the constructor, or a name is not that of a built-in role.
+        """
+        return cls(
+            _seated(config["roles"], config.get("same_role")),
+            str(config.get("communication", "one-by-one")),
+            int(config.get("turns", 2)),
+            int(config.get("samples", 1)),
+            bool(config.get("both_orders", True)),
+            bool(config.get("comparing", False)),
+        )
+
+
+def _seated(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
+    """Referee -> role text, from a configuration."""
+    own = dict(roles) if isinstance(roles, Mapping) else {}
+    known = {**ROLES, **own}
+    names = list(own) if own else [str(name) for name in roles]
+    if same is not None:
+        names = [str(same)] * len(names)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        raise InputError(
+            f"there is no role {unknown[0]!r}",
+            field="roles",
+            expected="names out of " + ", ".join(known),
+            found=unknown[0],
+            remedy=f"did you mean {near[0]!r}?" if near else "give your own roles in a file of name = text lines",
+        )
+    seated: dict[str, str] = {}
+    for index, name in enumerate(names):
+        number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
+        seated[name + number] = known[name]
+    return seated
+
+
+def _check(roles: Mapping[str, str], communication: str, turns: int, samples: int) -> None:
+    if not roles:
+        raise InputError("ChatEval needs a referee", field="roles", expected="at least one role", found=dict(roles))
+    for name, text in roles.items():
+        if not _NAME.fullmatch(name) or name in (SUMMARIZER, MAJORITY):
+            expected = f"letters, digits, blanks and hyphens, and not {SUMMARIZER!r} or {MAJORITY!r}"
+            raise InputError("not a name for a referee", field="roles", expected=expected, found=name)
+        if not isinstance(text, str) or not text.strip():
+            raise InputError("not a role", field=f"roles.{name}", expected="a non-empty text", found=text)
+    if communication not in STRATEGIES:
+        raise InputError(
+            "unknown communication strategy",
+            field="communication",
+            expected="one of " + ", ".join(STRATEGIES),
+            found=communication,
+        )
+    for field_name, count in (("turns", turns), ("samples", samples)):
+        if count < 1:
+            raise InputError("not a number of times", field=field_name, expected="1 or more", found=count)
+    if communication == "none" and turns > 1:
+        raise InputError("referees who hear nobody speak once", field="turns", expected="1", found=turns)
+
+
+def _check_pair(item_a: Item, item_b: Item) -> None:
+    for name in ("task", "aspect", "source", "context"):
+        one, other = getattr(item_a, name), getattr(item_b, name)
+        if one != other:
+            raise InputError("two answers to one question are compared", field=name, expected=repr(one), found=other)
+
+
+def _transcript(minutes: Minutes) -> Transcript:
+    return Transcript(tuple(map(_turn, minutes.said)), minutes.failure)
+
+
+def _turn(said: Said) -> Turn:
+    score = said.scores[0] if len(said.scores) == 1 else None
+    return Turn(said.speaker, said.turn, spoken(said), score=score, calls=said.calls)
+
+
+def _unscored(transcript: Transcript) -> Unscored:
+    failure = transcript.failure
+    if failure is None:
+        raise ValueError("nothing failed")
+    detail = f"{failure.role}, turn {failure.round + 1}: {failure.detail}"
+    return Unscored(failure.reason, detail, transcript.calls, transcript)

@@ -1,0 +1,157 @@
+"""How ChatEval's referees settle which of two answers is better: votes, their majority, what each answer gets.
+
+A vote is the order of a referee's latest scores, averaged over the orders in which the answers were shown. The
+outcome is the majority's (section 2), which need not be the order of the mean scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from debate_judge.data.schema import Scale
+from debate_judge.programs.chateval.communication import Minutes, Said
+from debate_judge.programs.transcript import Failure, Transcript, Turn
+
+Outcome = Literal["win", "tie", "lose"]
+"""How the first of two answers does against the second."""
+
+MAJORITY = "majority"
+"""Who speaks the outcome in a transcript."""
+
+_TURNED: Mapping[Outcome, Outcome] = {"win": "lose", "tie": "tie", "lose": "win"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the referees think after some turn."""
+
+    outcome: Outcome
+    """The majority's; a tie where no outcome has more votes than each other."""
+    votes: Mapping[str, Outcome]
+    """Referee -> its vote, by its mean scores."""
+    scores: Mapping[str, tuple[float, float]]
+    """Referee -> its latest scores of the first and the second answer, averaged over the orders."""
+
+    def turned(self) -> Tally:
+        """The same, told about the second answer."""
+        return Tally(
+            _TURNED[self.outcome],
+            {name: _TURNED[vote] for name, vote in self.votes.items()},
+            {name: (b, a) for name, (a, b) in self.scores.items()},
+        )
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{name} {vote}, {_pair(self.scores[name])}" for name, vote in self.votes.items())
+        return f"{self.outcome} by the votes of {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Which of two answers is better, and by whose votes."""
+
+    outcome: Outcome
+    """The majority's; a tie where no outcome has more votes than each other."""
+    votes: Mapping[str, Outcome]
+    """Referee -> its vote, by its mean scores."""
+    scores: Mapping[str, tuple[float, float]]
+    """Referee -> its final scores of the first and the second answer, on 1 to 10, averaged over both orders."""
+    calls: int
+    transcripts: tuple[Transcript, ...] = field(repr=False)
+    """The discussion with the first answer shown first and, where both orders were held, the other one."""
+
+
+def tally(held: Sequence[Minutes], turn: int) -> Tally:
+    """The votes after a turn.
+
+    Args:
+        held: The discussion with the first answer shown first and, where there was one, the other way round.
+        turn: From 0; nobody failed until then.
+    """
+    straight = [_latest(minutes, turn) for minutes in held[:1]] + [
+        {name: (a, b) for name, (b, a) in _latest(minutes, turn).items()} for minutes in held[1:]
+    ]
+    scores = {name: _mean([scored[name] for scored in straight]) for name in straight[0]}
+    votes = {name: _vote(a, b) for name, (a, b) in scores.items()}
+    return Tally(_majority(votes), votes, scores)
+
+
+def pair_transcripts(held: Sequence[Minutes], turns: int, scale: Scale) -> tuple[Transcript, Transcript]:
+    """What was said and, after every turn, the outcome as a score: once for each of the two answers.
+
+    The outcome is told to the first answer and, turned, to the second: the upper end of the scale for a win, its
+    middle for a tie, its lower end for a loss. It is the only score in a transcript; the referees' own stand in the
+    texts. The calls of a discussion are counted in one transcript, that of the answer which was shown first in it.
+
+    Args:
+        held: As for `tally`.
+        turns: T.
+        scale: The aspect's.
+    """
+    failures = [minutes.failure for minutes in held if minutes.failure is not None]
+    broken = min((failure.round for failure in failures), default=turns)
+    outcomes = [tally(held, turn) for turn in range(broken)]
+    first = [_turns(held, turn, 0, outcomes, scale) for turn in range(turns)]
+    second = [_turns(held, turn, 1, [o.turned() for o in outcomes], scale) for turn in range(turns)]
+    return _transcript(first, _failure(held, 0)), _transcript(second, _failure(held, 1))
+
+
+def _turns(held: Sequence[Minutes], turn: int, answer: int, outcomes: Sequence[Tally], scale: Scale) -> list[Turn]:
+    said = [_told(s, order, answer) for order, minutes in enumerate(held) for s in minutes.said if s.turn == turn]
+    if turn >= len(outcomes):
+        return said
+    outcome = outcomes[turn]
+    score = {"win": scale.high, "tie": (scale.low + scale.high) / 2, "lose": scale.low}[outcome.outcome]
+    return [*said, Turn(MAJORITY, turn, str(outcome), score=score, calls=0)]
+
+
+def _told(said: Said, order: int, answer: int) -> Turn:
+    """A message in the transcript of one answer; in order 0 the first answer is answer 1, in order 1 the second."""
+    place = 1 if order == answer else 2
+    text = f"(this is answer {place}) {spoken(said)}"
+    return Turn(said.speaker, said.turn, text, calls=said.calls if order == answer else 0)
+
+
+def spoken(said: Said) -> str:
+    """The message with its scores of both answers."""
+    if len(said.scores) != 2:
+        return said.text
+    return f"answer 1: {said.scores[0]:g}, answer 2: {said.scores[1]:g}. {said.text}"
+
+
+def _failure(held: Sequence[Minutes], answer: int) -> Failure | None:
+    """The earliest failure, with the calls that this answer's transcript accounts for."""
+    failures = [minutes.failure for minutes in held if minutes.failure is not None]
+    if not failures:
+        return None
+    first = min(failures, key=lambda failure: failure.round)
+    own = held[answer].failure if answer < len(held) else None
+    return Failure(first.role, first.round, first.reason, first.detail, own.calls if own else 0)
+
+
+def _transcript(turns: Sequence[Sequence[Turn]], failure: Failure | None) -> Transcript:
+    return Transcript(tuple(turn for together in turns for turn in together), failure)
+
+
+def _latest(minutes: Minutes, turn: int) -> dict[str, tuple[float, float]]:
+    return {s.speaker: (s.scores[0], s.scores[1]) for s in minutes.said if s.scores and s.turn <= turn}
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return math.fsum(a for a, _ in pairs) / len(pairs), math.fsum(b for _, b in pairs) / len(pairs)
+
+
+def _vote(a: float, b: float) -> Outcome:
+    return "win" if a > b else "lose" if a < b else "tie"
+
+
+def _majority(votes: Mapping[str, Outcome]) -> Outcome:
+    counts = Counter(votes.values()).most_common()
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
+
+
+def _pair(scores: tuple[float, float]) -> str:
+    return f"{scores[0]:g} to {scores[1]:g}"

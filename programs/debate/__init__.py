@@ -1,0 +1,1 @@
+"""debate: see the modules."""

@@ -1,0 +1,52 @@
+"""The Critic: reviews the latest score, in character, and decides whether an issue remains."""
+
+from __future__ import annotations
+
+import dspy
+
+from debate_judge.programs.debate.personas import STRICT, Persona
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, Material, NoAnswer, Role
+from debate_judge.programs.transcript import Transcript, Turn
+
+
+class Criticism(Material):
+    """The persona stands here."""
+
+    review: str = dspy.OutputField(desc="your step-by-step review of the latest score")
+    decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
+    feedback: str = dspy.OutputField(
+        desc="if there is an issue: what the Scorer should reconsider, and in which direction"
+    )
+
+
+class Critic(Role):
+    """Speaks once a round; its instructions are its persona; predictor name `critic.predict`."""
+
+    speaker = "critic"
+
+    def __init__(self, persona: Persona = STRICT) -> None:
+        super().__init__(Criticism, persona.text)
+
+    async def speak(self, item: Item, transcript: Transcript, panel: str = "") -> Turn | NoAnswer:
+        """Review the latest score of the debate.
+
+        Only this reply's own decision field is consulted: a quotation of the protocol's words elsewhere, be it
+        from the candidate or from an earlier turn, changes nothing.
+        """
+
+        def read(fields: Fields) -> tuple[bool, str] | replies.Unreadable:
+            content = replies.no_issue(fields["decision"])
+            if isinstance(content, replies.Unreadable):
+                return content
+            feedback = fields["feedback"] or fields["review"]
+            if not content and not feedback:
+                return replies.Unreadable("the decision was ISSUE but no feedback was given")
+            return content, (replies.NO_ISSUE if content else feedback)
+
+        answer = await self.ask(item, str(transcript), read, panel)
+        if not isinstance(answer, Answer):
+            return answer
+        content, text = answer.value
+        return Turn("critic", transcript.rounds + 1, text, no_issue=content, calls=answer.calls)

@@ -1,0 +1,142 @@
+"""DEBATE: Scorer, Critic and Tie-breaker composed into one program (DEBATE, section 2, Algorithm 1).
+
+Presets, not subclasses: no rounds make it the single scorer, a plain persona the MultiAgent of the paper, a
+devil's advocate DEBATE; each with or without Tie-breaker. No prompt depends on the number of rounds n, so
+one debate of n_max rounds holds the debate of every smaller n as its prefix, at no further LM call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from debate_judge.programs.debate.critic import Critic
+from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
+from debate_judge.programs.debate.scorer import Scorer
+from debate_judge.programs.debate.tie_breaker import TieBreaker
+from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from debate_judge.programs.lm.usage import ROUND
+from debate_judge.programs.roles.preamble import panel
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer
+from debate_judge.programs.roles.score_modes import Mode
+from debate_judge.programs.transcript import Failure, Role, Transcript, Turn
+
+
+class Debate(Judge):
+    """A judge by debate.
+
+    Args:
+        persona: The Critic's persona, which becomes its instructions.
+        rules: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
+        score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
+            (`programs.roles.score_modes`). The Tie-breaker's is always the number that it writes.
+
+    Raises:
+        InputError: The score mode is unknown.
+    """
+
+    kind = "debate"
+    settable = ("score_mode",)
+
+    def __init__(self, persona: Persona = STRICT, rules: Rules | None = None, score_mode: str = "text") -> None:
+        super().__init__(rules or Rules(rounds=3))
+        self.scorer = Scorer(Mode.of(score_mode))
+        self.critic = Critic(persona)
+        self.tie_breaker = TieBreaker()
+        self.persona = persona
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
+        with dspy.context(adapter=ADAPTER):
+            ROUND.set(0)
+            told = self.panel()
+            transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript(), told))
+            for number in range(1, rounds + 1):
+                if transcript.failure is not None or transcript.settled:
+                    break
+                ROUND.set(number)
+                transcript = _extend(transcript, "critic", number, await self.critic.speak(item, transcript, told))
+                if transcript.failure is None and not transcript.settled:
+                    transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript, told))
+        return transcript
+
+    async def settle(self, item: Item, transcript: Transcript) -> Transcript:
+        """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
+        if transcript.failure is not None or not is_open(transcript):
+            return transcript
+        with dspy.context(adapter=ADAPTER):
+            ROUND.set(transcript.rounds)
+            return await self._tie_broken(item, transcript)
+
+    async def try_out(self, item: Item) -> Transcript:
+        transcript = await super().try_out(item)
+        if not (self.rules.tie_breaker and self.rules.rounds) or transcript.failure is not None:
+            return transcript
+        with dspy.context(adapter=ADAPTER):
+            # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
+            return await self._tie_broken(item, transcript)
+
+    async def _tie_broken(self, item: Item, transcript: Transcript) -> Transcript:
+        spoken = await self.tie_breaker.speak(item, transcript, self.panel())
+        return _extend(transcript, "tie-breaker", transcript.rounds, spoken)
+
+    def panel(self) -> str:
+        """What all members are told at the head of every prompt."""
+        return panel(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        if transcript.failure is not None:
+            failure = transcript.failure
+            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
+            return Unscored(failure.reason, detail, transcript.calls, transcript)
+        last = transcript.turns[-1]
+        if last.role == "tie-breaker" and last.score is not None:
+            return Verdict(last.score, transcript.rounds, "tie-breaker", transcript.calls, transcript)
+        score = transcript.score
+        if score is None:
+            raise ValueError("a debate without a Scorer turn and without a failure cannot exist")
+        reason: StopReason = "single call" if rounds == 0 else "no issue" if transcript.settled else "rounds over"
+        return Verdict(score, transcript.rounds, reason, transcript.calls, transcript)
+
+    def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
+        if self.rules.rounds == 0:
+            return {self.persona.name: self}
+        return {name: Debate(Persona(name, text), self.rules, str(self.scorer.mode)) for name, text in personas.items()}
+
+    def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        return {"critic.predict": tuple(personas.values())}
+
+    def tunable(self) -> tuple[str, ...]:
+        # The Tie-breaker is heard only after the search has chosen n, too late for a tuner to learn from it.
+        return ("scorer.predict",) if self.rules.rounds == 0 else ("scorer.predict", "critic.predict")
+
+    def config(self) -> dict[str, Any]:
+        text = self.critic.predict.signature.instructions
+        return {
+            "persona": self.persona.name if text == self.persona.text else "tuned",
+            "persona_text": text,
+            "rounds": self.rules.rounds,
+            "tie_breaker": self.rules.tie_breaker,
+            "score_mode": str(self.scorer.mode),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Debate:
+        """Rebuild a debate. A persona without a text is one of the built-in five."""
+        name = str(config["persona"])
+        persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
+        rules = Rules(int(config["rounds"]), bool(config["tie_breaker"]))
+        return cls(persona, rules, str(config.get("score_mode", "text")))
+
+
+def is_open(transcript: Transcript) -> bool:
+    """Whether Critic and Scorer still disagree, so that a Tie-breaker has something to decide."""
+    return transcript.rounds > 0 and not transcript.settled
+
+
+def _extend(transcript: Transcript, role: Role, number: int, spoken: Turn | NoAnswer) -> Transcript:
+    if isinstance(spoken, NoAnswer):
+        return transcript.fail(Failure(role, number, spoken.reason, spoken.detail, spoken.calls))
+    return transcript.add(spoken)

@@ -1,0 +1,45 @@
+"""The Tie-breaker: reads a debate that stayed open, takes a side and gives the final score (appendix E.3)."""
+
+from __future__ import annotations
+
+import dspy
+
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, Material, NoAnswer, Role
+from debate_judge.programs.transcript import Transcript, Turn
+
+
+class TieBreaking(Material):
+    """You are the Tie-breaker. The debate between Scorer and Critic has ended without agreement. Read all of
+    it, check each disputed point against the material, take the side that the material supports, and give the
+    final score for the aspect. Use the whole scale; decimals are welcome."""
+
+    reasoning: str = dspy.OutputField(desc="the disputed points and how the material settles them")
+    side: str = dspy.OutputField(desc="Scorer or Critic")
+    final_score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
+
+
+class TieBreaker(Role):
+    """Called at most once, after the last round; predictor name `tie_breaker.predict`."""
+
+    speaker = "tie-breaker"
+
+    def __init__(self, instructions: str | None = None) -> None:
+        super().__init__(TieBreaking, instructions)
+
+    async def speak(self, item: Item, transcript: Transcript, panel: str = "") -> Turn | NoAnswer:
+        """Settle an open debate."""
+
+        def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
+            value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
+            if isinstance(value, replies.Unreadable):
+                return value
+            side = fields["side"].strip()
+            return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
+
+        answer = await self.ask(item, str(transcript), read, panel)
+        if not isinstance(answer, Answer):
+            return answer
+        score, reasoning = answer.value
+        return Turn("tie-breaker", transcript.rounds, reasoning, score=score, calls=answer.calls)

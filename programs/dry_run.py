@@ -1,0 +1,177 @@
+"""An LM for a rehearsal: the offline LM's replies at assumed lengths, and at the two extremes of how a debate can go.
+
+How long a debate lasts is decided by what its roles reply. In the lower case everybody is content at once, in the
+upper case nobody ever is, and between the two the offline LM decides about the very texts. A new role of which the
+length of a debate depends is one line in `EXTREMES`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline.claims import most_claims
+from debate_judge.programs.offline.prompt import Prompt
+from debate_judge.programs.roles import parsing as replies
+
+if TYPE_CHECKING:
+    from dspy.lm15 import Request, Response
+
+REPLY_TOKENS = (80, 250, 800)
+"""Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
+
+SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
+"""Fields that are as long as an LM likes to talk; all others are as short as what they hold."""
+
+_ABOUT_NO_ITEM = frozenset({"task", "aspect", "role"})
+_FILLER = "These words stand for what an LM would go on to say. "
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of the cases that an estimate distinguishes."""
+
+    name: Literal["lower", "expected", "upper"]
+    reply_tokens: int
+    distinct: bool = True
+    """Whether different prompts get different replies, as from any LM that writes freely. Where equal replies are
+    possible, later prompts can be equal too, and are asked once."""
+
+
+@dataclass(frozen=True, slots=True)
+class AboutItem(Reply):
+    """A reply to a question about one item; all other questions are asked once, however many items there are."""
+
+
+Change = Callable[[Prompt, str], dict[str, str]]
+"""From a prompt and what the offline LM wrote into a field to what is written instead, there and elsewhere."""
+
+
+def _content(prompt: Prompt, written: str) -> dict[str, str]:
+    return {"decision": replies.NO_ISSUE}
+
+
+def _never_content(prompt: Prompt, written: str) -> dict[str, str]:
+    return {"decision": "ISSUE"}
+
+
+def _of_one_mind(prompt: Prompt, written: str) -> dict[str, str]:
+    return {"factuality": "True", "severity": "0"}
+
+
+def _contradicting(prompt: Prompt, written: str) -> dict[str, str]:
+    """The opposite of what was said last, so that no three who speak in turn ever agree."""
+    said = prompt.input("debate")
+    denied = said.rfind("factuality True") > said.rfind("factuality False")
+    return {"factuality": str(not denied), "severity": "1"}
+
+
+def _few_claims(prompt: Prompt, written: str) -> dict[str, str]:
+    lines = written.splitlines()
+    return {"claims": "\n".join(lines[: -(-len(lines) // 2)])}
+
+
+def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
+    """Twice as many, as far as the prompt allows that many."""
+    lines = written.splitlines()
+    if lines == ["NONE"]:
+        return {"claims": written}
+    twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
+    return {"claims": "\n".join(twice[: most_claims(prompt)])}
+
+
+EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
+    {
+        "decision": (_content, _never_content),
+        "factuality": (_of_one_mind, _contradicting),
+        "claims": (_few_claims, _many_claims),
+    }
+)
+"""Requested field -> how it is filled in where as little as possible is asked, and as much as possible."""
+
+
+class RehearsalEngine:
+    """Synchronous engine: what DSPy's instruction proposers ask."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request."""
+        from debate_judge.programs.lm.engines import response_of
+
+        system = request.system
+        told = system if isinstance(system, str) else "".join(part.text for part in system or ())
+        return response_of(request.model, rehearse(self._case, told, request.messages[-1].text or "", {}))
+
+
+class AsyncRehearsalEngine:
+    """The same for `ask`."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._engine = RehearsalEngine(case)
+
+    async def complete(self, request: Request) -> Response:
+        return self._engine.complete(request)
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        system = next((m["content"] for m in messages if m["role"] == "system"), "")
+        return rehearse(self._case, system, messages[-1]["content"], settings)
+
+
+def rehearse(case: Case, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+    """Answer one call as the case has it.
+
+    Args:
+        case: How debates go, and how long replies are.
+        system: The system text.
+        user: The last user text.
+        settings: Of the call; `logprobs` and `max_tokens` are heeded.
+    """
+    prompt = offline_prompt.parse(system, user)
+    fields = offline.fill_in(prompt)
+    if case.name != "expected":
+        for name in [name for name in prompt.outputs if name in EXTREMES]:
+            fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
+    if settings.get("logprobs") and "score" in fields:
+        fields["score"] = f"{round(float(fields['score']))}"
+    limit = settings.get("max_tokens")
+    _lengthen(case, fields, user, min(case.reply_tokens, limit or case.reply_tokens))
+    text = offline_prompt.render(prompt, fields)
+    kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
+    logprobs = _certain(text, fields["score"]) if settings.get("logprobs") and "score" in fields else None
+    return kind(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
+
+
+def tokens_of(text: str) -> int:
+    """Tokens of a text, by its length in bytes."""
+    return round(len(text.encode("utf-8", "surrogatepass")) * TOKENS_PER_BYTE)
+
+
+def _lengthen(case: Case, fields: dict[str, str], user: str, tokens: int) -> None:
+    """Bring the spoken fields to the assumed length together; the lower case also cuts them."""
+    spoken = [name for name in fields if name in SPOKEN]
+    for name in spoken:
+        size = round(tokens / TOKENS_PER_BYTE / len(spoken))
+        text = fields[name]
+        if case.distinct:
+            text += f" ({hashlib.blake2b(user.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()})"
+        missing = size - len(text.encode("utf-8", "surrogatepass"))
+        if missing > 0:
+            text += " " + (_FILLER * (missing // len(_FILLER) + 1))[:missing].strip()
+        fields[name] = text[:size] if case.name == "lower" else text
+
+
+def _certain(text: str, score: str) -> tuple[tuple[tuple[str, float], ...], ...]:
+    """Log-probabilities of an LM that had no other score in mind."""
+    start = text.rindex(score)
+    parts = (text[:start], score, text[start + len(score) :])
+    return tuple(((part, 0.0),) for part in parts if part)

@@ -1,0 +1,1 @@
+"""geval: see the modules."""

@@ -1,0 +1,109 @@
+"""G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then a form with nothing but a score.
+
+The steps are derived per task and aspect from their description alone, and reused for every candidate. How
+the form becomes a score is the score mode (`programs.roles.score_modes`, where departures from the paper are told).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from debate_judge.programs.geval.steps import Steps
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import ADAPTER, Answer, NoAnswer
+from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.roles.score_modes import Mode, Reading, score_in
+from debate_judge.programs.transcript import Failure, Transcript, Turn
+
+
+class Form(dspy.Signature):
+    """You fill in an evaluation form. Take the evaluation steps one after the other, apply each to the candidate
+    and the source, and judge by the definition of the aspect alone. The form has one field, the score."""
+
+    task: str = dspy.InputField()
+    source: str = dspy.InputField()
+    context: str = dspy.InputField(default="")
+    aspect: str = dspy.InputField()
+    steps: str = dspy.InputField()
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
+
+
+class FormFiller(Sampled):
+    """Fills in the form in any mode; predictor name `scorer.predict`."""
+
+    speaker = "scorer"
+
+    def __init__(self) -> None:
+        super().__init__(Form)
+
+    async def fill(self, item: Item, steps: str, mode: Mode) -> Answer[Reading] | NoAnswer:
+        """Score `item` by `steps`.
+
+        Raises:
+            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
+        """
+        return await score_in(mode, self, item, "", {"steps": replies.disarm(steps)})
+
+
+class GEval(Judge):
+    """A judge by form-filling.
+
+    Args:
+        score_mode: `text`, `sampled:k` or `expected`.
+        steps: Task name -> aspect name -> evaluation steps, where they are not to be derived.
+    """
+
+    kind = "geval"
+    settable = ("score_mode",)
+
+    def __init__(self, score_mode: str = "text", steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        super().__init__()
+        self.mode = Mode.of(score_mode)
+        self.steps = Steps(steps)
+        self.scorer = FormFiller()
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Fill in the form for `item`; its first item of an aspect has the steps derived, and counts their call."""
+        with dspy.context(adapter=ADAPTER):
+            steps = await self.steps.of(item)
+            if isinstance(steps, NoAnswer):
+                return Transcript().fail(Failure("steps", 0, steps.reason, steps.detail, steps.calls))
+            filled = await self.scorer.fill(item, steps.value, self.mode)
+        calls = steps.calls + filled.calls
+        if isinstance(filled, NoAnswer):
+            return Transcript().fail(Failure("scorer", 0, filled.reason, filled.detail, calls))
+        how = f"{filled.value.how}. " if filled.value.how else ""
+        text = f"{how}By these steps: {steps.value}"
+        return Transcript((Turn("scorer", 0, text, score=filled.value.score, calls=calls),))
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        failure = transcript.failure
+        if failure is not None:
+            return Unscored(failure.reason, f"{failure.role}: {failure.detail}", transcript.calls, transcript)
+        score = transcript.score
+        if score is None:
+            raise ValueError("a form without a score and without a failure cannot exist")
+        return Verdict(score, 0, "single call", transcript.calls, transcript)
+
+    def tunable(self) -> tuple[str, ...]:
+        # Nobody hears what the steps' predictor would say about steps that were given.
+        return ("scorer.predict",) if self.steps.given else ("steps.predict", "scorer.predict")
+
+    def config(self) -> dict[str, Any]:
+        """Mode and all steps known by now, so that a rebuilt judge does not ask for them again."""
+        return {"score_mode": str(self.mode), "steps": self.steps.texts()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> GEval:
+        """Rebuild a judge.
+
+        Raises:
+            InputError: The mode is unknown, or the steps of an aspect are empty.
+        """
+        return cls(str(config.get("score_mode", config.get("mode", "text"))), config.get("steps"))

@@ -1,0 +1,112 @@
+"""The evaluation steps of G-Eval: derived by the LM once for a task and aspect, then the same for every item."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, NoAnswer, material
+from debate_judge.programs.roles.sampled import Sampled
+
+
+class Deriving(dspy.Signature):
+    """You prepare an evaluation that others will carry out. From the task and the definition of the aspect,
+    work out the steps by which a careful rater gets from reading the material to a score: what to read first,
+    what to compare with what, which faults and merits count for this aspect and how they move the score along
+    the scale. The steps must serve for every candidate of the task, so name no particular text."""
+
+    task: str = dspy.InputField()
+    aspect: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    steps: str = dspy.OutputField(desc="the evaluation steps, numbered, one a line, and nothing else")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """All that the steps depend on: when a tuner rewrites the instructions, they are derived anew."""
+
+    instructions: str
+    task: str
+    aspect: str
+
+
+class Steps(Sampled):
+    """Knows or derives the steps; predictor name `steps.predict`.
+
+    Args:
+        given: Task name -> aspect name -> steps, from an export or a user's own. They are used as they are, and
+            the LM is never asked about them.
+    """
+
+    speaker = "steps"
+
+    def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        super().__init__(Deriving)
+        self.given = {(task, name): text for task, texts in (given or {}).items() for name, text in texts.items()}
+        for (task, name), text in self.given.items():
+            if not isinstance(text, str) or not text.strip():
+                raise InputError(
+                    "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
+                )
+        self._derived: dict[tuple[str, str], tuple[_Question, str]] = {}
+        self._deriving: dict[_Question, asyncio.Future[Answer[str] | NoAnswer]] = {}
+
+    async def of(self, item: Item) -> Answer[str] | NoAnswer:
+        """The steps for the item's task and aspect.
+
+        The calls are those that this very item caused: items that find the steps, or wait for them, have 0.
+        """
+        name = (item.task.name, item.aspect.name)
+        if name in self.given:
+            return Answer(self.given[name], 0)
+        # What is true of one item alone (has it a context?) must not reach steps that serve for all.
+        item = replace(item, source="", text="", context="")
+        question = self._question(item)
+        while True:
+            asked, text = self._derived.get(name, (None, ""))
+            if asked == question:
+                return Answer(text, 0)
+            if question not in self._deriving:
+                return await self._derive(item, name, question)
+            flight = self._deriving[question]
+            await asyncio.wait((flight,))
+            if not flight.cancelled() and isinstance(found := flight.result(), NoAnswer):
+                return replace(found, calls=0)
+
+    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> Answer[str] | NoAnswer:
+        flight: asyncio.Future[Answer[str] | NoAnswer] = asyncio.get_running_loop().create_future()
+        self._deriving[question] = flight
+        try:
+            answer = await self.ask(item, "", _read)
+            if isinstance(answer, Answer):
+                self._derived[name] = (question, answer.value)
+            flight.set_result(answer)
+            return answer
+        finally:
+            del self._deriving[question]
+            # After an error or an interrupt the next who waits asks in turn.
+            flight.cancel()
+
+    def _question(self, item: Item) -> _Question:
+        asked = material(item, "")
+        return _Question(self.predict.signature.instructions, asked["task"], asked["aspect"])
+
+    def texts(self) -> dict[str, dict[str, str]]:
+        """All steps known by now, as `given` takes them; steps of other instructions than today's are left out."""
+        now = self.predict.signature.instructions
+        known = {name: text for name, (asked, text) in self._derived.items() if asked.instructions == now}
+        known |= self.given
+        texts: dict[str, dict[str, str]] = {}
+        for (task, aspect), text in known.items():
+            texts.setdefault(task, {})[aspect] = text
+        return texts
+
+
+def _read(fields: Fields) -> str | replies.Unreadable:
+    return fields["steps"].strip() or replies.Unreadable("no evaluation steps were given")

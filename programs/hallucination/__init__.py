@@ -1,0 +1,1 @@
+"""hallucination: see the modules."""

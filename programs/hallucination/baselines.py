@@ -1,0 +1,161 @@
+"""Hallucination detection in one call over the whole response: the baselines of the hallucination debate.
+
+Two kinds (Sun et al. 2024, section 4.1.1). The plain check reads the response beside all that is given. The
+self-check, after Factool (Chern et al. 2023), has the LM go through the statements by what it knows itself: it sees
+what the response answers, continues or sums up, but no further knowledge; with three worked examples or with none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.hallucination.debate import (
+    FACTUALITY,
+    OPINION,
+    SCORINGS,
+    SEVERITY,
+    Opinion,
+    Scoring,
+    claim_score,
+    read_view,
+)
+from debate_judge.programs.judge import Item, Judge, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer
+from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.transcript import Failure, Transcript, Turn
+
+PLAIN = (
+    "You check whether a response is factual. Compare all that it states with what is given. It is factual if nothing "
+    "in it is contradicted or without support; one hallucinated statement makes it not factual. Say whether it is "
+    "factual and how severe its worst error is."
+)
+SELF_CHECK = (
+    "You check a response for statements that are not factual, by what you know yourself and by the source where the "
+    "source has it. Go through the response statement by statement, step by step: what does it say, is that so, "
+    "and if not, what would be right? One false statement makes the response not factual. Close with whether it is "
+    "factual and how severe its worst error is."
+)
+
+EXAMPLES: tuple[tuple[str, str, str, bool, int], ...] = (
+    (
+        "How many moons does Mars have?",
+        "Mars has two moons, Phobos and Deimos.",
+        "Statement: Mars has two moons. That is so. Statement: they are Phobos and Deimos. Both were found in 1877 and "
+        "no other is known. Nothing is wrong.",
+        True,
+        0,
+    ),
+    (
+        "Who painted the ceiling of the Sistine Chapel?",
+        "It was painted by Raphael between 1508 and 1512.",
+        "Statement: Raphael painted it. Michelangelo did; Raphael worked in other rooms of the palace. Statement: "
+        "between 1508 and 1512. The years are right. The answer to the question itself is false.",
+        False,
+        4,
+    ),
+    (
+        "Tell me about the river Rhine.",
+        "The Rhine rises in the Alps and flows into the North Sea. It is the longest river in Europe.",
+        "Statement: it rises in the Alps. So it does. Statement: it flows into the North Sea. So it does, in the "
+        "Netherlands. Statement: it is Europe's longest river. The Volga is almost three times as long. That misleads "
+        "about the size of the river.",
+        False,
+        3,
+    ),
+)
+"""Source, response, opinion, factuality, severity; facts of general knowledge, in no data set that is loaded."""
+
+
+class Checking(dspy.Signature):
+    """The way of checking stands here."""
+
+    examples: str = dspy.InputField(default="")
+    task: str = dspy.InputField()
+    source: str = dspy.InputField()
+    context: str = dspy.InputField(default="")
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    opinion: str = dspy.OutputField(desc=OPINION.replace("the claim", "the response"))
+    factuality: str = dspy.OutputField(desc=FACTUALITY)
+    severity: str = dspy.OutputField(desc=SEVERITY)
+
+
+class HallucinationCheck(Judge):
+    """A judge by one call; predictor name `checker.predict`.
+
+    Args:
+        self_check: By the LM's own knowledge instead of the given one.
+        examples: How many worked examples a self-check is shown, 0 to 3.
+        scoring: As in `programs.hallucination.judge.Options`.
+
+    Raises:
+        InputError: There are not so many examples, a plain check is to have some, or the scoring is unknown.
+    """
+
+    kind = "hallucination-check"
+    settable = ("self_check", "examples", "scoring")
+
+    def __init__(self, self_check: bool = False, examples: int = 0, scoring: Scoring = "verdict+severity") -> None:
+        super().__init__(Rules(rounds=0))
+        most = len(EXAMPLES) if self_check else 0
+        if not 0 <= examples <= most:
+            raise InputError("not so many examples", field="examples", expected=f"0 to {most}", found=examples)
+        if scoring not in SCORINGS:
+            raise InputError("unknown scoring", field="scoring", expected=", ".join(SCORINGS), found=scoring)
+        self.self_check = self_check
+        self.examples = examples
+        self.scoring: Scoring = scoring
+        self.checker = Sampled(Checking, SELF_CHECK if self_check else PLAIN, speaker="checker")
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Check `item`; there are no rounds."""
+        task = (
+            f"The source is a {item.task.source_label}; the candidate is a {item.task.candidate_label}, the response."
+        )
+        inputs = {"task": task}
+        if self.self_check:
+            inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
+        elif item.context:
+            inputs["task"] += f" The context is a {item.task.context_label} that belongs to the source."
+        with dspy.context(adapter=ADAPTER):
+            answer = await self.checker.bound(inputs).ask(item, "", read_view)
+        if isinstance(answer, NoAnswer):
+            return Transcript().fail(Failure("checker", 0, answer.reason, answer.detail, answer.calls))
+        view = answer.value
+        score = claim_score(view, item.aspect.scale, self.scoring)
+        turn = Opinion("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity)
+        return Transcript((turn,))
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        failure = transcript.failure
+        if failure is not None:
+            return Unscored(failure.reason, f"{failure.role}: {failure.detail}", transcript.calls, transcript)
+        turn: Turn = transcript.turns[-1]
+        if turn.score is None:
+            raise ValueError("a check without a score and without a failure cannot exist")
+        return Verdict(turn.score, 0, "single call", transcript.calls, transcript)
+
+    def config(self) -> dict[str, Any]:
+        return {"self_check": self.self_check, "examples": self.examples, "scoring": self.scoring}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> HallucinationCheck:
+        """Rebuild a judge.
+
+        Raises:
+            InputError: As the constructor.
+        """
+        return cls(
+            bool(config.get("self_check", False)),
+            int(config.get("examples", 0)),
+            config.get("scoring", "verdict+severity"),
+        )
+
+
+def _example(example: tuple[str, str, str, bool, int]) -> str:
+    source, response, opinion, factual, severity = example
+    return f"Source: {source}\nResponse: {response}\nOpinion: {opinion}\nFactuality: {factual}\nSeverity: {severity}"

@@ -1,0 +1,157 @@
+"""Claim detection: from a response to the statements in it that can be true or false (Sun et al. 2024, 3.1, 4.1.2).
+
+What a response is taken apart into depends on its form, which is read off the task's label for the source:
+`answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates
+that the task calls claims have the form `claim`: somebody took them out of a response already; they stand as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Literal
+
+import dspy
+
+from debate_judge.data.schema import Task
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.sampled import Sampled
+
+Form = Literal["document", "answer", "dialogue", "claim"]
+
+FORMS: tuple[Form, ...] = ("document", "answer", "dialogue", "claim")
+
+_LABELS: tuple[tuple[str, Form], ...] = (
+    ("question", "answer"),
+    ("prompt", "answer"),
+    ("dialogue", "dialogue"),
+    ("conversation", "dialogue"),
+    ("chat", "dialogue"),
+)
+"""Word in the task's source label -> form of the response."""
+
+_NUMBERED = re.compile(r"\(?\d{1,3}[.):]\s+")
+_BULLET = re.compile(r"[-*•]\s+")
+_NOTHING = re.compile(r"[\W_]*(?:none|no claims?)[\W_]*", re.IGNORECASE)
+
+
+def form_of(task: Task) -> Form:
+    """The form that the responses of a task have."""
+    if task.candidate_label.lower() == "claim":
+        return "claim"
+    label = task.source_label.lower()
+    return next((form for word, form in _LABELS if word in label), "document")
+
+
+class Selecting(dspy.Signature):
+    """You prepare a reply of a conversation for fact-checking. Keep what the reply states about the world, word for
+    word, and leave out what nobody could check: opinions, feelings, wishes, greetings, offers and questions to the
+    other person. A sentence that holds both keeps its checkable part. Add nothing and correct nothing, least of all
+    errors."""
+
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    facts: str = dspy.OutputField(desc="what is left of the reply, or NONE where nothing is")
+
+
+class Extracting(dspy.Signature):
+    """You take a text apart into atomic claims, so that others can check each against evidence. A claim is one
+    statement that is true or false. It names whom and what it is about, with pronouns resolved, for its reader sees
+    nothing else; the source, where one is given, serves to resolve them. Together the claims say what the text says:
+    nothing is left out, added, softened or corrected, also where it is wrong."""
+
+    task: str = dspy.InputField()
+    source: str = dspy.InputField(default="")
+    candidate: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
+
+
+class FactSelector(Sampled):
+    """Removes the subjective parts of a reply; predictor name `facts.predict`."""
+
+    speaker = "facts"
+
+    def __init__(self) -> None:
+        super().__init__(Selecting)
+
+    async def select(self, item: Item) -> Answer[str] | NoAnswer:
+        """The checkable part of the item's reply; empty where all of it is subjective."""
+
+        def read(fields: Fields) -> str | replies.Unreadable:
+            text = fields["facts"].strip()
+            if not text:
+                return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
+            return "" if _NOTHING.fullmatch(text) else text
+
+        return await self.ask(item, "", read)
+
+
+class ClaimExtractor(Sampled):
+    """Takes a text apart into claims; predictor name `claims.predict`."""
+
+    speaker = "claims"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(Extracting)
+        self.most = most
+
+    async def extract(self, item: Item, text: str, form: Form) -> Answer[tuple[str, ...]] | NoAnswer:
+        """The claims of `text`, which is the item's candidate or what is left of it.
+
+        The source of a `document` is not shown: claims must say what the text says, not what it should say.
+        """
+        task = f"The candidate is a {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
+        if form != "document":
+            task = f"The source is a {item.task.source_label}. {task}"
+        inputs = {"task": task, "candidate": replies.disarm(text)}
+        if form == "document":
+            inputs["source"] = ""
+        return await self.bound(inputs).ask(item, "", lambda fields: read_claims(fields["claims"], self.most))
+
+
+def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
+    """Read a list of claims: one a line, with or without bullets or numbers, or a JSON list; NONE is no claim.
+
+    Equal claims are one. A list that is longer than `most` is refused, not cut: an unread claim could be the false one.
+    """
+    text = text.strip()
+    if _NOTHING.fullmatch(text):
+        return ()
+    lines = _json_list(text) if text.startswith("[") else _lines(text)
+    if isinstance(lines, replies.Unreadable):
+        return lines
+    claims = tuple(dict.fromkeys(" ".join(line.split()) for line in lines if line.strip()))
+    if not claims:
+        return replies.Unreadable("no claims were given; write NONE where the text states nothing")
+    if len(claims) > most:
+        return replies.Unreadable(
+            f"there were {len(claims)} claims; give at most {most}, joining what belongs together"
+        )
+    return claims
+
+
+def _lines(text: str) -> list[str]:
+    lines = [_BULLET.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
+    # A number opens a line of a list only if it opens all of them; a claim may well begin with one.
+    if all(_NUMBERED.match(line) for line in lines):
+        return [_NUMBERED.sub("", line, count=1) for line in lines]
+    return lines
+
+
+def _json_list(text: str) -> list[str] | replies.Unreadable:
+    wrong = replies.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
+    try:
+        values = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return wrong
+    claims = [value.get("claim") if isinstance(value, dict) else value for value in values]
+    texts = [claim for claim in claims if isinstance(claim, str)]
+    return texts if len(texts) == len(claims) else wrong
+
+
+def joined(question: str, answer: str) -> str:
+    """A question and its short answer as one claim, e.g. `Which city is the capital of Peru? Lima.`"""
+    return " ".join(f"{question} {answer}".split())

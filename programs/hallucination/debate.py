@@ -1,0 +1,232 @@
+"""Verification of one claim by a debate that is a Markov chain (Sun et al. 2024, section 3.3, appendix A.1).
+
+The initial agent's opinion is the state S0. Each later state lets three agents speak: S1 is Trust, Skeptic,
+Leader and S2 is Skeptic, Trust, Leader. Which of the two comes next depends on the judgement of the state before
+alone, which is its last speaker's. The chain ends with a state whose speakers agree, once the minimum of rounds is
+reached, or at the maximum. S0 agrees with itself: with a minimum of 0 its opinion stands.
+
+No prompt depends on the number of rounds, so a chain holds every shorter one as its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import dspy
+
+from debate_judge.data.schema import Scale
+from debate_judge.programs.hallucination.evidence import Evidence
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.usage import ROUND
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.transcript import Failure, Turn
+
+S1 = ("trust", "skeptic", "leader")
+S2 = ("skeptic", "trust", "leader")
+
+State = tuple[str, ...]
+
+TRANSITIONS: Mapping[str, Mapping[bool, State]] = MappingProxyType(
+    {
+        "true-skeptic": {True: S2, False: S1},
+        "true-trust": {True: S1, False: S2},
+        "always-skeptic": {True: S2, False: S2},
+        "always-trust": {True: S1, False: S1},
+    }
+)
+"""Policy -> whether the state before took the claim for factual -> the next state (equations 1 and 2; table 4)."""
+
+Scoring = Literal["verdict", "severity", "verdict+severity"]
+
+SCORINGS: tuple[Scoring, ...] = ("verdict", "severity", "verdict+severity")
+
+SEVEREST = 5
+_GRADES = (
+    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a figure that is "
+    "slightly off; 2 an error of some weight that does not turn the meaning, such as a wrong term; 3 an error that "
+    "misleads about something essential, such as a gross exaggeration or a context that was twisted; 4 the evidence "
+    "contradicts the statement at its core, as where somebody else did it; 5 invented, without any ground"
+)
+OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
+FACTUALITY = "True or False and nothing else"
+SEVERITY = f"one whole number from 0 to 5 and nothing else: {_GRADES}"
+
+
+class Verifying(dspy.Signature):
+    """The agent stands here."""
+
+    task: str = dspy.InputField()
+    evidence: str = dspy.InputField(default="")
+    claim: str = dspy.InputField()
+    debate: str = dspy.InputField(default="")
+    correction: str = dspy.InputField(default="")
+    opinion: str = dspy.OutputField(desc=OPINION)
+    factuality: str = dspy.OutputField(desc=FACTUALITY)
+    severity: str = dspy.OutputField(desc=SEVERITY)
+
+
+_TOGETHER = (
+    " Do not repeat what others have said: take it as a starting point and develop a view of your own, then say "
+    "whether the claim is factual and how severe its error is."
+)
+
+AGENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
+        "many, and how they relate. The claim is factual if the evidence bears out all of it; it is not if any "
+        "part is contradicted or finds no support. Say whether it is factual and how severe its error is.",
+        "trust": "You are the Trust agent in a debate about a claim. The opinion of the agent before you stands under "
+        "debate. Believe it as far as the evidence allows: look for what in the evidence supports it, and carry "
+        "those points further." + _TOGETHER,
+        "skeptic": "You are the Skeptic agent in a debate about a claim. The opinion of the agent before you stands "
+        "under debate. Doubt it: hold each of its statements against the claim and the evidence, and look for what it "
+        "overlooked, took for granted or misread. Where you find nothing, say so." + _TOGETHER,
+        "leader": "You are the Leader of a debate about a claim. The opinions of two agents stand under debate: Trust "
+        "tends to believe whoever spoke before, Skeptic to doubt. Allow for both habits, weigh what is sound and what "
+        "is not in either opinion against the evidence, and come to the conclusion that you hold for true." + _TOGETHER,
+    }
+)
+"""Name -> instructions. Each is the instructions of its own predictor, so that a tuner finds it by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an agent thinks of a claim."""
+
+    text: str
+    factual: bool
+    severity: int
+    """0 no error … 5 invented."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion(Turn):
+    """A turn about a claim; its score is the claim's on the aspect's scale."""
+
+    claim: int = 1
+    """Number of the claim, from 1."""
+    factual: bool = True
+    severity: int = 0
+
+
+def read_view(fields: Fields) -> View | replies.Unreadable:
+    """Read opinion, factuality and severity.
+
+    Refused, besides what cannot be read, are contradictions: a false claim without an error, and a factual one
+    whose error turns its meaning (grade 4 or 5).
+    """
+    factual = replies.score(fields["factuality"], Scale(0, 1))
+    if isinstance(factual, replies.Unreadable) or factual not in (0, 1):
+        return replies.Unreadable("the factuality must be True or False and nothing else")
+    severity = replies.score(fields["severity"], Scale(0, SEVEREST))
+    if isinstance(severity, replies.Unreadable) or severity != int(severity):
+        return replies.Unreadable(f"the severity must be one whole number from 0 to {SEVEREST} and nothing else")
+    if factual and severity >= SEVEREST - 1:
+        return replies.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
+    if not factual and severity == 0:
+        return replies.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
+    return View(fields["opinion"], factual == 1, int(severity))
+
+
+class Agent(Sampled):
+    """One agent; predictor name e.g. `skeptic.predict`.
+
+    Args:
+        name: A key of `AGENTS`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Verifying, AGENTS[name], speaker=name)
+
+    async def assess(
+        self, item: Item, claim: str, evidence: Evidence, heard: Sequence[Opinion]
+    ) -> Answer[View] | NoAnswer:
+        """Judge `claim` by `evidence`, knowing the opinions that were `heard` and nothing else."""
+        kind = f"The claim was made by a {item.task.candidate_label}."
+        known = (
+            "The evidence is all that counts; whether the claim is true in the world does not."
+            if evidence.text
+            else "No evidence could be had: judge by what you know for certain."
+        )
+        if evidence.how == "searched":
+            known = "The evidence was found on the web and may be beside the point or in error."
+        inputs = {
+            "task": f"{kind} {known}",
+            "evidence": replies.disarm(evidence.text),
+            "claim": replies.disarm(claim),
+        }
+        return await self.bound(inputs).ask(item, "\n\n".join(map(_line, heard)), read_view)
+
+
+def _line(opinion: Opinion) -> str:
+    # On one line, so that no opinion's text can pass itself off as another agent's.
+    text = " ".join(opinion.text.split())
+    return f"{opinion.role.capitalize()}, factuality {opinion.factual}, severity {opinion.severity}: {text}"
+
+
+def claim_score(view: View, scale: Scale, scoring: Scoring) -> float:
+    """A claim on the scale of an aspect: high is factual, low is hallucinated.
+
+    - `verdict`: the two ends of the scale.
+    - `severity`: from the high end for no error to the low end for grade 5, whatever the verdict.
+    - `verdict+severity`: graded too, factual claims on the upper half of the scale and hallucinated ones below, so
+      that the middle of the scale separates the verdicts and the rest can be ranked.
+    """
+    span = scale.high - scale.low
+    if scoring == "verdict":
+        return scale.high if view.factual else scale.low
+    if scoring == "severity":
+        return scale.high - span * view.severity / SEVEREST
+    if view.factual:
+        return scale.high - span / 2 * view.severity / SEVEREST
+    return scale.low + span / 2 * (SEVEREST - view.severity) / SEVEREST
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The rules of one verification."""
+
+    transition: Mapping[bool, State]
+    minimum: int
+    """Rounds before which agreement does not end the chain."""
+    maximum: int
+    scoring: Scoring
+
+    async def verify(
+        self, item: Item, number: int, claim: str, evidence: Evidence, agents: Mapping[str, Agent]
+    ) -> tuple[tuple[Opinion, ...], Failure | None]:
+        """Hold the debate about claim `number`; a failure ends it where it happens."""
+        said: list[Opinion] = []
+        state: list[Opinion] = []
+        names: State = ("initial",)
+        for turn in range(self.maximum + 1):
+            ROUND.set(turn)
+            if turn:
+                if turn > self.minimum and agreed(state):
+                    break
+                names = self.transition[state[-1].factual]
+            before, state = state, []
+            for name in names:
+                # The Leader hears both others of its state; they hear the one agent who spoke before them.
+                heard = state if name == "leader" else (state or before)[-1:]
+                answer = await agents[name].assess(item, claim, evidence, heard)
+                if isinstance(answer, NoAnswer):
+                    detail = f"claim {number}: {answer.detail}"
+                    return tuple(said), Failure(name, turn, answer.reason, detail, answer.calls)
+                view = answer.value
+                score = claim_score(view, item.aspect.scale, self.scoring)
+                state.append(
+                    Opinion(name, turn, view.text, score, False, answer.calls, number, view.factual, view.severity)
+                )
+                said.append(state[-1])
+        return tuple(said), None
+
+
+def agreed(state: Sequence[Opinion]) -> bool:
+    """Whether all who spoke in a state take the claim for the same, factual or not."""
+    return len({opinion.factual for opinion in state}) == 1

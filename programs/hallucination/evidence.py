@@ -1,0 +1,212 @@
+"""Evidence for a claim (Sun et al. 2024, sections 3.2 and 4.1.2): given knowledge, its best sentences, or the web's.
+
+Knowledge that is short is evidence as it stands. Of longer knowledge the sentences that are most like one of
+two queries about the claim are taken, and without any knowledge the two queries go to a search provider, where one
+is configured. The LM is asked for queries only where they are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.hallucination.claims import Form
+from debate_judge.programs.hallucination.web_search import Search, SearchError, kept
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.sampled import Sampled
+
+# A sentence ends before a blank and before a capital that follows without one, as in texts that were glued
+# together; not after a capital, which spares most initials and abbreviations such as U.S.
+_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
+
+AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a claim is checked against, and how it was found."""
+
+    text: str
+    how: str
+    """One of `as given`, `ranked`, `searched` and `nothing`."""
+    queries: tuple[str, ...] = ()
+
+
+class Querying(dspy.Signature):
+    """You look for evidence about a claim. Write two search queries that together find what would confirm the claim
+    or refute it. The first asks for the fact itself, worded so that the answer is open; the second goes about it in
+    another way, by other words or by another party, place or time that the claim names. Do not presume that the
+    claim is true."""
+
+    claim: str = dspy.InputField()
+    correction: str = dspy.InputField(default="")
+    query_1: str = dspy.OutputField(desc="one line, the query and nothing else")
+    query_2: str = dspy.OutputField(desc="one line, another query and nothing else")
+
+
+class QueryWriter(Sampled):
+    """Writes the two queries; predictor name `queries.predict`."""
+
+    speaker = "queries"
+
+    def __init__(self) -> None:
+        super().__init__(Querying)
+
+    async def about(self, item: Item, claim: str) -> Answer[tuple[str, str]] | NoAnswer:
+        """Two queries about `claim`."""
+
+        def read(fields: Fields) -> tuple[str, str] | replies.Unreadable:
+            one, other = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
+            return (one, other) if one and other else replies.Unreadable("two queries are needed")
+
+        return await self.bound({"claim": replies.disarm(claim)}).ask(item, "", read)
+
+
+class Ranker(Protocol):
+    """Finds the passages that are most like one of several queries."""
+
+    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
+        """An array of shape (queries, passages); higher is more alike."""
+        ...
+
+
+class TfIdf:
+    """Cosine of TF-IDF vectors over runs of 2 to 4 characters inside words, by scikit-learn.
+
+    Parts of words find inflected forms (robbed, robbery) and work for languages that put no blanks between words.
+    """
+
+    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
+        vectorizer, matrix = _fitted(passages)
+        return (vectorizer.transform(queries) @ matrix.T).toarray()
+
+
+@lru_cache(maxsize=256)
+def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
+    # One document serves all claims of all its candidates.
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
+
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+    return vectorizer, vectorizer.fit_transform(passages)
+
+
+class Dense:
+    """Cosine of sentence embeddings, by sentence-transformers (the extra `dense`).
+
+    Args:
+        model: Name or folder of a model; it is loaded at the first use.
+    """
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._encoder: Any = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dense:
+        # Tuners copy judges; the weights are loaded once.
+        return self
+
+    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
+        encoder = self._load()
+        vectors = encoder.encode([*queries, *passages], normalize_embeddings=True)
+        return vectors[: len(queries)] @ vectors[len(queries) :].T
+
+    def _load(self) -> Any:
+        if self._encoder is None:
+            from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
+
+            self._encoder = SentenceTransformer(self.model)
+        return self._encoder
+
+
+def make_ranker(name: str) -> Ranker:
+    """The ranker of a name: `tfidf`, or `dense:MODEL`.
+
+    Raises:
+        InputError: It is neither, or what a dense ranker needs is not installed.
+    """
+    kind, _, model = name.partition(":")
+    if name == "tfidf":
+        return TfIdf()
+    if kind != "dense" or not model:
+        raise InputError("unknown ranker", field="ranker", expected="tfidf or dense:MODEL", found=name)
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise InputError(
+            "dense ranking needs sentence-transformers",
+            field="ranker",
+            remedy="install the project with its extra 'dense', or choose ranker 'tfidf'",
+        )
+    return Dense(model)
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a text, each once, in its order."""
+    return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
+
+
+def best(passages: tuple[str, ...], queries: Sequence[str], limit: int, ranker: Ranker) -> tuple[str, ...]:
+    """The `limit` passages that are most like one of the queries, in the order of the text they come from."""
+    if len(passages) <= limit:
+        return passages
+    similarity = ranker.similarities(passages, queries).max(axis=0)
+    # Among equals the earlier passage wins, so that the choice is the same everywhere.
+    chosen = sorted(range(len(passages)), key=lambda i: (-float(similarity[i]), i))[:limit]
+    return tuple(passages[i] for i in sorted(chosen))
+
+
+def knowledge(item: Item, form: Form) -> str:
+    """What is given to check the response with: all texts of the item but the response and a bare question."""
+    parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """How evidence is found."""
+
+    whole: int
+    """Given knowledge of up to so many characters is evidence as it stands."""
+    limit: int
+    """Sentences or snippets that are taken otherwise."""
+    ranker: Ranker
+    search: Search | None
+
+    async def evidence(self, item: Item, form: Form, claim: str, writer: QueryWriter) -> Answer[Evidence] | NoAnswer:
+        """Evidence about `claim`; `writer` is asked for queries where they are used."""
+        given = knowledge(item, form)
+        passages = sentences(given)
+        if given and (len(given) <= self.whole or len(passages) <= self.limit):
+            return Answer(Evidence(given, AS_GIVEN), 0)
+        if not given and self.search is None:
+            return Answer(Evidence("", NOTHING), 0)
+        queries = await writer.about(item, claim)
+        if isinstance(queries, NoAnswer):
+            return queries
+        if given:
+            # In a thread: fitting a long document, or a first import, would hold up every other debate.
+            chosen = await asyncio.to_thread(best, passages, queries.value, self.limit, self.ranker)
+            return Answer(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
+        return await self._searched(queries)
+
+    async def _searched(self, queries: Answer[tuple[str, str]]) -> Answer[Evidence] | NoAnswer:
+        if self.search is None:
+            raise ValueError("there is no search provider")
+        try:
+            results = await asyncio.gather(*(kept(self.search, query, self.limit) for query in queries.value))
+        except SearchError as error:
+            return NoAnswer("lm error", str(error), queries.calls)
+        # By turns, so that the second query is heard as much as the first.
+        longest = max(map(len, results))
+        mixed = [found[rank] for rank in range(longest) for found in results if rank < len(found)]
+        chosen = list(dict.fromkeys(mixed))[: self.limit]
+        how = SEARCHED if chosen else NOTHING
+        return Answer(Evidence("\n".join(chosen), how, queries.value), queries.calls)

@@ -1,0 +1,219 @@
+"""Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
+
+A response is taken apart into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by
+a Markov chain of agents (`debate.py`). One hallucinated claim makes the response hallucinated; its score is that of its
+worst claim. With 0 rounds the initial agent's opinion stands: claim verification without debate. The judge reads an
+aspect's scale, not its definition: high is factual.
+
+Departures from the paper: queries are asked only where evidence has to be looked for; evidence sentences keep the
+order of their text; an answer without knowledge and without a search provider is checked by what the LM knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.hallucination.claims import FORMS, ClaimExtractor, FactSelector, Form, form_of, joined
+from debate_judge.programs.hallucination.debate import (
+    AGENTS,
+    SCORINGS,
+    TRANSITIONS,
+    Agent,
+    Chain,
+    Opinion,
+    Scoring,
+    agreed,
+)
+from debate_judge.programs.hallucination.evidence import AS_GIVEN, Evidence, Gathering, QueryWriter, make_ranker
+from debate_judge.programs.hallucination.web_search import Unsearched, make_search
+from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer
+from debate_judge.programs.transcript import Failure, Transcript, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All that can be set about the judge, except the maximum of rounds."""
+
+    min_rounds: int = 2
+    """Rounds before which agreement ends no debate. A maximum below it is kept nevertheless."""
+    transition: str = "true-skeptic"
+    """A key of `programs.hallucination.debate.TRANSITIONS`."""
+    scoring: Scoring = "verdict+severity"
+    """How a claim's verdict and severity become a score, see `programs.hallucination.debate.claim_score`."""
+    form: Form | Literal["auto"] = "auto"
+    """What the responses are; `auto` reads it off the task's source label."""
+    short_answer: int = 40
+    """An answer of up to so many words is joined with its question into one claim, without asking the LM."""
+    max_claims: int = 30
+    """A list with more claims is refused."""
+    whole: int = 1500
+    """Knowledge of up to so many characters is evidence as it stands."""
+    snippets: int = 10
+    """Sentences of longer knowledge, or of the web, that are evidence for a claim."""
+    ranker: str = "tfidf"
+    """`tfidf`, or `dense:MODEL`."""
+    search: str = "none"
+    """Where evidence comes from when none is given: a key of `web_search.SEARCHES`, or `none`."""
+
+    def __post_init__(self) -> None:
+        choices = {"transition": tuple(TRANSITIONS), "scoring": SCORINGS, "form": ("auto", *FORMS)}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                found = getattr(self, name)
+                raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(known), found=found)
+        least = {"min_rounds": 0, "short_answer": 0, "max_claims": 1, "whole": 0, "snippets": 1}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                raise InputError("not a count", field=name, expected=f"a whole number from {lowest} up", found=value)
+
+
+class Hallucination(Judge):
+    """A judge by claim verification.
+
+    Args:
+        options: How claims and evidence are found and how the debate goes.
+        rules: The maximum of rounds, used by `judge`; `converse` takes its own. There is no Tie-breaker.
+
+    Raises:
+        InputError: The ranker or the search provider is unknown, or the provider has no key.
+    """
+
+    kind = "hallucination"
+    settable = tuple(field.name for field in fields(Options))
+
+    def __init__(self, options: Options | None = None, rules: Rules | None = None) -> None:
+        super().__init__(rules or Rules(rounds=3))
+        self.options = options or Options()
+        self.gathering = Gathering(
+            self.options.whole,
+            self.options.snippets,
+            make_ranker(self.options.ranker),
+            make_search(self.options.search),
+        )
+        self.facts = FactSelector()
+        self.claims = ClaimExtractor(self.options.max_claims)
+        self.queries = QueryWriter()
+        self.initial, self.trust, self.skeptic, self.leader = (Agent(name) for name in AGENTS)
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """Check `item` with at most `rounds` rounds about each claim; claims are verified at the same time."""
+        form = form_of(item.task) if self.options.form == "auto" else self.options.form
+        with dspy.context(adapter=ADAPTER):
+            claims, transcript = await self._detect(item, form)
+            checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(claims, 1)))
+        failures = []
+        for part in checked:
+            for turn in part.turns:
+                transcript = transcript.add(turn)
+            failures += [part.failure] if part.failure else []
+        if not failures:
+            return transcript
+        # The earliest, so that the debate is seen as broken at every number of rounds at which it is.
+        first = min(failures, key=lambda failure: failure.round)
+        spent = sum(failure.calls for failure in failures)
+        return transcript.fail(Failure(first.role, first.round, first.reason, first.detail, spent))
+
+    async def _detect(self, item: Item, form: Form) -> tuple[tuple[str, ...], Transcript]:
+        transcript, text = Transcript(), item.text
+        if form == "claim":
+            return (text,), transcript.add(_claims_turn((text,), 0, item))
+        if form == "answer" and len(text.split()) <= self.options.short_answer:
+            claim = joined(item.source, text)
+            return (claim,), transcript.add(_claims_turn((claim,), 0, item))
+        if form == "dialogue":
+            facts = await self.facts.select(item)
+            if isinstance(facts, NoAnswer):
+                return (), transcript.fail(Failure("facts", 0, facts.reason, facts.detail, facts.calls))
+            text = facts.value
+            transcript = transcript.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
+            if not text:
+                return (), transcript.add(_claims_turn((), 0, item))
+        found = await self.claims.extract(item, text, form)
+        if isinstance(found, NoAnswer):
+            return (), transcript.fail(Failure("claims", 0, found.reason, found.detail, found.calls))
+        return found.value, transcript.add(_claims_turn(found.value, found.calls, item))
+
+    async def _check(self, item: Item, form: Form, number: int, claim: str, rounds: int) -> Transcript:
+        found = await self.gathering.evidence(item, form, claim, self.queries)
+        if isinstance(found, NoAnswer):
+            detail = f"claim {number}: {found.detail}"
+            return Transcript().fail(Failure("evidence", 0, found.reason, detail, found.calls))
+        options = self.options
+        chain = Chain(TRANSITIONS[options.transition], options.min_rounds, rounds, options.scoring)
+        agents = {"initial": self.initial, "trust": self.trust, "skeptic": self.skeptic, "leader": self.leader}
+        opinions, failure = await chain.verify(item, number, claim, found.value, agents)
+        return Transcript((_evidence_turn(number, found.value, found.calls), *opinions), failure)
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        """The worst claim's score, by the last opinion about each claim; without any claim the highest score."""
+        transcript = transcript.until(rounds)
+        failure = transcript.failure
+        if failure is not None:
+            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
+            return Unscored(failure.reason, detail, transcript.calls, transcript)
+        states: dict[int, list[Opinion]] = {}
+        for turn in transcript.turns:
+            if isinstance(turn, Opinion):
+                state = states.setdefault(turn.claim, [])
+                if state and state[-1].round != turn.round:
+                    state.clear()
+                state.append(turn)
+        last: list[Turn] = [state[-1] for state in states.values()]
+        last = last or [turn for turn in transcript.turns if turn.role == "claims"]
+        score = min(turn.score for turn in last if turn.score is not None)
+        held = max(turn.round for turn in last)
+        open_claims = any(not agreed(state) for state in states.values())
+        reason: StopReason = "rounds over" if open_claims else "no issue" if held or not states else "single call"
+        return Verdict(score, held, reason, transcript.calls, transcript)
+
+    def rehearsal(self) -> Hallucination:
+        one: Hallucination = self.deepcopy()
+        if self.gathering.search is not None:
+            one.gathering = replace(self.gathering, search=Unsearched())
+        return one
+
+    def tunable(self) -> tuple[str, ...]:
+        spoken = (
+            "facts",
+            "claims",
+            "queries",
+            "initial",
+            *(("trust", "skeptic", "leader") if self.rules.rounds else ()),
+        )
+        return tuple(f"{name}.predict" for name in spoken)
+
+    def config(self) -> dict[str, Any]:
+        return {**asdict(self.options), "rounds": self.rules.rounds}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Hallucination:
+        """Rebuild a judge; what is not given is as in `Options`.
+
+        Raises:
+            InputError: An option has a value that it cannot have.
+        """
+        known = {field.name for field in fields(Options)}
+        options = Options(**{name: value for name, value in config.items() if name in known})
+        return cls(options, Rules(int(config.get("rounds", 3))))
+
+
+def _claims_turn(claims: tuple[str, ...], calls: int, item: Item) -> Turn:
+    # A response that states nothing has nothing to be wrong: its score is known without any verification.
+    score = None if claims else item.aspect.scale.high
+    text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
+    return Turn("claims", 0, text or "none", score=score, calls=calls)
+
+
+def _evidence_turn(number: int, evidence: Evidence, calls: int) -> Turn:
+    queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
+    # Given evidence stands in the item; a copy of it for every claim would fill the transcripts.
+    text = "" if evidence.how == AS_GIVEN else f"\n{evidence.text}"
+    return Turn("evidence", 0, f"claim {number}: {evidence.how}{queries}{text}", calls=calls)

@@ -1,0 +1,153 @@
+"""Searching the web for evidence: what a provider is, and one over HTTP. Keys come from the environment only."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.reply import Reply
+
+_ATTEMPTS = 3
+_WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
+
+
+class SearchError(Exception):
+    """No result for one query; the message holds no key."""
+
+
+class Search(Protocol):
+    """A provider of passages from the web."""
+
+    name: str
+    """Identity of the provider: equal queries to equal names have equal answers, as far as anyone can know."""
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        """At most `limit` passages, best first.
+
+        Raises:
+            SearchError: This query cannot be answered.
+            InputError: No query can be, e.g. for a wrong key.
+        """
+        ...
+
+
+class Serper:
+    """Google's results by serper.dev, the provider that Factool uses.
+
+    Args:
+        key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
+        url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
+        deadline: Seconds that one attempt may take.
+        pause: Seconds before a second attempt; before a third twice as many. A server that says how long to wait
+            is obeyed, up to 30 s.
+    """
+
+    def __init__(
+        self, key: str | None = None, url: str | None = None, deadline: float = 20.0, pause: float = 1.0
+    ) -> None:
+        self._key = key or os.environ.get("SERPER_API_KEY") or ""
+        self._url = (url or os.environ.get("SERPER_API_BASE") or "https://google.serper.dev").rstrip("/") + "/search"
+        self._deadline, self._pause = deadline, pause
+        self.name = "serper"
+        if not self._key:
+            raise InputError(
+                "web search by serper.dev needs a key",
+                field="search",
+                remedy="set SERPER_API_KEY, or judge without web search (search: none)",
+            )
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=self._deadline)
+        async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
+            for attempt in range(1, _ATTEMPTS + 1):
+                wait = self._pause * attempt
+                try:
+                    async with session.post(self._url, json={"q": query, "num": limit}) as answer:
+                        if answer.status == 200:
+                            return _passages(await answer.read())[:limit]
+                        problem = f"HTTP {answer.status}"
+                        if answer.status in (401, 402, 403):
+                            raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
+                        if answer.status not in _WORTH_ANOTHER:
+                            break
+                        told = answer.headers.get("Retry-After", "")
+                        wait = min(float(told), 30.0) if told.isdecimal() else wait
+                except (TimeoutError, aiohttp.ClientError) as error:
+                    problem = type(error).__name__
+                if attempt < _ATTEMPTS:
+                    await asyncio.sleep(wait)
+        raise SearchError(f"the web search failed ({problem})")
+
+
+class Unsearched:
+    """Stands in for a provider where nothing may be spent: passages of a usual length, from nowhere."""
+
+    name = "unsearched"
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        return [f"{number}: {'a passage that nobody looked for ' * 6}" for number in range(limit)]
+
+
+def _passages(raw: bytes) -> list[str]:
+    """The direct answer, the description of the thing that was asked about, then the pages' excerpts."""
+    try:
+        found: Any = json.loads(raw)
+        direct, thing = found.get("answerBox") or {}, found.get("knowledgeGraph") or {}
+        facts = [f"{name}: {value}" for name, value in (thing.get("attributes") or {}).items()]
+        texts = [
+            direct.get("answer"),
+            direct.get("snippet"),
+            thing.get("description"),
+            *facts,
+            *(page.get("snippet") for page in found.get("organic") or ()),
+        ]
+    except (ValueError, AttributeError, TypeError):
+        raise SearchError("the web search's answer is not in its usual form") from None
+    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
+
+
+SEARCHES: Mapping[str, Callable[[], Search]] = MappingProxyType({"serper": Serper})
+"""Name in a judge's configuration -> provider."""
+
+
+def make_search(name: str) -> Search | None:
+    """The provider of a name; none for `none`.
+
+    Raises:
+        InputError: The name is unknown, or the provider's key is missing.
+    """
+    if name == "none":
+        return None
+    if name not in SEARCHES:
+        raise InputError("unknown search", field="search", expected="none, " + ", ".join(SEARCHES), found=name)
+    return SEARCHES[name]()
+
+
+async def kept(search: Search, query: str, limit: int) -> list[str]:
+    """Search, or return what the same search found before.
+
+    Passages are kept in the LM's store of replies: the web changes, and a run that is resumed has to see the
+    evidence that it was begun with, at no further cost.
+    """
+    lm = dspy.settings.lm
+    if not isinstance(lm, JudgeLM):
+        return await search.snippets(query, limit)
+    question = json.dumps(["search", search.name, query, limit])
+    key = hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
+    stored = lm.store.get(key)
+    if stored is None:
+        stored = Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
+        lm.store.put(key, "search", stored)
+    found: list[str] = json.loads(stored.text)
+    return found

@@ -1,0 +1,1 @@
+"""lm: see the modules."""

@@ -1,0 +1,34 @@
+"""What a user is told about batch jobs, a line at a time, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from debate_judge.programs.lm.batch.jobs import Job
+
+if TYPE_CHECKING:
+    from openai.types import Batch
+
+
+def about(job: Job, state: str) -> str:
+    """A line about a job."""
+    return f"batch job {job.name}: role {job.role}, round {job.round}, {len(job.keys):,} calls, {state}"
+
+
+def progress(batch: Batch) -> str:
+    """How far a job is."""
+    counts = batch.request_counts
+    if counts is None or not counts.total:
+        return batch.status
+    failed = f", {counts.failed:,} failed" if counts.failed else ""
+    state = "" if batch.status == "in_progress" else f" ({batch.status})"
+    return f"{counts.completed:,} done{failed}{state}"
+
+
+def say(text: str) -> None:
+    """Like `print`, but above the bars that are on the screen."""
+    from tqdm import tqdm
+
+    if sys.stderr is not None:
+        tqdm.write(text, file=sys.stderr)

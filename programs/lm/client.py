@@ -1,0 +1,271 @@
+"""From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows.
+
+`JudgeLM` is a `dspy.LM` with one door more, `ask`: an asynchronous call that looks into a store of replies
+first, joins identical calls in flight, and leaves pace, retries and budget to `programs.lm.limits.caller`. Every role
+speaks through it; everything else in DSPy sees an ordinary LM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dspy
+from dspy._vendor.lm15.serde import request_to_dict
+from dspy.lm15 import Request, Response
+
+from debate_judge.programs.lm.engines import RequestEngine, reply_of, response_of
+from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+from debate_judge.programs.lm.limits import prefix_warmup as pilots
+from debate_judge.programs.lm.limits.caller import Caller
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Memory, Messages, Reply, ReplyStore
+from debate_judge.programs.lm.usage import Meter
+
+if TYPE_CHECKING:
+    from debate_judge.programs.lm.batch.dispatcher import BatchLine
+
+
+class JudgeLM(dspy.LM):
+    """A `dspy.LM` whose debate calls go through `ask`. Make one with `make_lm`.
+
+    Args:
+        model: Model string as DSPy knows it.
+        engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
+        async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
+        endpoint: Where the calls go, so that two servers with one model name never share replies.
+        store: Replies already paid for.
+        concurrency: Most calls in flight.
+        options: Pace, retries, budget.
+        price: Of the model, where it is known.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        engine: Any,
+        async_engine: Any,
+        endpoint: str = "",
+        store: ReplyStore | None = None,
+        concurrency: int = 16,
+        options: LMOptions | None = None,
+        price: Price | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.endpoint = endpoint
+        self.store: ReplyStore = Memory() if store is None else store
+        self.meter = Meter()
+        self.price = price
+        self.concurrency = concurrency
+        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control)
+        self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
+        if isinstance(self._line, OpenAICompatible):
+            self._line.told = self.caller.told
+        self.batches: BatchLine | None = None
+        """Where calls go out in batch jobs, the way that `ask` takes."""
+        self._flying: dict[str, asyncio.Future[None]] = {}
+        self.pilots: bool = getattr(async_engine, "caches_prefixes", True)
+        """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
+        # DSPy's own cache and retries stay off: the store and the caller do their work.
+        super().__init__(
+            model,
+            engine=StoredEngine(engine, self),
+            async_engine=AsyncStoredEngine(async_engine, self),
+            num_retries=0,
+            cache=False,
+            **kwargs,
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
+        # Optimizers copy programs together with what they hold; connections and counters are not copied.
+        return self
+
+    async def aclose(self) -> None:
+        """Close the connections of `ask`; call it on the loop that used them."""
+        if self.batches is not None:
+            await self.batches.aclose()
+        close = getattr(self._line, "aclose", None)
+        if close is not None:
+            await close()
+
+    def call_key(self, messages: Messages, **settings: Any) -> str:
+        """Identity of a call: model, endpoint, settings of the LM and of the call, messages; nothing secret."""
+        return self._key(messages, {**self.kwargs, **settings})[0]
+
+    def kept(self, messages: Messages, **settings: Any) -> tuple[str, Reply] | None:
+        """Key and reply of a call that `ask` has made; None if the store does not have them any more."""
+        merged = {**self.kwargs, **settings}
+        key = self._key(messages, merged)[0]
+        reply = self.store.get(key)
+        if reply is not None and reply.finish == "length" and merged.get("max_tokens"):
+            longer = self._key(messages, {**merged, "max_tokens": 4 * merged["max_tokens"]})[0]
+            key, reply = longer, self.store.get(longer)
+        return None if reply is None else (key, reply)
+
+    def _key(self, messages: Messages, settings: dict[str, Any]) -> tuple[str, int]:
+        """The key of a call, and the size of its texts in bytes."""
+        known = {k: v for k, v in settings.items() if v is not None}
+        digest = hashlib.blake2b(
+            json.dumps([self.model, self.endpoint, known], sort_keys=True).encode(), digest_size=16
+        )
+        size = 0
+        for message in messages:
+            content = message["content"].encode()
+            size += len(content)
+            # The length keeps two messages from running into one another.
+            digest.update(f"{message['role']} {len(content)} ".encode())
+            digest.update(content)
+        return digest.hexdigest(), size
+
+    async def ask(self, messages: Messages, role: str, **settings: Any) -> Reply:
+        """Return the reply to `messages`, from the store if it was ever given before.
+
+        A reply that was cut off by the limit on its length is asked for once more with four times the limit.
+
+        Args:
+            messages: System and user texts.
+            role: Who asks, for the count of calls.
+            settings: Of this call only, e.g. `temperature`; a `sample` number asks for one more sample.
+
+        Raises:
+            dspy.LMError: The call failed for good; `programs.lm.errors.fatal` tells whether all others would too.
+        """
+        merged = {**self.kwargs, **settings} if settings else self.kwargs
+        reply = await self._ask(messages, role, merged)
+        limit = merged.get("max_tokens")
+        if reply.finish == "length" and limit:
+            reply = await self._ask(messages, role, {**merged, "max_tokens": 4 * limit})
+        return reply
+
+    async def _ask(self, messages: Messages, role: str, settings: dict[str, Any]) -> Reply:
+        self.meter.ask(role)
+        key, size = self._key(messages, settings)
+        while (stored := self.store.get(key)) is None and key in self._flying:
+            # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
+            await asyncio.wait((self._flying[key],))
+        if stored is not None:
+            self.meter.recall(role, stored, batch=self.batches is not None)
+            return stored
+
+        landed = asyncio.get_running_loop().create_future()
+        self._flying[key] = landed
+        try:
+            if self.batches is not None:
+                way = partial(self.batches.chat, key, role, messages, settings)
+                reply = await self.caller.call_in_batch(way, size, settings.get("max_tokens"))
+                # It is in the store already, with all that came in the same job.
+                self.meter.spend(role, reply, batch=True)
+                return reply
+            async with pilots.turn(messages, self.caller.limiter.full) as over:
+
+                async def send() -> Reply:
+                    try:
+                        reply: Reply = await self._line.chat(self.model, messages, settings)
+                        return reply
+                    finally:
+                        over()
+
+                reply = await self.caller.call(send, size, settings.get("max_tokens"))
+            self.keep(key, role, reply)
+            if self.caller.limiter.crowded:
+                # Replies come in bursts: those who wait for the places that became free go out first, all of them,
+                # and only then is what came with them read and thought about.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return reply
+        finally:
+            del self._flying[key]
+            landed.set_result(None)
+
+    async def _control(self) -> Reply:
+        """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""
+        self.meter.ask("control")
+        # Numbered, so that no two answers are answers to the same call.
+        text = f"Reply with OK. ({self.meter.executed['control'] + 1})"
+        reply: Reply = await self._line.chat(self.model, [{"role": "user", "content": text}], self.kwargs)
+        self.meter.spend("control", reply)
+        return reply
+
+    def keep(self, key: str, role: str, reply: Reply) -> None:
+        """Store and count a reply that has just been given."""
+        self.store.put(key, role, reply)
+        self.meter.spend(role, reply)
+
+
+class _Numbered:
+    """Keys for DSPy's requests.
+
+    Equal requests are meant as new samples there, so the n-th one of a process has its own key; a run that
+    is repeated asks in the same order and finds each of them again.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._asked: Counter[str] = Counter()
+
+    def key(self, request: Request) -> tuple[str, int]:
+        """The key of this request, and the size of its texts."""
+        text = json.dumps([self._endpoint, request_to_dict(request)], sort_keys=True, ensure_ascii=False)
+        first = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._asked[first] += 1
+        return hashlib.blake2b(f"{first} {self._asked[first]}".encode(), digest_size=16).hexdigest(), len(text)
+
+
+class StoredEngine:
+    """The engine that DSPy's own modules call (instruction proposers), with the LM's store, meter and limits."""
+
+    role = "proposer"
+
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+        self._engine = engine
+        self._lm = lm
+        self._numbered = _Numbered(lm.endpoint)
+
+    def complete(self, request: Request) -> Response:
+        lm = self._lm
+        key, size = self._numbered.key(request)
+        lm.meter.ask(self.role)
+        stored = lm.store.get(key)
+        if stored is not None:
+            lm.meter.recall(self.role, stored)
+            return response_of(request.model, stored)
+
+        def send() -> Reply:
+            return reply_of(self._engine.complete(request))
+
+        reply = lm.caller.call_sync(send, size, request.config.max_tokens)
+        lm.keep(key, self.role, reply)
+        return response_of(request.model, reply)
+
+
+class AsyncStoredEngine:
+    """The same for DSPy's own asynchronous modules."""
+
+    role = "proposer"
+
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+        self._engine = engine
+        self._lm = lm
+        self._numbered = _Numbered(lm.endpoint)
+
+    async def complete(self, request: Request) -> Response:
+        lm = self._lm
+        key, size = self._numbered.key(request)
+        lm.meter.ask(self.role)
+        stored = lm.store.get(key)
+        if stored is not None:
+            lm.meter.recall(self.role, stored)
+            return response_of(request.model, stored)
+
+        async def send() -> Reply:
+            return reply_of(await self._engine.complete(request))
+
+        reply = await lm.caller.call(send, size, request.config.max_tokens)
+        lm.keep(key, self.role, reply)
+        return response_of(request.model, reply)

@@ -1,0 +1,140 @@
+"""The engines behind an LM: ours where the protocol is OpenAI's, DSPy's native ones, then LiteLLM, elsewhere.
+
+Also the doors by which DSPy's own modules reach them (instruction proposers, judges under a trace), so that
+every call is counted, kept and retried in the same place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dspy.lm15 import Config, Message, Request, Response, Usage
+
+from debate_judge.programs.lm.address import COMPATIBLE
+from debate_judge.programs.lm.reply import Messages, Reply
+
+if TYPE_CHECKING:
+    pass
+
+
+def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
+    """A synchronous and an asynchronous engine for PROVIDER/MODEL. Each makes one attempt per call."""
+    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine, LiteLLMEngine, LM15Engine
+    from dspy.lm15 import LM15Error, RouterConfig
+
+    try:
+        provider = LM15Engine(RouterConfig()).resolve(spec).provider
+    except LM15Error:
+        _known_to_litellm(spec)
+        options = {"api_base": api_base} if api_base else {}
+        return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
+    prefix = spec.partition("/")[0]
+    key = os.environ.get(f"{prefix.upper()}_API_KEY")
+    # A local server that wants no key still needs DSPy to be given one.
+    config = RouterConfig(
+        api_keys={provider: key or "unused"} if key or api_base else None,
+        base_urls={provider: api_base} if api_base else None,
+        max_connections=concurrency + 2,
+    )
+    if prefix in COMPATIBLE and (key or api_base or prefix != "openai"):
+        from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+
+        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or COMPATIBLE[prefix]
+        return LM15Engine(config), OpenAICompatible(address, key)
+    return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
+
+
+def _known_to_litellm(spec: str) -> None:
+    """Refuse at once what no call could reach.
+
+    Raises:
+        ValueError: Neither DSPy nor LiteLLM knows the provider.
+    """
+    import contextlib
+    import difflib
+    import io
+
+    import litellm
+
+    try:
+        # It prints advice of its own.
+        with contextlib.redirect_stdout(io.StringIO()):
+            litellm.get_llm_provider(spec)
+    except litellm.exceptions.BadRequestError:
+        prefix = spec.partition("/")[0]
+        near = difflib.get_close_matches(prefix, [str(getattr(p, "value", p)) for p in litellm.provider_list], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"no provider is called {prefix!r}{hint}") from None
+
+
+class RequestEngine:
+    """Messages in, reply out, by an engine that wants DSPy's requests and gives its responses.
+
+    Args:
+        engine: Asynchronous engine.
+        cached_apart: Whether its provider leaves cached tokens out of the input tokens, as Anthropic does.
+    """
+
+    def __init__(self, engine: Any, *, cached_apart: bool = False) -> None:
+        self._engine = engine
+        self._cached_apart = cached_apart
+
+    async def complete(self, request: Request) -> Response:
+        response: Response = await self._engine.complete(request)
+        return response
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """Send `messages` once; errors are the engine's."""
+        response = await self._engine.complete(request_of(model, messages, settings))
+        return reply_of(response, cached_apart=self._cached_apart)
+
+    async def aclose(self) -> None:
+        close = getattr(self._engine, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> Request:
+    """DSPy's canonical request."""
+    system = next((m["content"] for m in messages if m["role"] == "system"), None)
+    turns = tuple(
+        Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
+        for m in messages
+        if m["role"] != "system"
+    )
+    options = {k: v for k, v in settings.items() if v is not None and k != "sample"}
+    options["max_tokens"] = options.pop("max_completion_tokens", options.pop("max_tokens", None))
+    return Request(model=model, messages=turns, system=system, config=Config(**options))
+
+
+def reply_of(response: Response, *, cached_apart: bool = False) -> Reply:
+    """The part of a response that is kept."""
+    usage = response.usage
+    cached = usage.cache_read_tokens or 0
+    apart = cached + (usage.cache_write_tokens or 0) if cached_apart else 0
+    tokens = tuple(
+        ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()
+    )
+    return Reply(
+        response.message.text or "",
+        (usage.input_tokens or 0) + apart,
+        usage.output_tokens or 0,
+        cached,
+        response.finish_reason,
+        tokens or None,
+    )
+
+
+def response_of(model: str, reply: Reply) -> Response:
+    """A stored reply as DSPy's modules want it."""
+    return Response(
+        id=None,
+        model=model,
+        message=Message.assistant(reply.text),
+        finish_reason="stop",
+        usage=Usage(
+            input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, cache_read_tokens=reply.cached_tokens
+        ),
+    )

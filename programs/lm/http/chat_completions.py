@@ -1,0 +1,209 @@
+"""An asynchronous engine for OpenAI-compatible chat endpoints: the protocol, one attempt per call.
+
+DSPy's native engine stops at 100 connections unless it is configured by hand, and httpx pools collapse at
+128 under bursts. Retries, limits and the store of replies belong to `programs.lm.client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import math
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+from dspy import lm15
+from dspy.lm15 import Message, Request, Response, Usage
+
+from debate_judge.programs.lm.errors import UNREACHABLE
+from debate_judge.programs.lm.http.connection import Wire, wire
+from debate_judge.programs.lm.http.response import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.limits.provider_limits import Pace, told_pace
+from debate_judge.programs.lm.reply import Messages, Reply
+
+_SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
+_FINISH = {"stop", "length", "content_filter"}
+_WITHHELD = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
+_TOO_LONG = ("context_length_exceeded", "maximum context length", "context size", "context window", "too many tokens")
+_UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance")
+
+_ERRORS: dict[int, type[lm15.ProviderError]] = {
+    401: lm15.AuthError,
+    402: lm15.BillingError,
+    403: lm15.AuthError,
+    404: lm15.UnsupportedModelError,
+    408: lm15.TimeoutError,
+    409: lm15.ServerError,
+    425: lm15.ServerError,
+    429: lm15.RateLimitError,
+    504: lm15.TimeoutError,
+}
+
+
+class OpenAICompatible:
+    """One attempt against `{base_url}/chat/completions`. Its connections belong to one event loop.
+
+    Args:
+        base_url: Address of the server, up to and including its version, e.g. `http://localhost:8000/v1`.
+        key: Sent as a bearer token; None sends none.
+    """
+
+    def __init__(self, base_url: str, key: str | None) -> None:
+        path, question, query = base_url.partition("?")
+        self._url = path.rstrip("/") + "/chat/completions" + question + query
+        self._key = key
+        self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self.told: Callable[[Pace], None] | None = None
+        """Who wants to know of the limits that the server names."""
+        self._pace: Pace | None = None
+        self._wire: Wire | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def complete(self, request: Request) -> Response:
+        """Send DSPy's canonical request once; the door that DSPy's own modules use."""
+        system = [] if request.system is None else [{"role": "system", "content": str(request.system)}]
+        messages = [*system, *({"role": m.role, "content": m.text or ""} for m in request.messages)]
+        config = request.config
+        reply = await self.chat(request.model, messages, {name: getattr(config, name, None) for name in _SETTINGS})
+        return Response(
+            id=None,
+            model=request.model,
+            message=Message.assistant(reply.text),
+            finish_reason=reply.finish,
+            usage=Usage(
+                input_tokens=reply.input_tokens,
+                output_tokens=reply.output_tokens,
+                cache_read_tokens=reply.cached_tokens,
+            ),
+        )
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """Send `messages` once and return the reply; one that was withheld by a content filter is a reply too.
+
+        Raises:
+            dspy.lm15.LM15Error: What went wrong, in the classes that DSPy's retry rule knows.
+        """
+        try:
+            answer = await self._open().post(orjson.dumps(body_of(model, messages, settings)))
+        except UnreachableError as error:
+            raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=UNREACHABLE) from error
+        except WireError as error:
+            raise lm15.TransportError(str(error)) from error
+        except ssl.SSLCertVerificationError as error:
+            raise lm15.ConfigurationError(f"the server's certificate is not trusted: {error}") from error
+        if self.told is not None:
+            self._tell(answer.headers, model)
+        return read_reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
+
+    def _tell(self, headers: Mapping[str, str], spec: str) -> None:
+        pace = told_pace(headers, spec)
+        if self.told is not None and pace is not None and pace != self._pace:
+            self._pace = pace
+            self.told(pace)
+
+    def _refused(self, answer: Answer) -> Reply:
+        # Providers quote the key that they refuse; it must not reach a log.
+        text = answer.body[:2000].decode(errors="replace").replace(self._key or "\0", "***")
+        return refused(answer.status, text, retry_after(answer.headers))
+
+    def _open(self) -> Wire:
+        loop = asyncio.get_running_loop()
+        if self._wire is None or self._loop is not loop:
+            self._wire, self._loop = wire(self._url, self._headers), loop
+        return self._wire
+
+    async def aclose(self) -> None:
+        if self._wire is not None and self._loop is asyncio.get_running_loop():
+            await self._wire.aclose()
+        self._wire = None
+
+
+def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a chat request, in OpenAI's protocol."""
+    body = {k: v for k, v in settings.items() if v is not None and k in _SETTINGS}
+    body |= {"model": model.partition("/")[2], "messages": messages}
+    if settings.get("logprobs"):
+        body |= {"logprobs": True, "top_logprobs": settings["logprobs"]}
+    return body
+
+
+def read_reply(raw: bytes) -> Reply:
+    """Read a successful answer; one that is not a completion is a server error, which is worth another attempt."""
+    try:
+        answer = orjson.loads(raw)
+        if "choices" not in answer and "error" in answer:
+            code = answer["error"].get("code")
+            return refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
+        choice = answer["choices"][0]
+        message = choice["message"]
+        usage = answer.get("usage") or {}
+        finish = choice.get("finish_reason")
+        if message.get("refusal") and not message.get("content"):
+            finish = "content_filter"
+        return Reply(
+            _text(message.get("content")) or message.get("refusal") or "",
+            usage.get("prompt_tokens") or 0,
+            usage.get("completion_tokens") or 0,
+            (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+            finish if finish in _FINISH else "stop",
+            _logprobs(choice["logprobs"]) if choice.get("logprobs") else None,
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise lm15.ServerError(f"the server's answer is not a chat completion: {raw[:200]!r}") from error
+
+
+def _text(content: object) -> str:
+    """The text of a message, which some servers give in parts (thoughts beside the answer)."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    raise TypeError("content is neither text nor a list of parts")
+
+
+def _logprobs(answer: Mapping[str, Any]) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    tokens = tuple(
+        ((t["token"], t["logprob"]), *((o["token"], o["logprob"]) for o in t.get("top_logprobs") or ()))
+        for t in answer.get("content") or ()
+    )
+    return tokens or None
+
+
+def refused(status: int, text: str, wait: float | None) -> Reply:
+    """What an error answer means: an error to raise, or, from a content filter, a reply that was withheld."""
+    lowered = text.lower()
+    if status in (400, 403) and any(word in lowered for word in _WITHHELD):
+        return Reply("", finish="content_filter")
+    kind = _ERRORS.get(status) or (lm15.ServerError if status >= 500 else lm15.InvalidRequestError)
+    if status in (400, 413) and any(word in lowered for word in _TOO_LONG):
+        kind = lm15.ContextLengthError
+    elif status == 429 and any(word in lowered for word in _UNPAID):
+        # No waiting helps against an empty account,
+        kind = lm15.BillingError
+    elif status == 429 and "request too large" in lowered:
+        # nor where one call alone exceeds what the account may use in a minute.
+        kind = lm15.InvalidRequestError
+    raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, of whichever header the provider sends; None where there is none that can be read."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            try:
+                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            except ValueError:
+                continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None

@@ -1,0 +1,51 @@
+"""The way through a proxy, which aiohttp knows and the project's own client does not."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+
+from debate_judge.programs.lm.http.response import Answer, UnreachableError, WireError
+
+
+class ProxiedWire:
+    """POSTs to one address by the proxy settings of the environment. Belongs to one event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, connect_deadline: float) -> None:
+        self._url = url
+        self._headers = headers
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_deadline)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, body: bytes) -> Answer:
+        """Send `body` once and return the answer, whatever its status.
+
+        Raises:
+            UnreachableError: No connection could be made.
+            WireError: The connection failed.
+        """
+        if self._session is None:
+            # The rate limiter counts; a second limit here would only hide calls from it.
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=self._timeout, headers=self._headers, trust_env=True
+            )
+        try:
+            async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
+                raw = await answer.read()
+                return Answer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, raw)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise ssl.SSLCertVerificationError(str(error)) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UnreachableError(str(error)) from error
+        except aiohttp.ClientError as error:
+            raise WireError(f"{type(error).__name__}: {error}") from error
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            await asyncio.sleep(0)

@@ -1,0 +1,118 @@
+"""Every LM reply, written down before it is used, so that nothing is ever paid twice.
+
+A journal is a folder of append-only segments, one per process. A process writes only its own segment, so
+several may share a folder; a segment that a kill has torn loses at most its last line. Only where a reply
+stands is kept in memory (about 100 bytes a reply), not the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from dataclasses import fields
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+from debate_judge.programs.lm.batch.job_files import FileBook
+from debate_judge.programs.lm.reply import Reply
+
+_KEY = 32
+"""Length of a call's key in hexadecimal digits; a line is KEY, a tab, JSON, a newline."""
+
+# `dataclasses.asdict` would copy every value, at 0.03 ms a reply.
+_FIELDS = tuple(field.name for field in fields(Reply))
+
+
+class Journal:
+    """A `programs.lm.reply.ReplyStore` on disk.
+
+    Args:
+        folder: Made if it is absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.jobs = FileBook(folder, self.flush)
+        self._files: list[BinaryIO] = []
+        self._where: dict[int, tuple[int, int]] = {}
+        for path in sorted(folder.glob("*.replies")):
+            self._index(path)
+        self._writer: FileIO | None = None
+        self._end = 0
+        self._waiting: dict[str, Reply] = {}
+        self._lines: list[tuple[int, bytes]] = []
+        # The proposers of DSPy's optimizers ask from other threads than the loop's.
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def _index(self, path: Path) -> None:
+        file = path.open("rb")
+        number, offset = len(self._files), 0
+        self._files.append(file)
+        for line in file:
+            if line.endswith(b"\n") and line[_KEY : _KEY + 1] == b"\t":
+                self._where[int(line[:_KEY], 16)] = (number, offset)
+            offset += len(line)
+
+    def get(self, key: str) -> Reply | None:
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            return waiting
+        place = self._where.get(int(key, 16))
+        if place is None:
+            return None
+        number, offset = place
+        file = self._files[number]
+        with self._lock:
+            file.seek(offset)
+            line = file.readline()
+        stored = json.loads(line[_KEY + 1 :])
+        del stored["role"]
+        return Reply(**stored)
+
+    def put(self, key: str, role: str, reply: Reply) -> None:
+        """Keep a reply. Replies that arrive in one turn of the event loop are written together, at its end."""
+        record = {"role": role, **{name: getattr(reply, name) for name in _FIELDS}}
+        line = f"{key}\t{json.dumps(record)}\n".encode()
+        with self._lock:
+            self._waiting[key] = reply
+            self._lines.append((int(key, 16), line))
+            first = len(self._lines) == 1
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+            return
+        if first:
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits, in one system call, so that it has left the process."""
+        with self._lock:
+            if not self._lines:
+                return
+            if self._writer is None:
+                path = self._folder / f"{uuid.uuid4().hex}.replies"
+                self._writer = path.open("ab", buffering=0)
+                self._files.append(path.open("rb"))
+            lines, self._lines = self._lines, []
+            rest = memoryview(b"".join(line for _, line in lines))
+            while rest:
+                # A full disk or a signal can cut a write short.
+                rest = rest[self._writer.write(rest) :]
+            for key, line in lines:
+                self._where[key] = (len(self._files) - 1, self._end)
+                self._end += len(line)
+            self._waiting.clear()
+
+    def close(self) -> None:
+        self.flush()
+        for file in [*self._files, self._writer]:
+            if file is not None:
+                file.close()

@@ -1,0 +1,122 @@
+"""A budget that holds: before each call, what it may cost at most is set aside; after it, what it cost is paid."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from debate_judge.programs.lm.errors import BudgetSpentError
+from debate_judge.programs.lm.options import Budget
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Reply
+
+TOKENS_PER_BYTE = 0.27
+"""Of UTF-8 text, before any reply has told better: about a quarter in English."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a call is expected to use, and at most."""
+
+    tokens: float = 0.0
+    """Expected, input and output."""
+    most_input: float = 0.0
+    most_output: float = 0.0
+    batch: bool = False
+    """Whether it goes out in a batch job, at half the price."""
+
+
+NOTHING = Need()
+
+
+class Estimate:
+    """Tokens of a call before it is made, learned from the replies so far."""
+
+    def __init__(self) -> None:
+        # Half a token per byte is more than any usual text needs.
+        self._mean, self._most = TOKENS_PER_BYTE, 0.5
+        self._mean_output, self._most_output = 300.0, 1000.0
+        self._seen = 0
+
+    def need(self, size: int, max_tokens: int | None) -> Need:
+        """Of a call with `size` bytes of text, whose reply ends at `max_tokens` if that is set."""
+        most_output = max_tokens or 4 * self._most_output
+        mean_output = min(self._mean_output, most_output)
+        # A server adds some tokens of its own around each message.
+        return Need(size * self._mean + mean_output, size * self._most + 32, most_output)
+
+    def learn(self, size: int, reply: Reply) -> None:
+        """Take in how many tokens a call of `size` bytes really used, where the provider says it."""
+        if not reply.input_tokens or not size:
+            return
+        ratio = reply.input_tokens / size
+        weight = max(0.05, 1 / (1 + self._seen))
+        self._mean += weight * (ratio - self._mean)
+        self._mean_output += weight * (reply.output_tokens - self._mean_output)
+        self._most = max(1.1 * ratio, self._most if self._seen else 0.0)
+        self._most_output = max(self._most_output, float(reply.output_tokens))
+        self._seen += 1
+
+    def used(self, size: int, reply: Reply) -> tuple[float, float]:
+        """Input and output tokens of a call, estimated where the provider does not say them."""
+        if reply.input_tokens:
+            return reply.input_tokens, reply.output_tokens
+        return size * self._mean, reply.output_tokens or len(reply.text.encode()) * self._mean
+
+
+class Purse:
+    """Keeps a run inside its budget, the calls in flight included. May be used from several threads."""
+
+    def __init__(self, budget: Budget, price: Price | None) -> None:
+        if budget.usd is not None and price is None:
+            raise ValueError("a budget in money needs a price")
+        self._budget = budget
+        self._price = price or Price(0.0, 0.0, 0.0)
+        self._batch_price = self._price.batch()
+        self._paid = [0.0, 0.0, 0.0]
+        self._held = [0.0, 0.0, 0.0]
+        self._lock = threading.Lock()
+
+    def admits(self, need: Need) -> bool:
+        """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
+        budget, most = self._budget, self._most(need)
+        caps = (budget.calls, budget.tokens, budget.usd)
+        return all(
+            cap is None or paid + held + wanted <= cap * (1 + 1e-12)
+            for cap, paid, held, wanted in zip(caps, self._paid, self._held, most, strict=True)
+        )
+
+    def hold(self, need: Need) -> None:
+        """Set aside what a call may cost at most."""
+        with self._lock:
+            self._held = [a + b for a, b in zip(self._held, self._most(need), strict=True)]
+
+    def free(self, need: Need) -> None:
+        """Take back what was set aside for a call that is over."""
+        with self._lock:
+            self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
+
+    def pay(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
+        """Pay for a reply: its input and output tokens, `cached` of the input at the lower price."""
+        cost = self._at(batch).of(used[0] - cached, cached, used[1])
+        with self._lock:
+            self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
+
+    def _most(self, need: Need) -> tuple[float, float, float]:
+        cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
+        return 1.0, need.most_input + need.most_output, cost
+
+    def _at(self, batch: bool) -> Price:
+        return self._batch_price if batch else self._price
+
+    def spent(self) -> BudgetSpentError:
+        """The error that says so."""
+        budget, (calls, tokens, usd) = self._budget, self._paid
+        lines = []
+        if budget.calls is not None:
+            lines.append(f"{calls:,.0f} of {budget.calls:,} calls")
+        if budget.tokens is not None:
+            lines.append(f"{tokens:,.0f} of {budget.tokens:,} tokens")
+        if budget.usd is not None:
+            lines.append(f"${usd:.4f} of ${budget.usd:g}")
+        return BudgetSpentError(f"the next call might exceed the budget: {', '.join(lines)} are spent")

@@ -1,0 +1,258 @@
+"""How many calls may be in flight, and how fast they may follow one another. First come, first served.
+
+The unit is a call, not an item: all debates are under way at once, and whichever is ready sends its next
+call. The number in flight adapts like a TCP window (additive increase, multiplicative decrease): a refusal
+for being too fast cuts it, every success widens it a little, up to the concurrency that the user allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+
+import dspy
+
+from debate_judge.programs.lm.limits.budget import NOTHING, Need, Purse
+from debate_judge.programs.lm.limits.provider_limits import Pace
+from debate_judge.programs.lm.options import LMOptions
+
+_CUT = 0.3
+"""Share of the window that a refusal takes away where refusals are common; rare ones take less, in proportion."""
+_COMMON = 0.1
+"""Share of refusals from which they are common."""
+_MEMORY = 32
+"""Calls over which that share is taken."""
+_GROWTH = 16
+"""The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
+_HASTE = 1.5
+"""After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
+_INSTANT = 1e-6
+"""Seconds that nobody needs to wait for."""
+
+
+class Bucket:
+    """At most `per_minute` units in any minute.
+
+    Args:
+        per_minute: The limit.
+        burst: Units that may go at once after a pause.
+    """
+
+    def __init__(self, per_minute: float, burst: float) -> None:
+        # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
+        self._burst = min(max(1.0, burst), per_minute) if per_minute >= 1 else 1.0
+        self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
+        self._level = self._burst
+        self._at = time.monotonic()
+
+    def wait(self, now: float, amount: float) -> float:
+        """Seconds until `amount` may be taken; a call larger than the bucket goes when it is full."""
+        if now > self._at:
+            self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+            self._at = now
+        seconds = (min(amount, self._burst) - self._level) / self._rate
+        # A wait that the clock can hardly measure might end before any time has passed, again and again.
+        return seconds if seconds > _INSTANT else 0.0
+
+    def take(self, amount: float) -> None:
+        """Take `amount`, or give back a negative one; the level may fall below zero, then others wait longer."""
+        self._level = min(self._burst, self._level - amount)
+
+
+class Limiter:
+    """Lets calls through. Belongs to one event loop at a time; cancelling a waiting call is safe.
+
+    Args:
+        concurrency: Most calls in flight.
+        options: Requests and tokens per minute.
+        purse: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
+    """
+
+    def __init__(self, concurrency: int, options: LMOptions | None = None, purse: Purse | None = None) -> None:
+        options = options or LMOptions()
+        self.concurrency = concurrency
+        self.window = float(concurrency)
+        """Calls that may be in flight now."""
+        self.in_flight = 0
+        self._purse = purse
+        self._own = Pace(options.rpm, options.tpm)
+        self.pace = Pace()
+        """The limits that now hold."""
+        self._requests: Bucket | None = None
+        self._tokens: Bucket | None = None
+        self.told(options.usual)
+        self._waiting: deque[tuple[asyncio.Future[None], Need]] = deque()
+        self._closed_until = 0.0
+        self._probing: float | None = None
+        self._cut_at = 0.0
+        self._step = max(1.0, concurrency / _GROWTH)
+        self._share = 0.0
+        self._epoch = options.first_wait
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether another call would have to wait for a place."""
+        return self.crowded or self.in_flight >= int(self.window)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+    async def acquire(self, need: Need = NOTHING, *, first: bool = False) -> None:
+        """Wait for a place.
+
+        Args:
+            need: What the call will use.
+            first: Whether it goes before all who wait, as a call that has waited its turn before.
+
+        Raises:
+            BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
+            dspy.LMError: What `fail` was told.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move_to(loop)
+        if not self._waiting and self._delay(time.monotonic(), need) == 0.0:
+            self._admit(need)
+            return
+        future: asyncio.Future[None] = loop.create_future()
+        (self._waiting.appendleft if first else self._waiting.append)((future, need))
+        self._pump()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Let through and cancelled in the same turn of the loop: the place goes to the next.
+                self.release(need)
+            else:
+                self._pump()
+            raise
+
+    def release(self, need: Need = NOTHING, *, pass_on: bool = True) -> None:
+        """Give a place back, and let whoever waits have it; not if the same caller asks for it at once."""
+        self.in_flight = max(0, self.in_flight - 1)
+        if self._purse is not None:
+            self._purse.free(need)
+        if pass_on and self._waiting:
+            self._pump()
+
+    def told(self, pace: Pace) -> None:
+        """The provider has said what it allows, or is known to; what the user has set stays."""
+        pace = Pace(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
+        if pace.rpm != self.pace.rpm:
+            self._requests = None if pace.rpm is None else Bucket(pace.rpm, pace.rpm / 60)
+        if pace.tpm != self.pace.tpm:
+            self._tokens = None if pace.tpm is None else Bucket(pace.tpm, pace.tpm / 60)
+        self.pace = pace
+
+    def succeeded(self) -> None:
+        """A call was answered: the window grows."""
+        self._share -= self._share / max(_MEMORY, self.window)
+        if self.window < self.concurrency:
+            self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
+            self.window = min(float(self.concurrency), self.window + self._step / self.window)
+
+    def used(self, need: Need, tokens: float) -> None:
+        """Correct the count of tokens by what a call really used."""
+        if self._tokens is not None:
+            self._tokens.take(tokens - need.tokens)
+
+    def congested(self, sent: float) -> None:
+        """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
+        now = time.monotonic()
+        self._share += (1.0 - self._share) / max(_MEMORY, self.window)
+        # All calls of one burst meet the same refusal; it counts once.
+        if sent < self._cut_at or now < self._cut_at + self._epoch:
+            return
+        cut = _CUT * min(1.0, self._share / _COMMON)
+        self._cut_at, self._step = now, 1.0
+        self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
+
+    def pause(self, seconds: float) -> None:
+        """Let nothing through for so long."""
+        self._closed_until = max(self._closed_until, time.monotonic() + seconds)
+
+    def hold(self, interval: float) -> None:
+        """The provider is down: from now on let a single call through every so many seconds."""
+        self._probing = interval
+        self._closed_until = time.monotonic() + interval
+
+    def resume(self) -> None:
+        """The provider answers again; it is given half of the load at first. May be called from any thread."""
+        self._probing = None
+        self._closed_until = 0.0
+        self.window = max(1.0, min(self.window, self.concurrency / 2))
+        if self._loop is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def fail(self, error: dspy.LMError) -> None:
+        """Let all who wait fail: no other call could fare better."""
+        waiting, self._waiting = self._waiting, deque()
+        for future, _ in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _delay(self, now: float, need: Need) -> float:
+        """Seconds until a call may go: 0 now, infinite when a place must become free first."""
+        if self.in_flight >= int(self.window):
+            return math.inf
+        if self._purse is not None and not self._purse.admits(need):
+            return math.inf
+        delay = max(0.0, self._closed_until - now)
+        if self._requests is not None:
+            delay = max(delay, self._requests.wait(now, 1.0))
+        if self._tokens is not None:
+            delay = max(delay, self._tokens.wait(now, need.tokens))
+        return delay
+
+    def _admit(self, need: Need) -> None:
+        self.in_flight += 1
+        if self._purse is not None:
+            self._purse.hold(need)
+        if self._requests is not None:
+            self._requests.take(1.0)
+        if self._tokens is not None:
+            self._tokens.take(need.tokens)
+        if self._probing is not None:
+            self._closed_until = time.monotonic() + self._probing
+
+    def _pump(self) -> None:
+        """Let through as many as may go; whatever could change that calls this again."""
+        now = time.monotonic()
+        while self._waiting:
+            future, need = self._waiting[0]
+            if not future.done():
+                delay = self._delay(now, need)
+                if delay == math.inf and self.in_flight == 0 and self._purse is not None:
+                    self.fail(self._purse.spent())
+                    return
+                if delay > 0.0:
+                    self._pump_in(delay, now)
+                    return
+                self._admit(need)
+                future.set_result(None)
+            self._waiting.popleft()
+
+    def _pump_in(self, delay: float, now: float) -> None:
+        if delay == math.inf or (self._timer is not None and self._timer_at <= now + delay):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = now + delay
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        self._pump()
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Whoever waited on an earlier loop went with it.
+        self._loop, self._timer, self._timer_at = loop, None, math.inf
+        self._waiting.clear()
+        self.in_flight = 0

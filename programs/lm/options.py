@@ -1,0 +1,148 @@
+"""How the calls to an LM are paced, retried and capped. Nothing here changes a result. Knows no DSPy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Caps on what a run may execute; None is no cap. What the store of replies answers costs nothing."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    """Input and output together."""
+    usd: float | None = None
+
+    def __bool__(self) -> bool:
+        return not (self.calls is None and self.tokens is None and self.usd is None)
+
+    @classmethod
+    def of(cls, text: str) -> Budget:
+        """Read caps such as `calls=1000`, `tokens=2e6` or `usd=5`, joined by commas.
+
+        Raises:
+            InputError: Something else stands there.
+        """
+        caps: dict[str, float] = {}
+        for part in text.split(","):
+            name, _, value = part.strip().partition("=")
+            number = _number(value)
+            whole = number is not None and (name == "usd" or number == int(number))
+            if name not in ("calls", "tokens", "usd") or name in caps or number is None or not whole:
+                raise InputError(
+                    "the budget cannot be read",
+                    field="--budget",
+                    expected="calls=N, tokens=N and usd=X, each at most once, joined by commas",
+                    found=part,
+                )
+            caps[name] = number
+        calls, tokens = caps.get("calls"), caps.get("tokens")
+        return cls(None if calls is None else int(calls), None if tokens is None else int(tokens), caps.get("usd"))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPace:
+    """How jobs of a batch service are put together and waited for. The defaults suit OpenAI's."""
+
+    quiet: float = 1.0
+    """Seconds without a new call after which the debates are at rest, and what was gathered goes out."""
+    first_poll: float = 5.0
+    """Seconds until a job is looked at again; half as much again each time, up to `longest_poll`."""
+    longest_poll: float = 60.0
+    calls: int = 50_000
+    """Most calls of one job."""
+    size: int = 200_000_000
+    """Most bytes of one job's file."""
+    tries: int = 3
+    """Jobs that a call may go out in before it has failed; refused jobs are not counted."""
+    patience: float = 3600.0
+    """Seconds without an answer to any question about jobs after which the run ends, to be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LMOptions:
+    """Limits on the calls to one LM. The defaults suit hosted providers and slow local servers alike."""
+
+    rpm: float | None = None
+    """Requests per minute that are never exceeded; None leaves the pace to what the provider refuses."""
+    tpm: float | None = None
+    """Tokens per minute, input and output, likewise; estimated before a call, corrected after it."""
+    usual: Pace = NO_LIMIT
+    """Limits to begin with where the two above are None, until the provider names its own."""
+    budget: Budget = Budget()
+    prices: Path | None = None
+    """TOML file with prices, which come before the table that LiteLLM brings along."""
+    attempt: float = 300.0
+    """Seconds until an attempt is given up. A local server may well let a call wait for minutes."""
+    deadline: float = 900.0
+    """Seconds that the attempts of one call and its pauses may take together; waiting for a free place or for
+    the end of an outage is not counted."""
+    retries: int = 3
+    """Further attempts after failures that may be the call's own. Rate limits and outages use none up."""
+    first_wait: float = 1.0
+    """Seconds before the second attempt, doubled for each further one, give or take half."""
+    longest_wait: float = 60.0
+    """Cap on that, and on what a provider asks for with Retry-After."""
+    failures: int = 8
+    """Failures in a row, of several calls, after which the provider counts as down and calls are held back."""
+    probe: float = 1.0
+    """Seconds until one call is let through to see; doubled up to 10 while the provider stays down."""
+    patience: float = 300.0
+    """Seconds without any answer after which the run ends, to be resumed later."""
+    batch: str | None = None
+    """`openai` sends the calls of the debates as jobs of OpenAI's Batch API: half the price, and no limit above
+    but the budget concerns them. None sends each call by itself."""
+    batch_pace: BatchPace = BatchPace()
+
+    def __post_init__(self) -> None:
+        positive = ("rpm", "tpm", "attempt", "deadline", "first_wait", "longest_wait", "failures", "probe", "patience")
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise InputError("number too small", field=f"--{name}", expected="more than 0", found=value)
+        if self.batch not in (None, "openai"):
+            raise InputError("no such batch service", field="--batch", expected="openai", found=self.batch)
+        if self.retries < 0:
+            raise InputError("number too small", field="--retries", expected="0 or more", found=self.retries)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        rpm: float | None = None,
+        tpm: float | None = None,
+        budget: str | None = None,
+        deadline: float | None = None,
+        prices: str | Path | None = None,
+        batch: str | None = None,
+    ) -> LMOptions:
+        """Options from the values of the flags of the same names; None is the default.
+
+        Raises:
+            InputError: A value cannot be used.
+        """
+        usual = cls()
+        return cls(
+            rpm=rpm,
+            tpm=tpm,
+            budget=usual.budget if budget is None else Budget.of(budget),
+            prices=None if prices is None else Path(prices),
+            deadline=usual.deadline if deadline is None else deadline,
+            attempt=usual.attempt if deadline is None else min(usual.attempt, deadline),
+            patience=usual.patience if deadline is None else min(usual.patience, deadline),
+            batch=batch,
+        )
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None

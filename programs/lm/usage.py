@@ -1,0 +1,138 @@
+"""What was asked, what was really sent, and what it cost, by role and round."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Reply
+
+ROUND: ContextVar[int] = ContextVar("round", default=0)
+"""The round that calls now belong to; whoever leads a debate sets it. It is for the accounts and nothing else."""
+
+
+@dataclass
+class Tokens:
+    """Calls and tokens by what they cost."""
+
+    calls: int = 0
+    """Executed."""
+    recalled: int = 0
+    """Replies that the store gave: paid for earlier, or by another caller of this run."""
+    fresh: int = 0
+    """Input at the full price."""
+    cached: int = 0
+    """Input that the provider served from its prefix cache."""
+    output: int = 0
+    stored_input: int = 0
+    """Input of the replies that the store gave."""
+    stored_output: int = 0
+    batch_fresh: int = 0
+    """Of the above, what went out in batch jobs, at half the price."""
+    batch_cached: int = 0
+    batch_output: int = 0
+    batch_stored_input: int = 0
+    batch_stored_output: int = 0
+    uncounted: int = 0
+    """Executed calls whose tokens nobody has counted: the server said nothing of them."""
+
+    @property
+    def stored(self) -> int:
+        """Tokens that were not paid again."""
+        return self.stored_input + self.stored_output
+
+    def cost(self, price: Price) -> float:
+        """US dollars spent on what was executed."""
+        fresh, cached, output = self.batch_fresh, self.batch_cached, self.batch_output
+        direct = price.of(self.fresh - fresh, self.cached - cached, self.output - output)
+        return direct + price.batch().of(fresh, cached, output)
+
+    def saved(self, price: Price) -> float:
+        """US dollars that the store's replies would have cost without any cache."""
+        read, output = self.batch_stored_input, self.batch_stored_output
+        direct = price.of(self.stored_input - read, 0, self.stored_output - output)
+        return direct + price.batch().of(read, 0, output)
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass
+class Meter:
+    """Counts by role and round. Replies from the store cost nothing again. May be used from several threads."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+    accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
+    """(role, round) -> what its calls used."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def ask(self, role: str) -> None:
+        with self._lock:
+            self.asked[role] += 1
+
+    def spend(self, role: str, reply: Reply, *, batch: bool = False) -> None:
+        """Count a reply that was executed."""
+        with self._lock:
+            self.executed[role] += 1
+            tokens = self._of(role)
+            tokens.calls += 1
+            tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
+            tokens.fresh += reply.input_tokens - reply.cached_tokens
+            tokens.cached += reply.cached_tokens
+            tokens.output += reply.output_tokens
+            if batch:
+                tokens.batch_fresh += reply.input_tokens - reply.cached_tokens
+                tokens.batch_cached += reply.cached_tokens
+                tokens.batch_output += reply.output_tokens
+
+    def recall(self, role: str, reply: Reply, *, batch: bool = False) -> None:
+        """Count a reply that the store gave; `batch` says how it would have been asked for."""
+        with self._lock:
+            tokens = self._of(role)
+            tokens.recalled += 1
+            tokens.stored_input += reply.input_tokens
+            tokens.stored_output += reply.output_tokens
+            if batch:
+                tokens.batch_stored_input += reply.input_tokens
+                tokens.batch_stored_output += reply.output_tokens
+
+    def _of(self, role: str) -> Tokens:
+        key = (role, ROUND.get())
+        tokens = self.accounts.get(key)
+        if tokens is None:
+            tokens = self.accounts[key] = Tokens()
+        return tokens
+
+    @property
+    def tokens(self) -> dict[str, Tokens]:
+        """Role -> what its calls used, over all rounds."""
+        found: dict[str, Tokens] = {}
+        for (role, _), tokens in sorted(self.accounts.items()):
+            found[role] = found.get(role, Tokens()) + tokens
+        return found
+
+    @property
+    def total(self) -> Tokens:
+        """All calls together."""
+        return sum(self.accounts.values(), Tokens())
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens of executed calls, cached by the provider or not."""
+        return self.total.fresh + self.total.cached
+
+    @property
+    def output_tokens(self) -> int:
+        return self.total.output
+
+    @property
+    def cached_tokens(self) -> int:
+        return self.total.cached
+
+    def cost(self, price: Price) -> dict[str, float]:
+        """Role -> US dollars spent on its executed calls."""
+        return {role: tokens.cost(price) for role, tokens in self.tokens.items()}

@@ -1,0 +1,104 @@
+"""From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.address import address_of, without_credentials
+from debate_judge.programs.lm.batch.setup import line_for, require_batchable
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engines import engines_for
+from debate_judge.programs.lm.limits.provider_limits import usual_pace
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.prices import Price, price_of
+from debate_judge.programs.lm.reply import ReplyStore
+
+OFFLINE = "offline"
+"""The spec of the embedded stand-in that answers by text statistics."""
+
+
+def make_lm(
+    spec: str,
+    *,
+    api_base: str | None = None,
+    store: ReplyStore | None = None,
+    concurrency: int = 16,
+    temperature: float | None = 0.0,
+    max_tokens: int | None = 2000,
+    options: LMOptions | None = None,
+    engines: tuple[Any, Any] | None = None,
+) -> JudgeLM:
+    """Make the LM that `spec` names. Keys come from the environment only.
+
+    Args:
+        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-4o-mini` or `anthropic/claude-sonnet-4-5`.
+        api_base: Address of an OpenAI-compatible server for that provider name.
+        store: Replies already paid for; in memory by default.
+        concurrency: Most calls in flight.
+        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Reasoning models get none.
+        max_tokens: Ceiling of a reply, in tokens. Reasoning models get none.
+        options: Pace, retries, budget, prices.
+        engines: A synchronous and an asynchronous one that stand in for the spec's own. Calls keep their identity,
+            so the store's replies are found; neither network nor key is needed.
+
+    Raises:
+        ValueError: The spec is not `offline` and has no provider prefix.
+        InputError: A budget in money was given, but no price is known; or the prices are unreadable, or
+            the address is none.
+        dspy.LMError: The provider is unknown, or its key is missing.
+    """
+    options = options or LMOptions()
+    api_base = address_of(api_base)
+    if options.batch is not None:
+        require_batchable(spec)
+    if spec == OFFLINE:
+        return _offline(engines, store, concurrency, options)
+    if "/" not in spec:
+        raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")
+    from dspy.clients.lm import _is_openai_reasoning_model
+
+    if _is_openai_reasoning_model(spec):
+        temperature = max_tokens = None
+    options = replace(options, usual=usual_pace(spec, api_base))
+    price = _price(spec, api_base, options)
+    engine, async_engine = engines or engines_for(spec, api_base, concurrency)
+    lm = JudgeLM(
+        spec,
+        engine=engine,
+        async_engine=async_engine,
+        endpoint=without_credentials(api_base or ""),
+        store=store,
+        concurrency=concurrency,
+        options=options,
+        price=price,
+        temperature=temperature,
+        max_tokens=max_tokens,
+    )
+    if engines is None:
+        lm.batches = line_for(spec, api_base, options, lm.store, lm.meter)
+    return lm
+
+
+def _offline(
+    engines: tuple[Any, Any] | None, store: ReplyStore | None, concurrency: int, options: LMOptions
+) -> JudgeLM:
+    from debate_judge.programs.offline import engine as offline
+
+    engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
+    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
+    return JudgeLM(offline.MODEL, engine=engine, async_engine=async_engine, price=Price(0.0, 0.0, 0.0), **common)
+
+
+def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
+    price = price_of(spec, options.prices, listed=api_base is None)
+    if price is None and options.budget.usd is not None:
+        raise InputError(
+            f"nobody has said what {spec} costs",
+            field="--budget",
+            expected="a budget in calls or tokens, or a price",
+            found=f"usd={options.budget.usd:g}",
+            remedy="give --prices FILE with a section for this model, or cap calls or tokens",
+        )
+    return price

@@ -1,0 +1,210 @@
+"""Reference metrics that need a model of their own: BERTScore and BARTScore, by the extra `metrics`.
+
+The weights are loaded when the first text is scored, from a folder or from the hub's cache, once in a process.
+A value depends on the texts and the configuration alone, never on what else is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Item
+from debate_judge.programs.metrics.metric import KEPT, Metric
+
+T = TypeVar("T")
+
+DIRECTIONS = ("faithfulness", "precision", "recall", "f")
+
+_LOADED = 4
+"""Models that are held at once: enough for a comparison of a few, and no more than a machine can bear."""
+_LONGEST = {"bertscore": 512, "bartscore": 1024}
+"""Tokens of a text that are read where the model's tokenizer does not say."""
+
+
+class ModelMetric(Metric):
+    """What both metrics are told."""
+
+    def __init__(self, model: str, device: str = "auto", batch: int = 1) -> None:
+        """
+        Args:
+            model: Name or folder of a model, as `transformers` takes it.
+            device: `cpu`, `cuda`, `cuda:1`, `mps` ...; `auto` is the GPU if there is one.
+            batch: Texts in one forward pass; more is faster on a GPU and may change a value's last digits.
+        """
+        super().__init__()
+        for name, value in (("model", model), ("device", device)):
+            if not isinstance(value, str) or not value.strip():
+                raise InputError(f"not a {name}", field=name, expected="a text", found=value)
+        self.model, self.device, self.batch = model, device, _at_least_one("batch", batch)
+
+    def config(self) -> dict[str, Any]:
+        return {"model": self.model, "device": self.device, "batch": self.batch}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> ModelMetric:
+        return cls(**config)
+
+
+class BertScore(ModelMetric):
+    """BERTScore F1 (Zhang et al. 2020), by `bert-score`: without IDF weights and without rescaling, about 0 to 1.
+
+    Against the best of the references; where a source has none, against its context (a dialogue's fact), else
+    against the source. Rescaling is a linear map, so no correlation knows of it.
+    """
+
+    kind = "bertscore"
+    packages = ("bert-score", "torch", "transformers")
+    settable = ("model", "layers", "device", "batch")
+
+    def __init__(self, model: str, layers: int | None = None, device: str = "auto", batch: int = 1) -> None:
+        """`layers` is the layer whose embeddings are compared, by default the one that bert-score has for `model`."""
+        super().__init__(model, device, batch)
+        self.layers = None if layers is None else _at_least_one("layers", layers)
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bert_score(self.model, self.layers, self.device, self.batch, text, others)
+
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), "layers": self.layers}
+
+
+class BartScore(ModelMetric):
+    """BARTScore (Yuan et al. 2021), over `transformers`: mean log-likelihood of one text given another, at most 0.
+
+    Which texts, says `direction` (section 3.2):
+
+    - `faithfulness`: the candidate given the source and, in the same text after it, the context; the default;
+    - `precision`: the candidate given a reference;
+    - `recall`: a reference given the candidate;
+    - `f`: the mean of these two.
+
+    Of several references the best counts; where a source has none, its context (a dialogue's fact) stands in,
+    else the source. The mean is over all tokens of the text, its end marks included.
+    """
+
+    kind = "bartscore"
+    packages = ("torch", "transformers")
+    settable = ("model", "direction", "device", "batch")
+
+    def __init__(self, model: str, direction: str = "faithfulness", device: str = "auto", batch: int = 1) -> None:
+        super().__init__(model, device, batch)
+        if direction not in DIRECTIONS:
+            raise InputError("unknown direction", field="direction", expected=", ".join(DIRECTIONS), found=direction)
+        self.direction = direction
+
+    def against(self, item: Item) -> tuple[str, ...]:
+        if self.direction != "faithfulness":
+            return super().against(item)
+        return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bart_score(self.model, self.direction, self.device, self.batch, text, others)
+
+    def config(self) -> dict[str, Any]:
+        return {**super().config(), "direction": self.direction}
+
+
+@lru_cache(maxsize=KEPT)
+def _bert_score(model: str, layers: int | None, device: str, batch: int, text: str, others: tuple[str, ...]) -> float:
+    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=batch)
+    return float(f1[0])
+
+
+@lru_cache(maxsize=_LOADED)
+def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
+    from bert_score import BERTScorer
+    from bert_score.utils import model2layers
+
+    if layers is None and model not in model2layers:
+        raise InputError(
+            f"bert-score does not know which layer of {model!r} to compare",
+            field="layers",
+            expected="the number of a layer",
+            remedy="add --judge-option layers=N; about two thirds up is a good start",
+        )
+    scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
+    # bert-score hands the tokenizer's limit on to it; where there is none, that overflows (its issue 205).
+    scorer._tokenizer.model_max_length = _limit("bertscore", scorer._tokenizer, scorer._model)
+    return scorer
+
+
+@lru_cache(maxsize=KEPT)
+def _bart_score(model: str, direction: str, device: str, batch: int, text: str, others: tuple[str, ...]) -> float:
+    given = [(other, text) for other in others]
+    back = [(text, other) for other in others]
+    if direction == "f":
+        both = list(_log_likelihoods(model, device, batch, given + back))
+        return max((p + r) / 2 for p, r in zip(both[: len(others)], both[len(others) :], strict=True))
+    return max(_log_likelihoods(model, device, batch, back if direction == "recall" else given))
+
+
+def _log_likelihoods(model: str, device: str, batch: int, pairs: list[tuple[str, str]]) -> Iterator[float]:
+    """Mean log-likelihood of the second text of each pair given the first."""
+    import torch
+
+    tokenizer, network = _seq2seq(model, device)
+    limit = _limit("bartscore", tokenizer, network)
+
+    def tokens(texts: list[str]) -> Any:
+        found = tokenizer(texts, truncation=True, max_length=limit, padding=True, return_tensors="pt")
+        return found.to(network.device)
+
+    for start in range(0, len(pairs), batch):
+        givens, targets = zip(*pairs[start : start + batch], strict=True)
+        given, target = tokens(list(givens)), tokens(list(targets))
+        with torch.inference_mode():
+            logits = network(
+                input_ids=given.input_ids, attention_mask=given.attention_mask, labels=target.input_ids
+            ).logits
+        likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+        sums = (likelihoods * target.attention_mask).sum(1)
+        yield from (sums / target.attention_mask.sum(1)).tolist()
+
+
+@lru_cache(maxsize=_LOADED)
+def _seq2seq(model: str, device: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    def load() -> tuple[Any, Any]:
+        network = AutoModelForSeq2SeqLM.from_pretrained(model)
+        return AutoTokenizer.from_pretrained(model), network.float().to(_device(device)).eval()
+
+    return _load("bartscore", model, load)
+
+
+def _load(kind: str, model: str, load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except Exception as error:
+        raise InputError(
+            f"the model {model!r} of the judge {kind!r} could not be loaded",
+            field="model",
+            found=f"{type(error).__name__}: {error}".partition("\n")[0],
+            remedy="give a folder that holds it, --judge-option model=FOLDER, or run once where the hub can be reached",
+        ) from error
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _limit(kind: str, tokenizer: Any, network: Any) -> int:
+    """Longest text in tokens that the model reads; longer ones lose their end."""
+    usual = _LONGEST[kind]
+    # Tokenizers that do not know say 10 ** 30.
+    if tokenizer.model_max_length < 1_000_000:
+        return int(tokenizer.model_max_length)
+    return min(usual, getattr(network.config, "max_position_embeddings", None) or usual)
+
+
+def _at_least_one(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError("not a usable number", field=name, expected="a whole number, at least 1", found=value)
+    return value

@@ -1,0 +1,113 @@
+"""What all reference metrics share: no LM is asked, and one number stands for every aspect.
+
+A metric computes in one thread of its own, one text after the other, so that neither a slow metric nor the
+loading of its model holds up a debate, and what libraries keep between two texts is never used by two at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
+from debate_judge.programs.transcript import Failure, Transcript, Turn
+
+KEPT = 8192
+"""Values that each metric remembers: a text is asked about once for each aspect, and the value is the same."""
+
+
+class Metric(Judge):
+    """Compares a candidate with other texts. The value is on the metric's own scale, not on the aspect's.
+
+    Raises:
+        InputError: On construction, where the packages that it needs are not installed.
+    """
+
+    on_scale = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        require(self.kind, self.packages)
+
+    @abstractmethod
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        """The value of `text` against `others`, which are at least one; called in the metrics' own thread."""
+
+    def against(self, item: Item) -> tuple[str, ...]:
+        """What the candidate is compared with: the references; without any the context, without that the source."""
+        references = tuple(r for r in item.references if r.strip())
+        return references or (item.context if item.context.strip() else item.source,)
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        """One turn without words. A text that the metric fails on is recorded, and no other text is affected."""
+        if not item.text.strip():
+            return Transcript(failure=Failure(self.kind, 0, "no text", "the candidate is empty", 0))
+        loop = asyncio.get_running_loop()
+        try:
+            value = await loop.run_in_executor(_worker(), self.measure, item.text, self.against(item))
+        except InputError:
+            # The model or the device cannot be used: true of every text.
+            raise
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"
+            return Transcript(failure=Failure(self.kind, 0, "metric error", detail, 0))
+        if not math.isfinite(value):
+            return Transcript(failure=Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
+        return Transcript((Turn(self.kind, 0, "", score=value, calls=0),))
+
+    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+        if transcript.failure is not None:
+            return Unscored(transcript.failure.reason, transcript.failure.detail, 0, transcript)
+        score = transcript.turns[0].score
+        if score is None:
+            raise ValueError("a metric that did not fail has a value")
+        return Verdict(score, 0, "single call", 0, transcript)
+
+    def rehearsal(self) -> Judge:
+        """A metric that computes nothing: a rehearsal counts LM calls, and here there are none."""
+        return _Silent()
+
+
+class _Silent(Metric):
+    kind = "silent"
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return 0.0
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> _Silent:
+        return cls()
+
+
+def absent(packages: Sequence[str]) -> tuple[str, ...]:
+    """Those of the distributions that are not installed; nothing is imported to find out."""
+    return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
+
+
+def require(kind: str, packages: Sequence[str]) -> None:
+    """Check that a metric can run here.
+
+    Raises:
+        InputError: Some of its packages are not installed.
+    """
+    missing = absent(packages)
+    if missing:
+        raise InputError(
+            f"the judge {kind!r} needs {', '.join(missing)}, not installed here",
+            remedy=f"pip install {' '.join(missing)}   (or, in the project's folder: pip install -e '.[metrics]')",
+        )
+
+
+@lru_cache(maxsize=1)
+def _worker() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="metrics")

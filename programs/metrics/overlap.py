@@ -1,0 +1,92 @@
+"""Reference metrics behind the judges' interface, so that a table can show them beside the judges.
+
+They ask no LM. Each is a thin adapter over a kept library; what it compares with is said in its docstring. Those
+that need a model of their own are in `programs/metrics/learned.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.metrics.metric import KEPT, Metric
+
+TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+"""Those of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, blanks only."""
+
+
+class RougeL(Metric):
+    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, on 0 to 1.
+
+    Against the best of the references; where a source has none, against its context (a dialogue's fact), else
+    against the source.
+    """
+
+    kind = "rouge-l"
+    packages = ("rouge-score",)
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _rouge_l(text, others)
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> RougeL:
+        return cls()
+
+
+class Bleu(Metric):
+    """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, on 0 to 100.
+
+    Against all references together, as BLEU is defined; where a source has none, against its context (a dialogue's
+    fact), else against the source. With the effective order, so that texts of fewer than four words have a value,
+    and with sacrebleu's default smoothing; the mean over texts is not the BLEU of a corpus.
+    """
+
+    kind = "bleu"
+    packages = ("sacrebleu",)
+    settable = ("tokenize",)
+
+    def __init__(self, tokenize: str = "13a") -> None:
+        """`tokenize` is one of `TOKENIZERS`: `char` or `zh` for scripts that put no blanks between words."""
+        super().__init__()
+        if tokenize not in TOKENIZERS:
+            raise InputError("unknown tokenizer", field="tokenize", expected=", ".join(TOKENIZERS), found=tokenize)
+        self.tokenize = tokenize
+
+    def measure(self, text: str, others: tuple[str, ...]) -> float:
+        return _bleu(self.tokenize, text, others)
+
+    def config(self) -> dict[str, Any]:
+        return {"tokenize": self.tokenize}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Bleu:
+        return cls(**config)
+
+
+@lru_cache(maxsize=KEPT)
+def _rouge_l(text: str, others: tuple[str, ...]) -> float:
+    return float(_rouge_scorer().score_multi(others, text)["rougeL"].fmeasure)
+
+
+@lru_cache(maxsize=1)
+def _rouge_scorer() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rougeL"], use_stemmer=True)
+
+
+@lru_cache(maxsize=KEPT)
+def _bleu(tokenize: str, text: str, others: tuple[str, ...]) -> float:
+    return float(_bleu_scorer(tokenize).sentence_score(text, list(others)).score)
+
+
+@lru_cache(maxsize=len(TOKENIZERS))
+def _bleu_scorer(tokenize: str) -> Any:
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(effective_order=True, tokenize=tokenize)

@@ -1,0 +1,1 @@
+"""offline: see the modules."""

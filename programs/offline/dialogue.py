@@ -1,0 +1,88 @@
+"""What the offline LM measures on a reply in a conversation, with an optional fact that it may use."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from debate_judge.programs.offline import text as tools
+from debate_judge.programs.offline.summary import Reading
+from debate_judge.programs.offline.text import PLAIN, Text
+from debate_judge.programs.offline.words import SELF_TALK, SELF_TALK_SHORT
+
+_RUN_ON = re.compile(r", (?:and |but |so )?(?:i|he|she|it|they|we|that|there|you)\b")
+_WINDOW = 20
+_NO_FACT = frozenset(("", "_nofact", "nofact"))
+
+
+def has_fact(fact: str) -> bool:
+    """Whether the context says anything; some corpora mark its absence with a word."""
+    return fact.strip().lower() not in _NO_FACT
+
+
+@lru_cache(maxsize=256)
+def _prepare(text: str) -> Text:
+    return tools.read(text)
+
+
+@lru_cache(maxsize=2048)
+def readings(history: str, fact: str, reply: str) -> dict[str, Reading]:
+    """Measure a reply. The names are those of `offline_rubric.FEATURES`.
+
+    Args:
+        history: The turns so far, one a line.
+        fact: What the reply may draw on; empty where there is none.
+        reply: The candidate.
+    """
+    past, known, text = _prepare(history), _prepare(fact if has_fact(fact) else ""), tools.read(reply)
+    return {**_wording(text), **_grounds(past, known, text)}
+
+
+def _wording(text: Text) -> dict[str, Reading]:
+    # Content that fits any conversation tells nothing about this one.
+    specific = [c for c in text.distinct if c not in PLAIN]
+    talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in SELF_TALK]
+    talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
+    glued = _RUN_ON.findall(" ".join(tools.straight(text.raw).lower().split()).replace(" ,", ","))
+    return {
+        "specific": Reading(float(len(specific)), ", ".join(specific[:4])),
+        "sentences": Reading(float(len(text.sentences))),
+        "selftalk": Reading(float(len(talk)), ", ".join(talk[:3])),
+        "variety": Reading(_variety(text.all_words)),
+        "runon": Reading(float(len(glued))),
+    }
+
+
+def _variety(words: tuple[str, ...]) -> float:
+    """Share of distinct words in a window of 20, averaged over all windows: free of the reply's length."""
+    if len(words) <= _WINDOW:
+        return len(set(words)) / len(words) if words else 0.0
+    windows = [len(set(words[i : i + _WINDOW])) / _WINDOW for i in range(len(words) - _WINDOW + 1)]
+    return sum(windows) / len(windows)
+
+
+def _grounds(past: Text, known: Text, text: Text) -> dict[str, Reading]:
+    distinct = text.distinct
+    links = [c for c in distinct if c in past.vocabulary]
+    heard = frozenset(tools.grams(past.all_words, 3))
+    triples = tools.grams(text.all_words, 3)
+    parroted = [t for t in triples if t in heard]
+    return {
+        "links": Reading(float(len(links)), ", ".join(links[:3])),
+        "parroted": Reading(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Reading(0.0),
+        **(_use_of_fact(past, known, text) if known.vocabulary else dict.fromkeys(_FACT, Reading(None))),
+    }
+
+
+_FACT = ("fact", "newfact", "factrun")
+
+
+def _use_of_fact(past: Text, known: Text, text: Text) -> dict[str, Reading]:
+    shared = [c for c in text.distinct if c in known.vocabulary]
+    new = [c for c in shared if c not in past.vocabulary]
+    return {
+        "fact": Reading(float(len(shared)), ", ".join(shared[:3])),
+        # A specific word of the fact is worth two everyday ones.
+        "newfact": Reading(sum(0.5 if c in PLAIN else 1.0 for c in new), ", ".join(new[:4])),
+        "factrun": Reading(float(tools.longest_run(text.all_content, known.all_content))),
+    }

@@ -1,0 +1,166 @@
+"""The embedded offline LM: an engine for `dspy.LM` that answers the project's prompts by text statistics.
+
+It lets everything run without a key and without a network: debates, compilation, scoring, tests. It is a
+stand-in and says so in every reply. It reads only the messages it is sent, keeps nothing between calls, and
+gives equal answers to equal prompts in every process.
+
+What it sees. In a text made from a source (a summary): how closely the words follow the source and in which
+order, repetition, sentences cut short, stumbling word pairs, numbers that are not in the source, and whether
+the source's heaviest words are there. In a reply of a conversation: how specific and how varied the words
+are, stock phrases such as `I think`, run-on clauses, words taken up from the conversation and from the fact.
+
+What it is blind to. Paraphrase counts against a summary, for faithfulness and fluency are read off copying;
+negation, exchanged roles ("X sued Y") and knowledge of the world are not seen at all. Naturalness and
+understandability of a reply are hardly more than length, variety and self-talk: they tell human replies from
+machine replies, but hardly rank machine replies among each other (Spearman 0.1 to 0.2 there, against 0.7 for
+groundedness). Any measured agreement rests partly on recognising how systems write.
+
+Agreement with the raters of that half of the sources on which the features were chosen, so the figures flatter
+it (summary level, mean over four aspects; strict devil's advocate; by the number of rounds n):
+
+                                        n=0        n=1        n=2        n=3        tie-breaker
+    SummEval, Spearman / tau-b          .31/.27    .36/.30    .42/.36    .47/.39    .48/.40
+    Topical-Chat, Pearson / Spearman    .61/.58    .67/.63    .69/.64    .70/.65    .71/.67
+
+On QAGS, whose sources and systems are others, all evidence for consistency reaches a pooled Pearson of .47 on
+summaries of CNN/DM and .20 on the far more abstractive ones of XSum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.offline import claims as offline_claims
+from debate_judge.programs.offline import other_judges as offline_panels
+from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline import proposer as offline_proposer
+from debate_judge.programs.offline import roles as offline_roles
+from debate_judge.programs.offline.prompt import Prompt
+
+if TYPE_CHECKING:
+    import dspy
+    from dspy.lm15 import Request, Response
+
+MODEL = "offline/text-statistics-1"
+"""The model string. Caches know answers by it: raise the number whenever an answer changes."""
+
+Speaker = Callable[[Prompt], dict[str, str]]
+
+SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
+    {
+        "decision": offline_roles.criticise,
+        "final_score": offline_roles.settle,
+        "score": offline_roles.score,
+        "score_1": offline_panels.compare,
+        "steps": offline_panels.derive_steps,
+        "summary": offline_panels.sum_up,
+        "facts": offline_claims.select_facts,
+        "claims": offline_claims.extract_claims,
+        "query_1": offline_claims.write_queries,
+        "factuality": offline_claims.assess,
+        "module_advice": offline_proposer.advise,
+    }
+)
+"""Requested field -> who answers. Another role is one line here; requests for instructions are known by the word."""
+
+
+def answer(system: str, user: str) -> str:
+    """Answer one request.
+
+    Args:
+        system: The system text, empty if there is none.
+        user: The last user text; earlier turns (demonstrations) are not read.
+    """
+    prompt = offline_prompt.parse(system, user)
+    return offline_prompt.render(prompt, fill_in(prompt))
+
+
+def fill_in(prompt: Prompt) -> dict[str, str]:
+    """Requested field -> what the offline LM writes into it."""
+    speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
+    if speak is None:
+        speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
+    return speak(prompt)
+
+
+def _asks_for_instruction(prompt: Prompt) -> bool:
+    if prompt.outputs:
+        return any("instruction" in name for name in prompt.outputs)
+    return "new instruction" in prompt.user and "```" in prompt.user
+
+
+def _nothing(prompt: Prompt) -> dict[str, str]:
+    return {} if prompt.outputs else {"": offline_prompt.NOTHING}
+
+
+def _reply(system: str, user: str) -> Reply:
+    """An answer with token counts, a token being four characters."""
+    text = answer(system, user)
+    return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
+
+
+class OfflineEngine:
+    """Synchronous engine; hand it to `dspy.LM(MODEL, engine=...)` or use `offline_lm`."""
+
+    def complete(self, request: Request) -> Response:
+        """Answer a request; its sampling settings make no difference."""
+        from dspy.lm15 import Message, Response, Usage
+
+        system = request.system
+        told = system if isinstance(system, str) else "".join(part.text for part in system or ())
+        user = request.messages[-1].text or ""
+        reply = _reply(told, user)
+        read, written = reply.input_tokens, reply.output_tokens
+        return Response(
+            id=None,
+            model=request.model,
+            message=Message.assistant(reply.text),
+            finish_reason="stop",
+            usage=Usage(input_tokens=read, output_tokens=written, total_tokens=read + written),
+        )
+
+    def dump_state(self) -> dict[str, Any]:
+        """State for DSPy's saving of programs: there is none."""
+        return {}
+
+    @classmethod
+    def load_state(cls, state: dict[str, Any]) -> OfflineEngine:
+        return cls(**state)
+
+
+class AsyncOfflineEngine:
+    """The same for `acall`. It computes on the event loop: an answer takes a fraction of a millisecond."""
+
+    caches_prefixes = False
+
+    def __init__(self) -> None:
+        self._engine = OfflineEngine()
+
+    async def complete(self, request: Request) -> Response:
+        return self._engine.complete(request)
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """The short way of `programs.lm.client`, which spares DSPy's request objects."""
+        system = next((m["content"] for m in messages if m["role"] == "system"), "")
+        return _reply(system, messages[-1]["content"])
+
+    def dump_state(self) -> dict[str, Any]:
+        return self._engine.dump_state()
+
+    @classmethod
+    def load_state(cls, state: dict[str, Any]) -> AsyncOfflineEngine:
+        return cls(**state)
+
+
+def offline_lm(**settings: Any) -> dspy.LM:
+    """Make a `dspy.LM` that answers offline, synchronously and asynchronously.
+
+    Args:
+        settings: Passed on to `dspy.LM`, e.g. `cache=False`.
+    """
+    import dspy
+
+    return dspy.LM(MODEL, engine=OfflineEngine(), async_engine=AsyncOfflineEngine(), **settings)

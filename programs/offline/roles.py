@@ -1,0 +1,165 @@
+"""Scorer, Critic and Tie-breaker of the offline LM. Stateless: each reads the prompt and nothing else.
+
+Evidence travels through the debate by its phrase. The Scorer weighs what the Critic's turns name, reads it
+off the material again, and never does arithmetic on an earlier score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, floor, log10
+
+from debate_judge.programs.offline import dialogue as offline_dialogue
+from debate_judge.programs.offline import persona as offline_persona
+from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline import rubric as offline_rubric
+from debate_judge.programs.offline import summary as offline_summary
+from debate_judge.programs.offline.prompt import Prompt, Question
+from debate_judge.programs.offline.rubric import FEATURES, Item, Rubric
+from debate_judge.programs.offline.summary import Reading
+
+LABEL = "Text statistics: "
+"""How every statement of the offline LM begins, so that nobody takes it for a reader's."""
+
+NO_ISSUE = "NO ISSUE"
+
+ALL_IS_WELL = 0.75
+"""The merit above which nothing needs to be quoted."""
+
+_WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
+_DECIMALS = re.compile(r"decimals? (?:are|is) (?:welcome|allowed|fine)", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is on the table: the measurements and the rubric that weighs them."""
+
+    question: Question
+    rubric: Rubric
+    readings: Mapping[str, Reading]
+    raised: frozenset[str]
+    """Names of the later items that the Critic has brought up so far."""
+
+    @property
+    def span(self) -> float:
+        return self.question.high - self.question.low
+
+    def merit(self, everything: bool = False) -> float:
+        names = {item.name for item in self.rubric.later} if everything else self.raised
+        return offline_rubric.weigh(self.rubric, self.readings, names)
+
+    def score(self, merit: float, whole: bool = False) -> str:
+        """The score as it is written: three digits across the scale, or a whole number."""
+        low, high = self.question.low, self.question.high
+        value = low + self.span * merit
+        rounded = floor(value + 0.5) if whole else round(value, max(0, 3 - ceil(log10(self.span))))
+        return f"{min(high, max(low, rounded)):.12g}"
+
+    def reasons(self) -> str:
+        """The heaviest readings of the first look and all that were raised."""
+        own = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
+        taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
+        heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
+        return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {self.merit():.2f} of 1."
+
+    def spoken(self, item: Item) -> str:
+        """An item as it is said: with its value and, unless all is well, its place in the text."""
+        reading = self.readings[item.name]
+        well = (item.merit(reading) or 0.0) > ALL_IS_WELL
+        place = f', "{_plain(reading.evidence)}"' if reading.evidence and not well else ""
+        return FEATURES[item.name].spoken(reading) + place
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace('"', "'").split())
+
+
+def case_of(prompt: Prompt, candidate: str = "candidate") -> Case:
+    """Measure what a prompt asks about.
+
+    Args:
+        prompt: The request.
+        candidate: Name of the field with the text to be judged.
+    """
+    question = offline_prompt.question(prompt)
+    source, text = prompt.input("source"), prompt.input(candidate)
+    if question.kind == "dialogue":
+        readings = offline_dialogue.readings(source, prompt.input("context"), text)
+    else:
+        readings = offline_summary.readings(source, text)
+    rubric = offline_rubric.rubric_for(question.kind, question.aspect)
+    return Case(question, rubric, readings, _raised(prompt, rubric))
+
+
+def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
+    """The later items that the speaker was told of: by the Critic, by evaluation steps, or among referees by anybody.
+
+    A referee has also looked at one item by itself, which its role's wording chooses.
+    """
+    debate = prompt.input("debate")
+    if "other referees" in prompt.role.lower():
+        own = rubric.later[hashlib.sha256(prompt.role.encode("utf-8", "surrogatepass")).digest()[0] % len(rubric.later)]
+        return _named(rubric, debate) | {own.name}
+    turns = [line for line in debate.splitlines() if line.startswith("Critic, round ")]
+    return _named(rubric, "\n".join([prompt.input("steps"), *turns]))
+
+
+def _named(rubric: Rubric, said: str) -> frozenset[str]:
+    # What stands in quotation marks are the candidate's words.
+    own_words = _QUOTED.sub("", said)
+    return frozenset(item.name for item in rubric.later if FEATURES[item.name].phrase in own_words)
+
+
+def score(prompt: Prompt) -> dict[str, str]:
+    """The Scorer, a form of G-Eval, a referee: its own look and whatever it was told of."""
+    case = case_of(prompt)
+    return {"rationale": case.reasons(), "score": case.score(case.merit(), wants_whole(prompt.role))}
+
+
+@lru_cache(maxsize=256)
+def wants_whole(role: str) -> bool:
+    """Whether a role's instructions ask for whole numbers."""
+    return bool(_WHOLE.search(role)) and not _DECIMALS.search(role)
+
+
+def criticise(prompt: Prompt) -> dict[str, str]:
+    """The Critic: the next reading that nobody has named and whose weight reaches the persona's threshold."""
+    case = case_of(prompt)
+    least = offline_persona.threshold(prompt.role)
+    open_items = [
+        (item, change)
+        for item, change in offline_rubric.effects(case.rubric, case.readings)
+        if abs(change) >= least and item.name not in case.raised
+    ]
+    checked = len(case.rubric.later)
+    if not open_items:
+        review = f"{LABEL}none of {checked} readings would still move the score by {least:.1%} of the scale or more."
+        return {"review": review, "decision": NO_ISSUE, "feedback": review}
+    item, change = open_items[0]
+    direction = "lower" if change < 0 else "higher"
+    size = f"by about {abs(change) * case.span:.2g} on this scale"
+    review = f"{LABEL}{len(open_items)} of {checked} readings would still move the score; the first is taken up."
+    feedback = f"{LABEL}{case.spoken(item)}. This speaks for a {direction} score, {size}."
+    return {"review": review, "decision": "ISSUE", "feedback": feedback}
+
+
+def settle(prompt: Prompt) -> dict[str, str]:
+    """The Tie-breaker: all evidence, raised or not, and who was nearer to it."""
+    case = case_of(prompt)
+    now, final = case.merit(), case.merit(everything=True)
+    # The Scorer's latest score already holds what was raised; if the rest moves it on, the Critic had a point.
+    moved = abs(final - now) >= offline_persona.PLAIN_THRESHOLD / 2
+    rest = [
+        case.spoken(item)
+        for item, change in offline_rubric.effects(case.rubric, case.readings)
+        if item.name not in case.raised and abs(change) >= offline_persona.PLAIN_THRESHOLD / 2
+    ]
+    unheard = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
+    count = len(case.rubric.items)
+    reasoning = f"{LABEL}all {count} readings give merit {final:.2f}, the debate so far {now:.2f}.{unheard}"
+    return {"reasoning": reasoning, "side": "Critic" if moved else "Scorer", "final_score": case.score(final)}

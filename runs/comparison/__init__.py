@@ -1,0 +1,1 @@
+"""comparison: see the modules."""

@@ -1,0 +1,1 @@
+"""ablations: see the modules."""

@@ -1,0 +1,189 @@
+"""The ablations of DEBATE (section 3, Figure 2; appendices B and E.1): rounds, persona, style, scores, stability.
+
+Debates are held once, each to the greatest number of rounds that anything here needs. What fewer rounds would
+have given is read off them (`Transcript.until`) at no LM call; only tie-breaks and repeats ask again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, correct
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.comparison.results import Ground, Scores
+from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
+from debate_judge.runs.runner.shared_pass import Job, run_together
+
+ABLATIONS = ("rounds", "personas", "styles", "distribution", "stability")
+
+Transcripts = Mapping[str, Sequence[Transcript]]
+"""Aspect -> one for each of its items, in corpus order."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Judgements of all items under one choice."""
+
+    scores: Scores
+    calls: float
+    """LM calls per item that they need, whoever else needs them too."""
+    unscored: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a study."""
+
+    table: AgreementTable
+    calls: float
+    unscored: int
+    difference: Difference | None
+    """To the study's baseline, averaged over aspects; None for the baseline itself."""
+    corrected: float | None
+    """P-value of that difference, corrected over the study (Holm)."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one choice does to agreement."""
+
+    name: str
+    title: str
+    baseline: str
+    variants: Mapping[str, Variant]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Debates as they were held, to be read at any smaller number of rounds."""
+
+    judge: Judge
+    transcripts: Transcripts
+
+    def at(self, ground: Ground, rounds: int) -> Reading:
+        """The judgements, had the debates been stopped after `rounds` rounds."""
+        return reading(
+            ground,
+            {
+                aspect: [self.judge.verdict(t.until(rounds), rounds) for t in transcripts]
+                for aspect, transcripts in self.transcripts.items()
+            },
+        )
+
+
+def reading(ground: Ground, judged: Mapping[str, Sequence[Judgement]]) -> Reading:
+    """Judgements laid beside the ratings."""
+    scores = {a.name: group_scores(ground.corpus, a, judged[a.name], "given") for a in ground.aspects}
+    everything = [j for judgements in judged.values() for j in judgements]
+    return Reading(scores, calls_per_item(everything), sum(isinstance(j, Unscored) for j in everything))
+
+
+def hold(
+    panel: Panel, ground: Ground, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
+) -> dict[str, Held]:
+    """Hold the debates of several judges in one pass.
+
+    Args:
+        panel: Where.
+        ground: About what.
+        judges: Name -> judge and rounds.
+        progress: Whether to show it.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: A judge cannot be had with this LM or on these scales.
+    """
+
+    def job(name: str, judge: Judge, rounds: int, items: Sequence[Item]) -> Job[Transcript]:
+        return Job(name, lambda item: judge.converse(item, rounds), items)
+
+    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
+    jobs = [job(name, *judges[name], items[a]) for name in judges for a in items]
+    found = iter(_results(panel, jobs, "debates", progress))
+    return {name: Held(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
+
+
+def by_rounds(ground: Ground, held: Held, rounds: int) -> Study:
+    """Agreement at every n from 0 to `rounds`, read off debates that were held at least so long."""
+    readings = {str(n): held.at(ground, n) for n in range(rounds + 1)}
+    return _study(ground, "rounds", "Agreement by the number of rounds n, DEBATE without tie-breaker", readings, "0")
+
+
+def by_persona(ground: Ground, held: Mapping[str, Held], rounds: int) -> Study:
+    """Agreement by the Critic's persona at one n."""
+    readings = {name: one.at(ground, rounds) for name, one in held.items()}
+    title = f"Agreement by the Critic's persona, n = {rounds}, without tie-breaker"
+    return _study(ground, "personas", title, readings, PLAIN.name)
+
+
+def by_style(panel: Panel, ground: Ground, held: Mapping[str, Held], rounds: int, *, progress: bool = True) -> Study:
+    """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
+    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
+    styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
+
+    def job(persona: str, aspect: str) -> Job[Transcript]:
+        one = held[persona]
+        open_at_n = {item.key: t.until(rounds) for item, t in zip(items[aspect], one.transcripts[aspect], strict=True)}
+        return Job(persona, lambda item: one.judge.settle(item, open_at_n[item.key]), items[aspect])
+
+    found = iter(_results(panel, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
+    readings: dict[str, Reading] = {}
+    for persona, style in styles.items():
+        judge = held[persona].judge
+        readings[style] = held[persona].at(ground, rounds)
+        settled = {a: [judge.verdict(t, rounds) for t in next(found)] for a in items}
+        readings[f"{style} + tie-breaker"] = reading(ground, settled)
+    title = f"Agreement by debating style, n = {rounds}"
+    return _study(ground, "styles", title, readings, "plain")
+
+
+def repeats(
+    panel: Panel, ground: Ground, judge: Judge, rounds: int, runs: int, temperature: float, *, progress: bool = True
+) -> list[Held]:
+    """Hold the same debates several times over, each time with other samples of the LM."""
+
+    def job(lm: JudgeLM, number: int, items: Sequence[Item]) -> Job[Transcript]:
+        return Job(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
+
+    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
+    lms = [another_sample(panel.lm, number, temperature) for number in range(1, runs + 1)]
+    jobs = [job(lm, number, items[a]) for number, lm in enumerate(lms, 1) for a in items]
+    found = iter(_results(panel, jobs, "repeated debates", progress))
+    return [Held(judge, {a: next(found) for a in items}) for _ in lms]
+
+
+def another_sample(lm: JudgeLM, number: int, temperature: float) -> JudgeLM:
+    """The same LM, limiter, budget and store, whose calls are not those of any other number.
+
+    The number goes into the identity of the calls and not into the calls; an LM without a temperature (reasoning
+    models, the offline LM) is given none.
+    """
+    other: JudgeLM = copy.copy(lm)
+    # Not the setting `sample`: a judge that samples by itself uses it, and its samples would be the same in each run.
+    other.endpoint = f"{lm.endpoint} repeat {number}"
+    if lm.kwargs.get("temperature") is not None:
+        other.kwargs = {**lm.kwargs, "temperature": temperature}
+    return other
+
+
+def _results(panel: Panel, jobs: Sequence[Job[Transcript]], what: str, progress: bool) -> list[list[Transcript]]:
+    done = run_together(panel, jobs, what, progress=progress)
+    for error in done.failed.values():
+        raise error
+    return done.results
+
+
+def _study(ground: Ground, name: str, title: str, readings: Mapping[str, Reading], baseline: str) -> Study:
+    base: Mapping[str, Sequence[GroupScores]] = readings[baseline].scores
+    differences = {n: ground.difference(r.scores, base) for n, r in readings.items() if n != baseline}
+    corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
+    variants = {
+        n: Variant(ground.agreement(r.scores), r.calls, r.unscored, differences.get(n), corrected.get(n))
+        for n, r in readings.items()
+    }
+    return Study(name, title, baseline, variants)

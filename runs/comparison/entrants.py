@@ -1,0 +1,91 @@
+"""Who takes part in a comparison: a judge by its name, or the folder of an export."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect
+from debate_judge.programs import JUDGES, preset
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.runs.flags.judge import options_for
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One judge of the table."""
+
+    name: str
+    aspects: Mapping[str, AspectJudge]
+    """Aspect -> the judge that scores it."""
+    held_out: str | None = None
+    """Of an export: the fingerprint of the groups that it was neither tuned nor chosen on."""
+
+
+def contestants(
+    names: Sequence[str], aspects: Sequence[Aspect], options: Mapping[str, Any] | None = None
+) -> list[Contestant]:
+    """The judges that a user named, in that order.
+
+    Args:
+        names: Presets, or folders of exports.
+        aspects: What they are to judge.
+        options: What the user set about judges; each preset is given those that it has, exports stay as they are.
+
+    Raises:
+        InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.
+    """
+    chosen = options_for(names, options or {})
+    found = [_contestant(name, aspects, chosen.get(name, {})) for name in names]
+    twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
+    # Two exports whose folders have the same name go by their paths.
+    found = [
+        Contestant(name, c.aspects, c.held_out) if c.name in twice and c.held_out is not None else c
+        for name, c in zip(names, found, strict=True)
+    ]
+    for i, c in enumerate(found):
+        if c.name in {other.name for other in found[:i]}:
+            raise InputError("a judge is named twice", field="--judges", expected="each judge once", found=c.name)
+    return found
+
+
+def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Contestant:
+    if name in JUDGES:
+        judge = AspectJudge(preset(name, options))
+        return Contestant(name, {a.name: judge for a in aspects})
+    if Path(name).is_dir():
+        return _export(name, aspects)
+    near = difflib.get_close_matches(name, JUDGES, n=1)
+    raise InputError(
+        f"unknown judge {name!r}",
+        field="--judges",
+        expected=expected(),
+        remedy=f"did you mean {near[0]!r}?" if near else None,
+    )
+
+
+def _export(folder: str, aspects: Sequence[Aspect]) -> Contestant:
+    from debate_judge.runs.export.manifest import read
+
+    export = read(Path(folder))
+    missing = [a.name for a in aspects if a.name not in export.judge.aspects]
+    if missing:
+        raise InputError(
+            "the export does not judge these aspects",
+            file=folder,
+            expected=", ".join(a.name for a in aspects),
+            found="only " + ", ".join(export.judge.aspects),
+            remedy="name the aspects that it judges with --aspects",
+        )
+    splits = export.manifest["evidence"].get("splits")
+    held_out = splits.get("held_out") if isinstance(splits, Mapping) else None
+    return Contestant(Path(folder).name, export.judge.aspects, str(held_out or ""))
+
+
+def expected() -> str:
+    """What may be named, in words."""
+    return f"one of {', '.join(JUDGES)}, or the folder of an export"

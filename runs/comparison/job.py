@@ -1,0 +1,226 @@
+"""The one flow of a comparison, readable top to bottom: one pass of all judges, table, figures, ablations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from debate_judge.data.agreement.decisions import Decided, decide
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import told
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.comparison.ablations.plan import Plan, ablate
+from debate_judge.runs.comparison.ablations.plan import render as render_ablations
+from debate_judge.runs.comparison.entrants import Contestant
+from debate_judge.runs.comparison.legend import Setting, document, legend, tuned_elsewhere
+from debate_judge.runs.comparison.published import fitting, published
+from debate_judge.runs.comparison.published import to_json as published_json
+from debate_judge.runs.comparison.published_decisions import decisions_to_json, fitting_decisions, published_decisions
+from debate_judge.runs.comparison.results import Comparison, compare_all, problem, score_all
+from debate_judge.runs.comparison.setup import Work, prepare
+from debate_judge.runs.comparison.table import plain_table, prose, render
+from debate_judge.runs.estimates.dry_run import Target, reply_tokens
+from debate_judge.runs.estimates.items import estimate_comparison
+from debate_judge.runs.estimates.table import render as estimate_table
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.decisions import blocks
+from debate_judge.runs.reports.decisions import to_json as decisions_json
+from debate_judge.runs.runner.billing import Billing
+from debate_judge.runs.runner.preflight import preflight, trials
+from debate_judge.runs.runner.runner import Panel
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table and whatever else was asked for; returns the exit code.
+
+    Raises:
+        InputError: Something that the user gave cannot be used.
+    """
+    work = prepare(arguments)
+    if arguments.estimate is not None:
+        print(estimated(arguments, work))
+        return 0
+    journal = Journal(_replies(arguments))
+    try:
+        with Panel(_lm(arguments, journal)) as panel:
+            compared(arguments, work, panel)
+            if work.plan is not None:
+                ablated(arguments, work, work.plan, panel)
+            if panel.lm.meter.asked and arguments.lm != OFFLINE:
+                print("\n" + cost_table(cost_rows(panel.lm.meter, panel.lm.price)), file=sys.stderr)
+    except dspy.LMError as error:
+        print(told(error, arguments.lm), file=sys.stderr)
+        return 3
+    finally:
+        journal.close()
+    return 0
+
+
+def estimated(arguments: argparse.Namespace, work: Work) -> str:
+    """What the table would take, before anything is spent.
+
+    Raises:
+        InputError: The lengths of replies, or the LM, cannot be used.
+    """
+    target = Target(
+        arguments.lm,
+        arguments.api_base,
+        _replies(arguments),
+        _sampling(arguments),
+        limits(arguments),
+        reply_tokens(arguments.estimate),
+    )
+    judges = {one.name: one.aspects for one in work.contestants}
+    found = estimate_comparison(target, judges, work.ground.corpus, work.ground.aspects)
+    notes = ["What two judges ask alike is asked once, and counted for the first."]
+    if work.plan is not None:
+        notes.append("The ablations are not part of the estimate.")
+    return estimate_table(found, "judge", notes)
+
+
+def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Comparison:
+    """Score, compare and print; files are written as asked.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: No judge could score anything.
+    """
+    ground, setting = work.ground, work.setting
+    ready, failed = _ready(arguments, work, panel)
+    entries, impossible = score_all(panel, ground, ready)
+    for one in ready:
+        if one.name in entries:
+            entries[one.name] = entries[one.name].noted(tuned_elsewhere(one.held_out, setting))
+    entries |= work.outside
+    failed |= impossible
+    price = _price(panel.lm, setting)
+    comparison = compare_all(ground, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
+    print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
+    print("\n" + prose(legend(comparison, setting, priced=price is not None), arguments.style))
+    record = document(comparison, setting)
+    unscaled = {c.name for c in ready if not all(one.judge.on_scale for one in c.aspects.values())}
+    decided = {
+        s.name: decide(
+            s.entry.scores, work.questions, on_scale=s.name not in unscaled, resamples=ground.resamples,
+            seed=ground.seed,
+        )
+        for s in comparison.standings
+    }  # fmt: skip
+    if work.questions:
+        print("\n" + _decisions(decided, arguments.style))
+        record["decisions"] = decisions_json(decided)
+    if arguments.published:
+        print("\n" + published(ground, arguments.style))
+        record["published"] = published_json(fitting(ground))
+        if made := fitting_decisions(ground.corpus):
+            print("\n" + published_decisions(made, arguments.style))
+            record["published_decisions"] = decisions_to_json(made)
+    if arguments.json:
+        _write(Path(arguments.json), record)
+    if work.figure is not None:
+        from debate_judge.runs.comparison.figures import table_figure
+
+        table_figure(comparison, setting.where, setting.note).savefig(work.figure)
+    return comparison
+
+
+def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel) -> None:
+    """Do the ablations, print their tables, and write their figures and all numbers to the folder.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: The debate cannot be had with this LM or on these scales.
+    """
+    from debate_judge.runs.comparison.figures import ablation_figures
+
+    ground, setting, folder = work.ground, work.setting, Path(arguments.ablations)
+    findings = ablate(panel, ground, plan)
+    print("\n" + render_ablations(findings, ground, arguments.style))
+    if findings.stability and setting.lm == OFFLINE:
+        told = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
+        print("\n" + prose(told, arguments.style))
+    record = {
+        "level": ground.level,
+        "statistics": list(ground.statistics),
+        **setting.about(ground),
+        "judge": plan.judge.config(),
+        "temperature_of_repeats": None if panel.lm.kwargs.get("temperature") is None else plan.temperature,
+        **findings.to_json(),
+    }
+    _write(folder / "ablations.json", record)
+    for name, figure in ablation_figures(findings, ground, setting.where, setting.note).items():
+        figure.savefig(folder / f"{name}.png")
+    print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
+
+
+def _ready(arguments: argparse.Namespace, work: Work, panel: Panel) -> tuple[list[Contestant], dict[str, str]]:
+    """The contestants whose roles this LM can play, and why the others' cannot be played.
+
+    Raises:
+        InputError: No contestant's can.
+    """
+    if arguments.no_preflight:
+        return list(work.contestants), {}
+    ready: list[Contestant] = []
+    failed: dict[str, str] = {}
+    for one in work.contestants:
+        try:
+            for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
+                about = [a for a in work.ground.aspects if one.aspects[a.name].judge is judge]
+                preflight(panel, trials(one.name, judge, work.ground.corpus, about))
+            ready.append(one)
+        except InputError as error:
+            if len(failed) == len(work.contestants) - 1:
+                raise
+            failed[one.name] = problem(error)
+    return ready, failed
+
+
+def _price(lm: JudgeLM, setting: Setting) -> Price | None:
+    """What this run's calls cost; nobody pays the stand-in."""
+    if lm.price is None or setting.lm == OFFLINE:
+        return None
+    return lm.price if lm.batches is None else lm.price.batch()
+
+
+def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
+    try:
+        return make_lm(
+            arguments.lm,
+            api_base=arguments.api_base,
+            store=Billing(journal),
+            concurrency=arguments.concurrency,
+            options=limits(arguments),
+            **_sampling(arguments),
+        )
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error), field="--lm", found=arguments.lm) from error
+
+
+def _replies(arguments: argparse.Namespace) -> Path:
+    return Path(arguments.store) / "replies" / arguments.lm.replace("/", "_")
+
+
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:
+    return "\n\n".join(f"{prose(b.title, style)}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

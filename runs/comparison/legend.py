@@ -1,0 +1,175 @@
+"""What stands around the table of a comparison: the legend, what a reader must be warned of, and all of it as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.agreement.tables import NAMES
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus
+from debate_judge.data.splits import split
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.comparison.results import Comparison, Ground
+
+FIGURES = (".png", ".svg", ".pdf")
+"""Endings of a figure's file."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a comparison was made."""
+
+    part: str
+    """all or held-out."""
+    groups_in_file: int
+    seed: int
+    """Of the split."""
+    held_out: str
+    """Fingerprint of the held-out part, or empty for all groups."""
+    lm: str
+    """Its spec."""
+
+    @property
+    def where(self) -> str:
+        """For a title."""
+        return "held-out" if self.part == "held-out" else "all groups"
+
+    @property
+    def note(self) -> str:
+        """For under a figure."""
+        if self.lm == OFFLINE:
+            return "offline LM: transparent text statistics, a stand-in, not a language model"
+        return f"LM: {self.lm}"
+
+    def about(self, ground: Ground) -> dict[str, Any]:
+        """Data, part and LM as plain values."""
+        corpus = ground.corpus
+        return {
+            "data": {
+                "name": corpus.origin.name,
+                # Of the path only the last part: where a user keeps the data is nobody's business.
+                "location": Path(corpus.origin.location).name,
+                "task": corpus.task.name,
+                "aspects": [a.name for a in ground.aspects],
+                "part": self.part,
+                "groups": len(corpus.groups),
+                "split_seed": self.seed,
+                "digest": corpus.digest,
+            },
+            "lm": {"spec": self.lm, "stand_in": self.lm == OFFLINE},
+            "resamples": ground.resamples,
+        }
+
+
+def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tuple[Corpus, str]:
+    """The groups that are compared on, and the fingerprint of the held-out part if it is these.
+
+    Raises:
+        InputError: The corpus is too small to be split.
+    """
+    if part == "all":
+        return corpus, ""
+    try:
+        parts = split(corpus, aspects=aspects, seed=seed)
+    except InputError as error:
+        remedy = "--part all compares on all groups, which is no evidence for a judge that was tuned on some of them"
+        raise InputError(
+            error.problem,
+            file=error.file,
+            line=error.line,
+            field=error.field,
+            expected=error.expected,
+            found=error.found,
+            remedy=f"{error.remedy}; {remedy}" if error.remedy else remedy,
+        ) from None
+    return parts.held_out, parts.fingerprints["held_out"]
+
+
+def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
+    """What the figures are, where they were computed, and what they do not say."""
+    ground = comparison.ground
+    groups = len(ground.corpus.groups)
+    if setting.part == "held-out":
+        part = (
+            f"{groups} held-out groups of {setting.groups_in_file} (the split of compile.py with seed {setting.seed})"
+        )
+    else:
+        part = f"all {groups} groups of the data, those that an export was tuned and chosen on included"
+    lines = [
+        f"{ground.level}-level {' / '.join(NAMES[s] for s in ground.statistics)} with the mean human rating; {part}",
+        "95 % intervals, differences and p-values are of the first statistic, by resampling groups; differences are "
+        "paired, and a group that a judge gave equal scores counts 0 in them",
+        "marked: differs from every other judge of its column (p < 0.05, Holm within the column)"
+        if any(comparison.best.values())
+        else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm)",
+        *_undefined(comparison),
+        _cost(setting, priced),
+        *([setting.note] if setting.lm == OFFLINE else []),
+        *(f"{s.name}: {s.entry.note}" for s in comparison.standings if s.entry.note),
+        *_unscored(comparison),
+        *(f"{name} has no row, it could score nothing: {why}" for name, why in comparison.failed.items()),
+    ]
+    if comparison.baseline in comparison.failed:
+        lines.append(f"no differences: the baseline {comparison.baseline} has no row")
+    return "\n".join(lines)
+
+
+def document(comparison: Comparison, setting: Setting) -> dict[str, Any]:
+    """The comparison as the JSON of `--json`, without blocks that only some data call for."""
+    return {**comparison.to_json(), **setting.about(comparison.ground)}
+
+
+def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
+    """A warning about an export whose held-out groups were not those of this table."""
+    if held_out is None or setting.part == "all" or held_out == setting.held_out:
+        return None
+    return (
+        "compiled on another split or other data: some of these groups may be among those that it was tuned or chosen "
+        "on (its own --data, --task and --seed give the groups that it never saw)"
+    )
+
+
+def figure_file(path: str | None) -> Path | None:
+    """The file of a figure.
+
+    Raises:
+        InputError: It has another ending than a figure.
+    """
+    if path is None or Path(path).suffix.lower() in FIGURES:
+        return None if path is None else Path(path)
+    raise InputError(
+        "not a kind of figure", field="--figure", expected=f"a file ending in {', '.join(FIGURES)}", found=path
+    )
+
+
+def _undefined(comparison: Comparison) -> list[str]:
+    """Groups without a correlation, where a judge is to blame for some of them."""
+    level, statistic = comparison.ground.level, comparison.ground.statistics[0]
+    counts = {s.name: s.table.average[level][statistic].undefined for s in comparison.standings}
+    if not any(counts.values()):
+        return []
+    if len(set(counts.values())) == 1:
+        shown = str(next(iter(counts.values())))
+    else:
+        shown = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return [f"groups without a correlation (ratings or scores all equal), left out, over all aspects: {shown}"]
+
+
+def _cost(setting: Setting, priced: bool) -> str:
+    if setting.lm == OFFLINE:
+        return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
+    if not priced:
+        return f"no price is known for {setting.lm}: --prices FILE would give $"
+    return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
+
+
+def _unscored(comparison: Comparison) -> list[str]:
+    return [
+        f"{s.name} left {sum(s.entry.unscored.values())} unscored: "
+        + ", ".join(f"{why} {count}" for why, count in s.entry.unscored.items())
+        for s in comparison.standings
+        if s.entry.unscored
+    ]

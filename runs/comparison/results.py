@@ -1,0 +1,298 @@
+"""Several judges on the same items: scores, agreement, paired differences, and which the data can tell apart."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
+
+from tqdm import tqdm
+
+from debate_judge.data.agreement.tables import (
+    LEVELS,
+    AgreementTable,
+    Difference,
+    GroupScores,
+    Level,
+    Statistic,
+    agreement_table,
+    compare,
+    correct,
+)
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
+from debate_judge.programs.lm.prices import Price
+from debate_judge.runs.comparison.entrants import Contestant
+from debate_judge.runs.runner.billing import Bill
+from debate_judge.runs.runner.pairs import Pair, pairs_of
+from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
+from debate_judge.runs.runner.shared_pass import Job, run_together
+
+T = TypeVar("T")
+
+AVERAGE = "average"
+"""The column beside the aspects."""
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> the scores of one judge."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all are compared on, and by what."""
+
+    corpus: Corpus
+    aspects: tuple[Aspect, ...]
+    level: Level
+    statistics: tuple[Statistic, ...]
+    """Shown in this order; intervals, differences and marks are of the first."""
+    resamples: int = 10_000
+    seed: int = 0
+    """Of the resampling."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The aspects, and `AVERAGE` where there are several: one aspect is its own."""
+        names = tuple(a.name for a in self.aspects)
+        return names if len(names) == 1 else (*names, AVERAGE)
+
+    def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
+        """Agreement at the given levels, by default at the one that is shown."""
+        levels = (self.level,) if levels is None else levels
+        return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
+
+    def difference(self, a: Scores, b: Scores) -> Difference:
+        """Agreement of `a` minus that of `b`, paired."""
+        return compare(a, b, statistic=self.statistics[0], level=self.level, resamples=self.resamples, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one contestant gave, before anything is computed from it."""
+
+    scores: Scores
+    calls: float | None = None
+    """LM calls per item, executed or not; None for scores from a file."""
+    bill: Bill | None = None
+    """Tokens of these calls; None for scores from a file."""
+    items: int = 0
+    """Different items that the bill is for."""
+    unscored: Mapping[str, int] = field(default_factory=dict)
+    """Why -> how many items."""
+    note: str | None = None
+    """What a reader of the table must know about it."""
+
+    def noted(self, note: str | None) -> Entry:
+        """The same with a note, if there is one."""
+        return replace(self, note=note or self.note)
+
+    def usd_per_thousand(self, price: Price | None) -> float | None:
+        """US dollars for a thousand items, had this judge been the only one; None where nobody knows."""
+        if price is None or self.bill is None or not self.items:
+            return None
+        return 1000 * self.bill.usd(price) / self.items
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One row of the table."""
+
+    name: str
+    entry: Entry
+    table: AgreementTable
+    usd: float | None
+    """US dollars for a thousand items."""
+
+    def to_json(self) -> dict[str, object]:
+        entry = self.entry
+        bill, items = entry.bill, max(1, entry.items)
+        tokens = None if bill is None else {k: getattr(bill, k) / items for k in ("fresh", "cached", "output")}
+        return {
+            "agreement": self.table.to_json(),
+            "lm_calls_per_item": entry.calls,
+            "tokens_per_item": tokens,
+            "usd_per_1000_items": self.usd,
+            "unscored": dict(entry.unscored),
+            "note": entry.note,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All contestants on one corpus."""
+
+    ground: Ground
+    standings: tuple[Standing, ...]
+    baseline: str
+    differences: Mapping[str, Difference]
+    """Contestant -> its difference to the baseline in the first statistic, averaged over aspects."""
+    corrected: Mapping[str, float]
+    """Contestant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
+    best: Mapping[str, str | None]
+    """Aspect, or `AVERAGE` -> the contestant that differs from every other, or None where no one does."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Contestant -> why it has no row."""
+
+    def to_json(self) -> dict[str, object]:
+        differences = {name: {**asdict(d), "p_corrected": self.corrected[name]} for name, d in self.differences.items()}
+        return {
+            "judges": {s.name: s.to_json() for s in self.standings},
+            "level": self.ground.level,
+            "statistics": list(self.ground.statistics),
+            "baseline": self.baseline,
+            "differences": differences,
+            "best": dict(self.best),
+            "failed": dict(self.failed),
+        }
+
+
+def score_all(
+    panel: Panel, ground: Ground, contestants: Sequence[Contestant], *, progress: bool = True
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Let all contestants score all candidates, in one pass.
+
+    Args:
+        panel: Its LM's store must be a `runs.runner.billing.Billing`, or nothing is charged.
+        ground: What is scored.
+        contestants: Who scores.
+        progress: Whether to show it.
+
+    Returns:
+        Contestant -> what it gave, and contestant -> why it cannot score anything at all.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: No contestant can score anything.
+    """
+    bills = {c.name: Bill() for c in contestants}
+    work = [(c, a) for c in contestants for a in ground.aspects]
+    jobs = [_job(ground, c, a, bills[c.name]) for c, a in work]
+    done = run_together(panel, jobs, "judges", progress=progress)
+    if contestants and len(done.failed) == len(contestants):
+        raise next(iter(done.failed.values()))
+    found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in contestants}
+    different = dict.fromkeys(found, 0)
+    for (c, a), judgements in zip(work, done.results, strict=True):
+        found[c.name][a.name] = [one for together in judgements for one in together]
+        different[c.name] += len({item.key for item in corpus_items(ground.corpus, a)})
+    entries = {
+        c.name: _entry(ground, c, found[c.name], bills[c.name], different[c.name])
+        for c in contestants
+        if c.name not in done.failed
+    }
+    for name, entry in entries.items():
+        entries[name] = entry.noted(_nothing(found[name]))
+    if entries and all(entry.note for entry in entries.values()):
+        name, first = next(iter(entries.items()))
+        raise InputError(f"no judge could score anything; {name} {first.note}")
+    return entries, {name: problem(error) for name, error in done.failed.items()}
+
+
+def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
+    """Why a contestant has no score at all, by its first item; None where it has some."""
+    everything = [judgement for judgements in found.values() for judgement in judgements]
+    unscored = [judgement for judgement in everything if isinstance(judgement, Unscored)]
+    if not unscored or len(unscored) < len(everything):
+        return None
+    return f"scored nothing: {unscored[0].detail}"
+
+
+def _job(ground: Ground, contestant: Contestant, aspect: Aspect, bill: Bill) -> Job[tuple[Judgement, ...]]:
+    """Each item by itself, or two candidates at once where all come in pairs and the judge compares."""
+    judge = contestant.aspects[aspect.name].judge
+    items = corpus_items(ground.corpus, aspect)
+
+    async def alone(item: Item) -> tuple[Judgement, ...]:
+        return (await judge.judge(item),)
+
+    async def together(pair: Pair) -> tuple[Judgement, ...]:
+        rounds = judge.rules.rounds
+        both = await judge.converse_pair(pair.first, pair.second, rounds)
+        return tuple(judge.verdict(transcript, rounds) for transcript in both)
+
+    couples = pairs_of(items) if judge.compares else []
+    return Job(contestant.name, together, couples, bill) if couples else Job(contestant.name, alone, items, bill)
+
+
+def compare_all(
+    ground: Ground,
+    entries: Mapping[str, Entry],
+    *,
+    baseline: str,
+    price: Price | None = None,
+    failed: Mapping[str, str] | None = None,
+    progress: bool = False,
+) -> Comparison:
+    """Agreement of each contestant, its paired difference to the baseline with corrected p-values, and the best.
+
+    Args:
+        ground: What was compared on.
+        entries: Contestant -> what it gave.
+        baseline: Contestant that the others are compared with; without an entry there are no differences.
+        price: Of the LM, where it is known.
+        failed: Contestant -> why it has no entry.
+        progress: Whether to show it on stderr, if it takes longer than two seconds.
+    """
+    columns = ground.columns
+    base = entries.get(baseline)
+    others = [name for name in entries if base is not None and name != baseline]
+    steps = len(entries) + len(others) + len(columns)
+    shown = progress and sys.stderr is not None
+    with tqdm(total=steps, desc="intervals", unit="table", file=sys.stderr, delay=2, disable=not shown) as bar:
+
+        def step(found: T) -> T:
+            bar.update()
+            return found
+
+        standings = tuple(
+            Standing(name, entry, step(ground.agreement(entry.scores, LEVELS)), _usd(entry, price))
+            for name, entry in entries.items()
+        )
+        differences = {name: step(ground.difference(entries[name].scores, base.scores)) for name in others if base}
+        best = {column: step(_best(ground, standings, column)) for column in columns}
+    corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
+    best.setdefault(AVERAGE, best[columns[0]])
+    return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
+
+
+def _best(ground: Ground, standings: Sequence[Standing], column: str) -> str | None:
+    """The contestant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
+    statistic = ground.statistics[0]
+
+    def value(standing: Standing) -> float | None:
+        table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
+        return table[ground.level][statistic].value
+
+    def scores(standing: Standing) -> Scores:
+        return standing.entry.scores if column == AVERAGE else {column: standing.entry.scores[column]}
+
+    ranked = sorted((s for s in standings if value(s) is not None), key=lambda s: -(value(s) or 0.0))
+    if len(ranked) < 2:
+        return None
+    first, others = ranked[0], ranked[1:]
+    p_values = [ground.difference(scores(first), scores(other)).p_value for other in others]
+    return first.name if all(p < 0.05 for p in correct(p_values)) else None
+
+
+def _entry(
+    ground: Ground, contestant: Contestant, found: Mapping[str, list[Judgement]], bill: Bill, different: int
+) -> Entry:
+    scores = {
+        a.name: group_scores(ground.corpus, a, found[a.name], contestant.aspects[a.name].granularity)
+        for a in ground.aspects
+    }
+    everything = [judgement for judgements in found.values() for judgement in judgements]
+    reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
+    return Entry(scores, calls_per_item(everything), bill, different, dict(sorted(reasons.items())))
+
+
+def _usd(entry: Entry, price: Price | None) -> float | None:
+    return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)
+
+
+def problem(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,166 @@
+"""From the command line of a comparison to what is compared, all of it checked before anything is spent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from debate_judge import data
+from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.tables import STATISTICS, Level, Statistic
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.groups import require_level, require_ratings
+from debate_judge.data.schema import Corpus
+from debate_judge.programs import options_of, preset
+from debate_judge.runs.comparison.ablations.plan import Plan
+from debate_judge.runs.comparison.ablations.studies import ABLATIONS
+from debate_judge.runs.comparison.entrants import Contestant, contestants, expected
+from debate_judge.runs.comparison.external_scores import read_outside
+from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
+from debate_judge.runs.comparison.results import Entry, Ground
+from debate_judge.runs.flags.judge import JudgeFlags, judge_options
+from debate_judge.runs.flags.lm import listed
+from debate_judge.runs.flags.named_texts import personas
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that a command line asks for, checked before anything is spent."""
+
+    ground: Ground
+    contestants: tuple[Contestant, ...]
+    outside: Mapping[str, Entry]
+    """Judge -> its scores from a file."""
+    baseline: str
+    questions: Mapping[str, Question]
+    """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
+    setting: Setting
+    figure: Path | None
+    plan: Plan | None
+    """Of the ablations."""
+
+
+def prepare(arguments: argparse.Namespace) -> Work:
+    """Load and check everything.
+
+    Raises:
+        InputError: Something cannot be used.
+    """
+    for name, low in (("resamples", 0), ("seed", 0), ("concurrency", 1), ("temperature", 0), ("max_tokens", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < low:
+            field = "--" + name.replace("_", "-")
+            raise InputError("number too small", field=field, expected=f"{low} or more", found=value)
+    figure, judges = figure_file(arguments.figure), listed(arguments.judges)
+    options = judge_options(
+        JudgeFlags(arguments.score_mode, arguments.roles, arguments.same_role, tuple(arguments.judge_option or ()))
+    )
+    corpus = data.load(arguments.data, arguments.task)
+    names = listed(arguments.aspects) or list(corpus.rated_aspects())
+    require_ratings(corpus, names)
+    level = _level(arguments, corpus)
+    aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
+    found = contestants(judges, aspects, options)
+    part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
+    ground = Ground(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
+    outside = _outside(arguments.outside or (), ground, corpus, {c.name for c in found})
+    work = Work(
+        ground,
+        tuple(found),
+        outside,
+        _baseline(arguments.baseline, [*(c.name for c in found), *outside]),
+        called_for(corpus.groups, aspects),
+        Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, arguments.lm),
+        figure,
+        _plan(arguments, options),
+    )
+    for flag, file in (("--json", arguments.json), ("--figure", arguments.figure)):
+        _require_place(flag, file)
+    _require_place("--ablations", arguments.ablations, folder=True)
+    return work
+
+
+def _require_place(flag: str, name: str | None, *, folder: bool = False) -> None:
+    """Refuse an output that cannot be written, before anything is spent."""
+    if name is None:
+        return
+    path = Path(name)
+    place = path if folder else path.parent
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", field=flag, found=name) from None
+    if not os.access(place, os.W_OK) or (not folder and path.is_dir()):
+        expected = "a folder" if folder else "a file in a folder"
+        raise InputError("cannot be written", field=flag, expected=f"{expected} that may be written to", found=name)
+
+
+def _outside(given: Sequence[str], ground: Ground, whole: Corpus, taken: Set[str]) -> dict[str, Entry]:
+    """Judge -> scores from its file."""
+    found: dict[str, Entry] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (equals and name.strip() and path):
+            raise InputError("not an outside judge", field="--outside", expected="NAME=FILE", found=text)
+        name = name.strip()
+        if name in taken or name in found:
+            raise InputError("two judges of one name", field="--outside", expected="another name", found=name)
+        one = read_outside(Path(path), ground.corpus, ground.aspects, known=whole)
+        unscored = {"not in the file": one.missing} if one.missing else {}
+        found[name] = Entry(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
+    return found
+
+
+def _baseline(wanted: str | None, names: Sequence[str]) -> str:
+    if not names:
+        raise InputError("no judge is named", field="--judges", expected=expected())
+    if wanted is not None and wanted not in names:
+        raise InputError(
+            "the baseline is not among the judges", field="--baseline", expected=", ".join(names), found=wanted
+        )
+    return wanted or names[0]
+
+
+def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan | None:
+    if not arguments.ablations:
+        if arguments.ablate:
+            raise InputError(
+                "ablations need a folder for their figures", field="--ablate", expected="--ablations DIR as well"
+            )
+        return None
+    if set(listed(arguments.ablations)) <= {*ABLATIONS, "all"}:
+        raise InputError(
+            "this names ablations, not the folder for their figures",
+            field="--ablations",
+            found=arguments.ablations,
+            remedy=f"--ablations DIR --ablate {arguments.ablations}",
+        )
+    return Plan(
+        preset("debate", {name: value for name, value in options.items() if name in options_of("debate")}),
+        personas(Path(arguments.personas) if arguments.personas else None),
+        tuple(listed(arguments.ablate)) or ABLATIONS,
+        arguments.max_rounds,
+        arguments.repeats,
+        arguments.repeat_temperature,
+    )
+
+
+def _level(arguments: argparse.Namespace, corpus: Corpus) -> Level:
+    level: Level = arguments.level if arguments.level != "auto" else "summary" if corpus.grouped else "sample"
+    if level != "system":
+        require_level(corpus, level)
+    return level
+
+
+def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statistic, ...]:
+    """The two that the task's published tables use, unless the user names others."""
+    usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
+    chosen = listed(arguments.statistics or usual)
+    for name in chosen:
+        if name not in STATISTICS:
+            raise InputError("unknown statistic", field="--statistics", expected=", ".join(STATISTICS), found=name)
+    return tuple(cast(Statistic, name) for name in dict.fromkeys(chosen))

@@ -1,0 +1,159 @@
+"""The one table of all judges as text, Markdown or LaTeX. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from debate_judge.data.agreement.tables import Agreement, Statistic
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, Standing
+from debate_judge.runs.reports.text import interval, markdown_table, p_text, text_table
+
+SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
+
+STYLES = ("text", "markdown", "latex")
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "ρ": r"$\rho$",
+    "τ": r"$\tau$",
+    "Δ": r"$\Delta$",
+    "–": "--",
+    "†": r"\textdagger{}",
+    "±": r"$\pm$",
+}
+
+
+def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -> str:
+    """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
+
+    Args:
+        comparison: What to show.
+        style: One of `STYLES`. In LaTeX each statistic has its own column; it needs the package booktabs.
+        all_intervals: Show the interval in each column, and not only in the last, that of the average.
+    """
+    if style == "latex":
+        return _latex(comparison, all_intervals)
+    marks = "/".join(SYMBOLS[s] for s in comparison.ground.statistics)
+    columns = comparison.ground.columns
+    rows = []
+    for standing in comparison.standings:
+        cells = []
+        for column in columns:
+            row = _row(comparison, standing, column)
+            shown = "/".join(number(a.value) for a in row)
+            extent = _extent(row[0]) if all_intervals or column == columns[-1] else ""
+            best = comparison.best[column] == standing.name
+            cells.append((f"**{shown}**" if style == "markdown" else f"{shown} *") + extent if best else shown + extent)
+        rows.append([standing.name, *cells, *_tail(comparison, standing)])
+    header = ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)]
+    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
+    """Any other table in the same style."""
+    if style == "latex":
+        return _tabular("l" * len(header), [_line(header)], [_line(row) for row in rows])
+    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+
+
+def prose(text: str, style: str) -> str:
+    """Lines about a table, so that a whole output in LaTeX compiles and keeps them: a paragraph each."""
+    return "\n\n".join(map(latex, text.splitlines())) if style == "latex" else text
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash where there is no value."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def latex(text: str) -> str:
+    """A text that LaTeX shows as it is."""
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def _row(comparison: Comparison, standing: Standing, column: str) -> list[Agreement]:
+    table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
+    return [table[comparison.ground.level][s] for s in comparison.ground.statistics]
+
+
+def _extent(agreement: Agreement) -> str:
+    if agreement.low is None or agreement.high is None:
+        return ""
+    return f" [{agreement.low:.3f}, {agreement.high:.3f}]"
+
+
+def _tail_header(comparison: Comparison) -> list[str]:
+    unscored = ["unscored"] if any(s.entry.unscored for s in comparison.standings) else []
+    return ["LM calls per item", "$ per 1,000 items", f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
+
+
+def _tail(comparison: Comparison, standing: Standing) -> list[str]:
+    difference = comparison.differences.get(standing.name)
+    entry = standing.entry
+    unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.standings) else []
+    return [
+        "–" if entry.calls is None else f"{entry.calls:.2f}",
+        "–" if standing.usd is None else money(standing.usd),
+        "–" if difference is None else interval(difference),
+        "–" if difference is None else p_text(comparison.corrected[standing.name])[2:].lstrip("= "),
+        *unscored,
+    ]
+
+
+def money(usd: float) -> str:
+    """US dollars, with two digits that say something where there is less than a dollar."""
+    return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
+
+
+def _latex(comparison: Comparison, all_intervals: bool) -> str:
+    statistics, width = comparison.ground.statistics, len(comparison.ground.statistics)
+    columns = comparison.ground.columns
+    tail = _tail_header(comparison)
+    rules = "".join(rf"\cmidrule(lr){{{2 + i * width}-{1 + (i + 1) * width}}}" for i in range(len(columns)))
+    head = [
+        " & ".join(["", *(rf"\multicolumn{{{width}}}{{c}}{{{latex(c)}}}" for c in columns), *("" for _ in tail)])
+        + r" \\",
+        rules,
+        _line(["judge", *(SYMBOLS[s] for _ in columns for s in statistics), *tail]),
+    ]
+    body = []
+    for standing in comparison.standings:
+        cells = [latex(standing.name)]
+        for column in columns:
+            best = comparison.best[column] == standing.name
+            for i, agreement in enumerate(_row(comparison, standing, column)):
+                shown = latex(number(agreement.value))
+                extent = _extent(agreement) if i == 0 and (all_intervals or column == columns[-1]) else ""
+                cells.append((rf"\textbf{{{shown}}}" if best else shown) + extent)
+        body.append(" & ".join([*cells, *map(latex, _tail(comparison, standing))]) + r" \\")
+    return _tabular("l" + "r" * (len(columns) * width + len(tail)), head, body)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex, cells)) + r" \\"
+
+
+def _tabular(columns: str, head: Sequence[str], body: Sequence[str]) -> str:
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            *head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )

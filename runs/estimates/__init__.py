@@ -1,0 +1,1 @@
+"""estimates: see the modules."""

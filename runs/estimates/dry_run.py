@@ -1,0 +1,244 @@
+"""What a run would take: calls, tokens and money, found by a rehearsal before anything is spent.
+
+The judges themselves are run on a sample, three times: everybody is content at once, debates go as those of the
+offline LM, nobody is ever content (`programs.dry_run`). What the run's store of replies holds already is not
+counted, as it would not be paid again. Nothing is written and no LM is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, AsyncRehearsalEngine, Case, RehearsalEngine
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.prices import Price, price_of
+from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.runner.runner import Panel
+
+IN_FLIGHT = 64
+"""Calls of a rehearsal that are under way at once."""
+
+NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
+"""No provider is asked, so no provider's limits are kept."""
+
+
+@dataclass
+class Used:
+    """Calls and tokens; of a whole run, so that they need not be whole numbers."""
+
+    calls: float = 0.0
+    input: float = 0.0
+    output: float = 0.0
+    usd: float | None = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Used(self.calls + other.calls, self.input + other.input, self.output + other.output, usd)
+
+
+@dataclass
+class Stage:
+    """A part of the run, and how the sampled items stand for all of its items."""
+
+    name: str
+    items: float = 1.0
+    """Items of the run for each sampled one."""
+    longer: float = 0.0
+    """Input tokens by which a call about a usual item is longer than one about a usual sampled one."""
+
+    @classmethod
+    def of(cls, name: str, everything: Extent, sampled: Extent) -> Stage:
+        """The stage in which `sampled` items stand for `everything`."""
+        if not sampled.items:
+            return cls(name)
+        longer = (everything.mean - sampled.mean) * TOKENS_PER_BYTE
+        return cls(name, everything.items / sampled.items, longer)
+
+
+@dataclass
+class Extent:
+    """How many different items there are, and how long."""
+
+    items: int = 0
+    bytes: int = 0
+    """Of their texts together."""
+
+    @property
+    def mean(self) -> float:
+        return self.bytes / self.items if self.items else 0.0
+
+
+class Ledger:
+    """The store of a rehearsal: gives out what is paid already, and counts every other reply instead of keeping it.
+
+    Args:
+        paid: Replies of earlier runs; it is only read.
+    """
+
+    def __init__(self, paid: ReplyStore | None = None) -> None:
+        self.stage = Stage("")
+        self.used: dict[tuple[str, str], Used] = {}
+        """(stage, role) -> what it took."""
+        self._paid = paid
+        self._now: dict[str, Reply] = {}
+
+    def get(self, key: str) -> Reply | None:
+        found = self._now.get(key)
+        return self._paid.get(key) if found is None and self._paid is not None else found
+
+    def put(self, key: str, role: str, reply: Reply) -> None:
+        self._now[key] = reply
+        if not reply.input_tokens:
+            # No LM's reply, but what a web search found.
+            return
+        stage = self.stage
+        times, longer = (stage.items, stage.longer) if isinstance(reply, AboutItem) else (1.0, 0.0)
+        read = times * max(0.0, reply.input_tokens + longer)
+        where = (stage.name, role)
+        self.used[where] = self.used.get(where, Used()) + Used(times, read, times * reply.output_tokens)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The LM that would be asked, and where its replies are kept."""
+
+    spec: str
+    api_base: str | None = None
+    replies: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `make_lm`, as the run would have them."""
+    options: LMOptions = field(default_factory=LMOptions)
+    reply_tokens: tuple[int, int, int] = REPLY_TOKENS
+
+    def cases(self) -> tuple[Case, Case, Case]:
+        """The cases that are rehearsed. The offline LM itself writes as it does in the expected one."""
+        low, usual, high = self.reply_tokens
+        return Case("lower", low, False), Case("expected", usual, self.spec != OFFLINE), Case("upper", high)
+
+    def price(self, role: str) -> Price | None:
+        """What the calls of a role cost: proposers are asked at once, all others in batches where those are wanted."""
+        if self.spec == OFFLINE:
+            return Price(0.0, 0.0, 0.0)
+        price = price_of(self.spec, self.options.prices, listed=self.api_base is None)
+        return price.batch() if price is not None and self.options.batch and role != "proposer" else price
+
+
+Three = tuple[Used, Used, Used]
+
+NOTHING: Three = (Used(), Used(), Used())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would take in the three cases, row by row."""
+
+    rows: Mapping[str, Three]
+    target: Target
+
+    @property
+    def total(self) -> Three:
+        """All rows together."""
+        low, usual, high = (sum((row[i] for row in self.rows.values()), Used()) for i in range(3))
+        return low, usual, high
+
+
+def rehearse_all(
+    target: Target, work: Callable[[Case, Panel, Ledger], None], row: Callable[[str, str], str]
+) -> Estimate:
+    """Rehearse a run in each case.
+
+    Args:
+        target: The LM that would be asked.
+        work: Does what the run would do, on a sample, and sets the ledger's stage beforehand.
+        row: From stage and role to the row of the table in which their calls are counted.
+
+    Raises:
+        InputError: The spec names no LM, or the prices cannot be read.
+    """
+    found: list[dict[str, Used]] = []
+    with _paid(target.replies) as paid:
+        for case in target.cases():
+            ledger = Ledger(paid)
+            with Panel(_lm(target, case, ledger), progress=False) as panel:
+                work(case, panel, ledger)
+            rows: dict[str, Used] = {}
+            for (stage, role), used in ledger.used.items():
+                price = target.price(role)
+                used.usd = None if price is None else price.of(used.input, 0.0, used.output)
+                name = row(stage, role)
+                rows[name] = rows.get(name, Used()) + used
+            found.append(rows)
+    names = dict.fromkeys(name for rows in reversed(found) for name in rows)
+    return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
+
+
+def _lm(target: Target, case: Case, ledger: Ledger) -> JudgeLM:
+    engines = RehearsalEngine(case), AsyncRehearsalEngine(case)
+    try:
+        return make_lm(
+            target.spec,
+            api_base=target.api_base,
+            store=ledger,
+            concurrency=IN_FLIGHT,
+            engines=engines,
+            options=NO_LIMITS,
+            **target.settings,
+        )
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=target.spec
+        ) from error
+
+
+def _ordered(cases: Sequence[Used]) -> Three:
+    """The cases such that the lower is never above the expected, nor that above the upper."""
+    low, usual, high = cases
+
+    def bound(choose: Callable[..., float], one: Used, other: Used) -> Used:
+        usd = None if one.usd is None or other.usd is None else choose(one.usd, other.usd)
+        return Used(
+            choose(one.calls, other.calls), choose(one.input, other.input), choose(one.output, other.output), usd
+        )
+
+    return bound(min, low, usual), usual, bound(max, high, usual)
+
+
+@contextmanager
+def _paid(folder: Path | None) -> Iterator[Journal | None]:
+    if folder is None or not folder.is_dir():
+        yield None
+        return
+    with closing(Journal(folder)) as journal:
+        yield journal
+
+
+def reply_tokens(text: str) -> tuple[int, int, int]:
+    """Read the value of `--estimate`: three lengths of a reply in tokens, or nothing for the usual ones.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not text:
+        return REPLY_TOKENS
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    if len(parts) != 3 or len(numbers) != 3 or numbers[0] < 1 or sorted(numbers) != numbers:
+        usual = ",".join(map(str, REPLY_TOKENS))
+        raise InputError(
+            "not lengths of a reply",
+            field="--estimate",
+            expected=f"nothing, or three numbers of tokens, lower, expected and upper, such as {usual}",
+            found=text,
+        )
+    return numbers[0], numbers[1], numbers[2]

@@ -1,0 +1,175 @@
+"""Estimates of runs that judge items: scoring new texts with an export, and comparing judges."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup
+from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.dry_run import Case
+from debate_judge.programs.judge import Item, Judge, corpus_items
+from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, rehearse_all
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.scoring.rows import Identity, format_of, whole_rows
+
+SCORED, COMPARED = 200, 96
+"""Items that are sampled, over all aspects: where one judge scores them, and where each judge of a table does."""
+
+
+LEAST_GROUPS = 2
+"""Of a sample, so that there is something to correlate."""
+
+
+class Sample:
+    """A seeded sample of a stream of items of any length, each different item at most once.
+
+    What was met is remembered by a hash, about 100 bytes each; of the items themselves only the sample is kept
+    (Vitter, Random sampling with a reservoir, 1985, algorithm R).
+
+    Args:
+        size: Most items to keep.
+        seed: Of the choice.
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.items: list[Item] = []
+        self.everything = Extent()
+        self._size = size
+        self._dice = random.Random(seed)
+        self._met: set[int] = set()
+
+    def add(self, item: Item, *, done: bool = False) -> None:
+        """Take in the next item; one that is `done` counts for nothing, nor does any equal one after it."""
+        key = int(item.key, 16)
+        if key in self._met:
+            return
+        self._met.add(key)
+        if done:
+            return
+        self.everything.items += 1
+        self.everything.bytes += size_of(item)
+        if len(self.items) < self._size:
+            self.items.append(item)
+        elif (place := self._dice.randrange(self.everything.items)) < self._size:
+            self.items[place] = item
+
+    def stage(self, name: str) -> Stage:
+        """The stage in which the sample stands for all items."""
+        return Stage.of(name, self.everything, extent(self.items))
+
+
+def size_of(item: Item) -> int:
+    """Bytes of the texts that a call about the item holds."""
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in (item.source, item.context, item.text))
+
+
+def extent(items: Iterable[Item]) -> Extent:
+    """Number and length of the different items among `items`."""
+    sizes = {item.key: size_of(item) for item in items}
+    return Extent(len(sizes), sum(sizes.values()))
+
+
+def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tuple[RatedGroup, ...]:
+    """A seeded sample of whole groups with about `size` candidates, and two groups at least where there are two."""
+    order = list(groups)
+    random.Random(seed).shuffle(order)
+    kept = count = 0
+    while kept < len(order) and (count < size or kept < LEAST_GROUPS):
+        count, kept = count + len(order[kept].candidates), kept + 1
+    return tuple(order[:kept])
+
+
+def estimate_scoring(
+    target: Target, judges: Mapping[str, AspectJudge], aspects: Sequence[Aspect], items: Iterator[Item], out: Path
+) -> tuple[Estimate, int, int]:
+    """Estimate a scoring run, by role.
+
+    Args:
+        target: The LM that would be asked.
+        judges: Aspect name -> its judge.
+        aspects: What is scored.
+        items: All items of the input, which are read once, as a stream.
+        out: The file of scores; items that have a row there already are not scored again.
+
+    Returns:
+        The estimate, the number of items that have no row yet, and the number of those that have one.
+
+    Raises:
+        InputError: The input cannot be read, has no items, or is not what the rows are about.
+    """
+    samples = {aspect.name: Sample(max(1, SCORED // len(aspects))) for aspect in aspects}
+    left = done = 0
+    rows = whole_rows(out, format_of(out)) if out.exists() and out.stat().st_size else iter(())
+    with tqdm(desc="reading", unit="item", delay=2, file=sys.stderr) as bar:
+        for row in rows:
+            item = next(items, None)
+            if item is None or Identity.of(item) != row.identity:
+                raise InputError(
+                    "the rows are not in the order of the input",
+                    file=out,
+                    line=row.line,
+                    found=str(row.identity),
+                    remedy="choose another --out, or delete this file",
+                )
+            samples[item.aspect.name].add(item, done=True)
+            done += 1
+            bar.update()
+        for item in items:
+            samples[item.aspect.name].add(item)
+            left += 1
+            bar.update()
+
+    def work(case: Case, panel: Panel, ledger: Ledger) -> None:
+        for aspect, sample in samples.items():
+            ledger.stage = sample.stage("scoring")
+            judge = judges[aspect].judge.rehearsal()
+            # New texts come one at a time, also to a judge that could compare two.
+            judge.compares = False
+            _rehearse(panel, judge, sample.items)
+
+    return rehearse_all(target, work, lambda stage, role: role), left, done
+
+
+def _rehearse(panel: Panel, judge: Judge, items: Sequence[Item]) -> None:
+    # Reference metrics ask no LM, and may load large models to say what an estimate does not need.
+    if judge.named_predictors():
+        panel.judge(judge, items)
+
+
+def estimate_comparison(
+    target: Target, contestants: Mapping[str, Mapping[str, AspectJudge]], corpus: Corpus, aspects: Sequence[Aspect]
+) -> Estimate:
+    """Estimate a comparison, judge by judge; a call that an earlier judge makes too is counted there alone.
+
+    Args:
+        target: The LM that would be asked.
+        contestants: Name -> aspect name -> judge, in the order in which they are run.
+        corpus: Its candidates are scored.
+        aspects: In these aspects.
+
+    Raises:
+        InputError: The spec names no LM, or the prices cannot be read.
+    """
+    few = replace(corpus, groups=sampled_groups(corpus.groups, max(1, COMPARED // len(aspects))))
+    samples = {aspect.name: corpus_items(few, aspect) for aspect in aspects}
+    extents = {aspect.name: extent(corpus_items(corpus, aspect)) for aspect in aspects}
+    steps = tqdm(total=3 * len(contestants), desc="rehearsing", unit="judge", delay=2, file=sys.stderr)
+
+    def work(case: Case, panel: Panel, ledger: Ledger) -> None:
+        for name, judges in contestants.items():
+            for aspect, items in samples.items():
+                ledger.stage = Stage.of(name, extents[aspect], extent(items))
+                _rehearse(panel, judges[aspect].judge.rehearsal(), items)
+            steps.update()
+
+    with steps:
+        found = rehearse_all(target, work, lambda stage, role: stage)
+    # A judge that asks no LM has its row too.
+    return Estimate({name: found.rows.get(name, NOTHING) for name in contestants}, target)

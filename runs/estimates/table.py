@@ -1,0 +1,88 @@
+"""An estimate as a table for the terminal, with what it assumes and how far a budget would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor
+
+from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.options import Budget
+from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
+from debate_judge.runs.reports.text import text_table
+
+
+def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> str:
+    """The estimate for the terminal.
+
+    Args:
+        estimate: What was found.
+        first: Heading of the first column.
+        notes: Lines about this run, before what every estimate assumes.
+    """
+    target = estimate.target
+    total = estimate.total
+    priced = total[0].usd is not None
+    header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
+    body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
+    lines = [
+        f"Estimate for {target.spec}, each as lower / expected / upper; nothing was asked and nothing spent",
+        "",
+        text_table(header, body, rule_before_last=True),
+        "",
+    ]
+    if not priced:
+        lines.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
+    lines += [line for line in (_budget(target.options.budget, total),) if line]
+    return "\n".join([*lines, *notes, *_assumptions(target)])
+
+
+def _assumptions(target: Target) -> list[str]:
+    low, usual, high = target.reply_tokens
+    lines = [
+        "Assumed. Lower: debates end as early as they can. Expected: they go as those of the offline stand-in on these",
+        "texts, which is no language model. Upper: no debate ends before its last round.",
+        f"Free text in replies has {low} / {usual} / {high} tokens (--estimate L,E,U sets others; what an LM reasons",
+        f"unseen is paid for like its reply); {TOKENS_PER_BYTE} tokens per byte of text; no input cached by the",
+        "provider; no reply asked for twice. What is tried before a run, a call or two for each role, comes on top.",
+    ]
+    if target.options.batch:
+        lines.append("Calls of judges are priced as in a batch job, at half; instruction proposals at the full price.")
+    if target.replies is not None and target.replies.is_dir():
+        lines.append("Replies in the store are not counted: they are not paid again.")
+    return lines
+
+
+def _cells(name: str, row: Three, priced: bool) -> list[str]:
+    cells = [_numbers([getattr(used, what) for used in row]) for what in ("calls", "input", "output")]
+    return [name, *cells, *([_dollars([used.usd or 0.0 for used in row])] if priced else [])]
+
+
+def _numbers(values: Sequence[float]) -> str:
+    # A hair more or less than a whole number is that number: scales are quotients.
+    low, usual, high = (round(value, 6) for value in values)
+    return f"{floor(low):,} / {round(usual):,} / {ceil(high):,}"
+
+
+def _dollars(values: Sequence[float]) -> str:
+    digits = 4 if 0 < max(values) < 1 else 2
+    return " / ".join(f"{value:,.{digits}f}" for value in values)
+
+
+def _budget(budget: Budget, total: Three) -> str:
+    """How far the caps of `--budget` would reach."""
+    found = []
+    for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):
+        needs = [used.input + used.output if name == "tokens" else getattr(used, name) for used in total]
+        if cap is None or None in needs:
+            continue
+        low, usual, high = needs
+        if cap >= high:
+            told = "covers the upper estimate"
+        elif cap >= usual:
+            told = "covers the expected estimate, not the upper one"
+        elif cap >= low:
+            told = f"covers {cap / usual:.0%} of the expected estimate"
+        else:
+            told = "does not cover the lower estimate: the run would stop, to be resumed"
+        found.append(f"{name}={cap:,g} {told}")
+    return f"--budget: {'; '.join(found)}" if found else ""

@@ -1,0 +1,5 @@
+"""Exported judges: written as a folder of JSON, read back, and given an LM to score with."""
+
+from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save
+
+__all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]

@@ -1,0 +1,267 @@
+"""Exported judges: written as a folder of JSON, and loaded again to score texts from Python.
+
+    from debate_judge import load
+
+    judge = load("runs/store/exports/NAME")
+    judge.score(source="The article ...", text="Its summary ...")["coherence"].score
+
+What the files hold is said in `runs.export.manifest`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.runs.export.loaded import LoadedJudge, open_judge
+from debate_judge.runs.export.manifest import (
+    FORMAT,
+    MANIFEST,
+    SCHEMA_VERSION,
+    Export,
+    State,
+    program_fingerprint,
+    program_state,
+    read,
+    task_record,
+)
+from debate_judge.runs.redaction import clean
+
+__all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]
+
+log = logging.getLogger(__name__)
+
+_LM_SETTINGS = ("spec", "temperature", "max_tokens")
+_README = """\
+# {name}
+
+A judge for the task {task!r}: {aspects}. {lm}What it was compiled on and how well it agrees with raters it never saw \
+stands in manifest.json under "evidence".
+
+Score a file: `python runs/score.py --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
+From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
+From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
+"""
+
+
+def save(
+    folder: str | Path,
+    judge: CompiledJudge,
+    *,
+    lm: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    name: str,
+    demos: bool = False,
+) -> Path:
+    """Write a judge so that it can be used without the data that it was compiled on.
+
+    The folder appears complete or not at all. An export that is there already is replaced if it is the same
+    program; another one is kept beside it. Keys, passwords and absolute paths are left out.
+
+    Args:
+        folder: Where to; its parents are made.
+        judge: What to write.
+        lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
+        evidence: JSON values that say how well the judge agrees with whom.
+        name: What to call it.
+        demos: Whether to keep demonstrations, which hold texts of the training data.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: the folder holds something that is no export, or the judge's kind is unknown.
+    """
+    folder = Path(folder)
+    states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
+    manifest = _manifest(judge, states, demos) | {
+        "name": name,
+        "lm": _lm_record(lm),
+        "versions": _versions(),
+        "evidence": _portable(clean(evidence)),
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
+    try:
+        _write(temporary, manifest, states)
+        # What cannot be read back must not take the place of what can.
+        written = read(temporary)
+        for aspect, chosen in judge.aspects.items():
+            if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
+                raise ValueError(f"the judge of {aspect!r} comes back with other instructions than it was saved with")
+        _put(temporary, folder, written.fingerprint)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def load(
+    path: str | Path,
+    *,
+    lm: str | None = None,
+    api_base: str | None = None,
+    concurrency: int = 16,
+    store: Path | None = None,
+) -> LoadedJudge:
+    """Load an export, ready to score.
+
+    Args:
+        path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
+        lm: Another LM than the one it was compiled with; its evidence does not speak about that one.
+        api_base: Address of an OpenAI-compatible server.
+        concurrency: LM calls in flight at once.
+        store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
+
+    Raises:
+        InputError: it cannot be found or is no usable export, or `lm` is no LM.
+        dspy.LMError: The LM cannot be made, e.g. because its key is missing.
+    """
+    return open_judge(find(path), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
+
+
+def find(path: str | Path) -> Export:
+    """Read an export by folder or MLflow address, without an LM.
+
+    Raises:
+        InputError: as `load`.
+    """
+    return _from_mlflow(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
+
+
+def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
+    aspects: dict[str, Any] = {}
+    for number, (name, chosen) in enumerate(judge.aspects.items(), 1):
+        file_name = re.sub(r"[^\w.-]", "_", name)
+        aspects[name] = {
+            "kind": chosen.judge.kind,
+            "config": chosen.judge.config(),
+            "granularity": chosen.granularity,
+            # The number keeps two names apart that are one on a file system.
+            "state": f"state/{number}-{file_name}.json",
+        }
+        left_out = 0 if demos else sum(len(p.demos) for _, p in chosen.judge.named_predictors())
+        if left_out:
+            aspects[name]["demos_left_out"] = left_out
+            log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
+    task = task_record(judge.task)
+    # Through JSON once, so that the fingerprint is that of what a reader will see.
+    plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "fingerprint": program_fingerprint(*plain),
+        "task": plain[0],
+        "aspects": plain[1],
+    }
+
+
+def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:
+    record = {k: lm[k] for k in _LM_SETTINGS if k in lm}
+    if lm.get("api_base"):
+        record["api_base"] = _public_address(str(lm["api_base"]))
+    return record
+
+
+def _public_address(url: str) -> str:
+    """The address without user, password and query, any of which may hold a key."""
+    scheme, separator, rest = re.sub(r"[?#].*", "", url).rpartition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("dspy", "debate-judge"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed as a package"
+    return versions
+
+
+def _portable(value: Any) -> Any:
+    """`value` with absolute paths cut to their last part: a path of one machine means nothing on another."""
+    if isinstance(value, Mapping):
+        return {str(k): _portable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_portable(v) for v in value]
+    if isinstance(value, str) and "\n" not in value:
+        for flavour in (PurePosixPath, PureWindowsPath):
+            path = flavour(value)
+            if path.is_absolute() and path.name:
+                return path.name
+    return value
+
+
+def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State]) -> None:
+    (folder / "state").mkdir(parents=True)
+    for aspect, state in states.items():
+        _write_json(folder / manifest["aspects"][aspect]["state"], state)
+    spec, note = manifest["lm"].get("spec", ""), manifest["evidence"].get("note")
+    note = f" ({note})" if note else ""
+    readme = _README.format(
+        name=manifest["name"],
+        task=manifest["task"]["name"],
+        aspects=", ".join(manifest["aspects"]),
+        lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
+    )
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    _write_json(folder / MANIFEST, manifest)
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _put(temporary: Path, folder: Path, fingerprint: str) -> None:
+    """Move the new export to its place, and what stood there out of the way."""
+    old: Path | None = None
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        try:
+            before = read(folder).fingerprint
+        except InputError as error:
+            if not (folder / MANIFEST).is_file():
+                raise InputError(
+                    "the export's folder holds something else",
+                    file=folder,
+                    expected="an export, or no such folder",
+                    remedy="choose another name, or move what is there",
+                ) from error
+            before = "broken"
+        same = before == fingerprint
+        old = folder.with_name(f".{temporary.name[1:]}.old" if same else f"{folder.name}.{before[:8]}")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        if not same:
+            log.warning("%s: another judge was there; it is kept as %s", folder, old.name)
+            old = None
+    temporary.replace(folder)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _from_mlflow(uri: str) -> Export:
+    import mlflow
+
+    # The judge is wholly in memory once it is read, so the copy need not stay.
+    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
+        try:
+            place = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
+        except Exception as error:
+            raise InputError(
+                f"MLflow could not give {uri}: {error}",
+                expected="a model that optimize/compile.py has registered",
+                remedy="set MLFLOW_TRACKING_URI to the store that holds it (see the output of the compile)",
+            ) from error
+        return read(place)

@@ -1,0 +1,247 @@
+"""A judge that was loaded from an export, with an LM to ask: scores for texts, from ordinary Python.
+
+Works wherever there is an event loop already (notebooks, web servers), for it runs its own in a thread.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.schema import Aspect, Task
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.judge import Item, Judgement
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.runner.preflight import Trial, preflight
+from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
+
+_ROW = {"text", "source", "context", "references"}
+
+
+class LoadedJudge:
+    """A judge ready to score. Close it, or use it as a context manager, to end its thread and connections.
+
+    Several threads may use one judge at the same time.
+    """
+
+    def __init__(self, export: Export, lm: JudgeLM, journal: Journal | None = None) -> None:
+        self.compiled: CompiledJudge = export.judge
+        self.manifest: Mapping[str, Any] = export.manifest
+        self.fingerprint = export.fingerprint
+        self.lm = lm
+        self._journal = journal
+        self._panel: Panel | None = Panel(lm, progress=False).__enter__()
+
+    @property
+    def task(self) -> Task:
+        return self.compiled.task
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """Names of the aspects that can be scored, in the task's order."""
+        return tuple(self.compiled.aspects)
+
+    def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
+        """The named aspects in the task's order; all of the judge's by default.
+
+        Raises:
+            InputError: the judge does not score one of them.
+        """
+        return chosen_aspects(self.compiled, aspects)
+
+    def score(
+        self,
+        text: str,
+        source: str,
+        *,
+        context: str = "",
+        references: Sequence[str] = (),
+        aspects: Sequence[str] | str | None = None,
+    ) -> dict[str, Score]:
+        """Score one text.
+
+        Args:
+            text: The candidate.
+            source: What it was made from: the article of a summary, the history of a reply.
+            context: What belongs to the source, where the task has that: the fact of a dialogue.
+            references: Human-written candidates, for reference metrics only.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            Aspect name -> score, in the task's order.
+
+        Raises:
+            InputError: an unknown aspect, or a text that is empty.
+            dspy.LMError: The LM cannot be used at all; other failures are scores with a reason in `unscored`.
+        """
+        row = {"text": text, "source": source, "context": context, "references": references}
+        return self.score_many([row], aspects=aspects)[0]
+
+    def score_many(
+        self, rows: Iterable[Mapping[str, Any]], *, aspects: Sequence[str] | str | None = None
+    ) -> list[dict[str, Score]]:
+        """Score many texts at once, with as many LM calls in flight as the judge was loaded for.
+
+        Args:
+            rows: Mappings with `text` and `source`, and optionally `context` and `references`.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            For each row, in order, what `score` returns.
+        """
+        chosen = self.choose(aspects)
+        found = self.stream(item for number, row in enumerate(rows) for item in self._items(number, row, chosen))
+        results: list[dict[str, Score]] = []
+        for item, judgement in found:
+            if item.aspect is chosen[0]:
+                results.append({})
+            results[-1][item.aspect.name] = score_of(self.compiled, item, judgement)
+        return results
+
+    def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
+        """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
+        if self._panel is None:
+            raise ValueError("the judge was closed; load it again")
+        return judge_in_order(self._panel, self.compiled, items)
+
+    def try_out(self, items: Sequence[Item]) -> None:
+        """Have each role speak about one of `items`, so that what no item can be scored with is told at once.
+
+        Raises:
+            InputError: A role cannot be played by this LM.
+            dspy.LMError: The LM cannot be used at all.
+        """
+        if self._panel is None:
+            raise ValueError("the judge was closed; load it again")
+        by_aspect: dict[str, list[Item]] = {}
+        for item in items:
+            by_aspect.setdefault(item.aspect.name, []).append(item)
+        judges = self.compiled.aspects
+        preflight(self._panel, [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()])
+
+    def close(self) -> None:
+        """End the thread, the connections and the store."""
+        panel, self._panel = self._panel, None
+        try:
+            if panel is not None:
+                panel.__exit__(None, None, None)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+
+    def __enter__(self) -> LoadedJudge:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
+        unknown = sorted(set(row) - _ROW)
+        if unknown:
+            raise InputError(
+                f"row {number} has a field that is not known",
+                field=unknown[0],
+                expected=", ".join(sorted(_ROW)),
+                remedy=did_you_mean(unknown[0], _ROW),
+            )
+        for name in ("text", "source"):
+            if not isinstance(row.get(name), str) or not row[name].strip():
+                raise InputError(f"row {number} needs a {name}", field=name, expected="a text", found=row.get(name))
+        context = row.get("context") or ""
+        if not isinstance(context, str):
+            raise InputError(f"row {number}: wrong type", field="context", expected="a text", found=context)
+        for aspect in aspects:
+            yield Item(
+                str(number),
+                "1",
+                self.task,
+                aspect,
+                row["source"],
+                row["text"],
+                context,
+                tuple(row.get("references") or ()),
+            )
+
+
+def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:
+    """See `LoadedJudge.choose`."""
+    known = tuple(judge.aspects)
+    wanted = known if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
+    if not wanted:
+        raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(known))
+    for name in wanted:
+        if name not in judge.aspects:
+            raise InputError(
+                f"the judge does not score {name!r}",
+                field="aspects",
+                expected="some of " + ", ".join(known),
+                found=name,
+                remedy=did_you_mean(name, known),
+            )
+    return [judge.task.aspect(name) for name in known if name in wanted]
+
+
+def lm_of(
+    export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
+) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names others."""
+    own = export.manifest["lm"]
+    spec = lm or own["spec"]
+    if lm is None or lm == own["spec"]:
+        api_base = api_base or own.get("api_base")
+    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
+
+
+def open_judge(
+    export: Export,
+    *,
+    lm: str | None,
+    api_base: str | None,
+    concurrency: int,
+    store: Path | None,
+    options: LMOptions | None = None,
+    max_tokens: int | None = None,
+) -> LoadedJudge:
+    """Give an export its LM; for the arguments see `runs.export.folder.load`, for the options `programs.lm.options`."""
+    spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
+    journal = None if store is None else Journal(store)
+    replies: ReplyStore = Recent() if journal is None else journal
+    try:
+        made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
+        return LoadedJudge(export, made, journal)
+    except BaseException as error:
+        if journal is not None:
+            journal.close()
+        if isinstance(error, ValueError) and not isinstance(error, InputError):
+            raise InputError(str(error), field="lm", expected=f"{OFFLINE!r} or PROVIDER/MODEL", found=spec) from error
+        raise
+
+
+class Recent:
+    """A store of replies with room for the latest only, so that a judge that serves for months does not grow."""
+
+    def __init__(self, room: int = 10_000) -> None:
+        self._room = room
+        self._replies: OrderedDict[str, Reply] = OrderedDict()
+
+    def get(self, key: str) -> Reply | None:
+        return self._replies.get(key)
+
+    def put(self, key: str, role: str, reply: Reply) -> None:
+        self._replies[key] = reply
+        if len(self._replies) > self._room:
+            self._replies.popitem(last=False)

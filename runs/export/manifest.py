@@ -1,0 +1,253 @@
+"""The written form of an exported judge: from values to JSON, and back with every field checked.
+
+An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no
+code that came with it. No LM is made here; for a judge that scores, see `runs.export.folder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task, fingerprint
+from debate_judge.programs import KINDS, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judge
+from debate_judge.runs.export.json_object import JsonObject, read_object
+
+FORMAT = "debate-judge export"
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+
+_PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
+"""Where an export may sit in a folder: it is the folder, or it came inside an MLflow model."""
+
+_STATE_KEYS = ("signature", "demos", "fields")
+"""What of a predictor's DSPy state belongs to the program; the rest is an LM and leftovers of the tuning."""
+
+State = dict[str, dict[str, Any]]
+"""Predictor name -> its state."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A judge as it was read from its folder."""
+
+    judge: CompiledJudge
+    manifest: Mapping[str, Any]
+    folder: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the program: task, aspects, configurations, instructions. The LM is no part of it."""
+        return str(self.manifest["fingerprint"])
+
+
+def task_record(task: Task) -> dict[str, Any]:
+    """The task as JSON values."""
+    return {
+        "name": task.name,
+        "source_label": task.source_label,
+        "candidate_label": task.candidate_label,
+        "context_label": task.context_label,
+        "aspects": [
+            {
+                "name": a.name,
+                "definition": a.definition,
+                "low": float(a.scale.low),
+                "high": float(a.scale.high),
+                "step": float(a.scale.step),
+            }
+            for a in task.aspects
+        ],
+    }
+
+
+def program_fingerprint(task: Mapping[str, Any], aspects: Mapping[str, Any], states: Mapping[str, State]) -> str:
+    """Hash of everything that decides what the judge asks and how it reads the answers."""
+    return fingerprint({"task": task, "aspects": aspects, "states": states})
+
+
+def program_state(judge: Judge, demos: bool) -> State:
+    """The judge's DSPy state without LMs and traces, and without demonstrations unless `demos`."""
+    return {
+        name: {k: v for k, v in state.items() if k in _STATE_KEYS and (demos or k != "demos")}
+        for name, state in judge.dump_state().items()
+    }
+
+
+def read(path: str | Path) -> Export:
+    """Read an export from its folder, or from the folder of an MLflow model that holds it.
+
+    Raises:
+        InputError: it is no export, was made by a newer version, is incomplete or was changed.
+    """
+    folder = _locate(Path(path))
+    root = read_object(folder / MANIFEST)
+    _check_format(root)
+    task = _task(root.child("task"))
+    entries = root.child("aspects")
+    if not entries.values:
+        raise root.error("the export judges no aspect", "aspects", expected="at least one aspect")
+    files = {name: _state_file(folder, entries.child(name)) for name in entries.values}
+    content = program_fingerprint(
+        root.values["task"], root.values["aspects"], {name: file.values for name, file in files.items()}
+    )
+    if content != root.text("fingerprint"):
+        raise root.error(
+            "the export was changed after it was written, so the evidence in it belongs to another judge",
+            "fingerprint",
+            expected=root.text("fingerprint"),
+            found=content,
+            remedy="restore the folder, or change the judge in Python and save it anew with `runs.export.save`",
+        )
+    judges = {name: _aspect_judge(entries.child(name), files[name], task, name) for name in entries.values}
+    _check_lm(root)
+    root.child("evidence")
+    in_task_order = {a.name: judges[a.name] for a in task.aspects if a.name in judges}
+    return Export(CompiledJudge(task, in_task_order), root.values, folder)
+
+
+def _locate(path: Path) -> Path:
+    if not path.is_dir():
+        problem = "an export is a folder, and this is a file" if path.exists() else "no such folder"
+        near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        remedy = "give the folder that holds manifest.json" if path.exists() else did_you_mean(path.name, near)
+        raise InputError(problem, file=path, expected="the folder of an export", remedy=remedy)
+    found = next((sorted(path.glob(place)) for place in _PLACES if any(path.glob(place))), [])
+    if len(found) != 1:
+        raise InputError(
+            f"no {MANIFEST} in the folder" if not found else f"several folders with a {MANIFEST}",
+            file=path,
+            expected="the folder of an export, as optimize/compile.py writes it",
+            found=", ".join(p.parent.name for p in found) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
+            remedy="name one of them" if found else "give the path that the compile printed after 'Export'",
+        )
+    return found[0].parent
+
+
+def _check_format(root: JsonObject) -> None:
+    if root.values.get("format") != FORMAT:
+        raise root.error(
+            "this JSON file is not the manifest of an export",
+            "format",
+            expected=repr(FORMAT),
+            found=root.values.get("format", "fields " + ", ".join(map(str, list(root.values)[:8]))),
+            remedy="give the folder that optimize/compile.py wrote",
+        )
+    version = root.number("schema_version")
+    if version != SCHEMA_VERSION:
+        newer = version > SCHEMA_VERSION
+        raise root.error(
+            "the export was made by a newer version" if newer else "not a version of the export format",
+            "schema_version",
+            expected=f"{SCHEMA_VERSION}",
+            found=f"{version:g}",
+            remedy="update this project" if newer else "compile the judge again",
+        )
+
+
+def _task(record: JsonObject) -> Task:
+    try:
+        return Task(
+            record.text("name"),
+            record.text("source_label"),
+            record.text("candidate_label"),
+            tuple(
+                Aspect(a.text("name"), a.text("definition"), Scale(a.number("low"), a.number("high"), a.number("step")))
+                for a in record.children("aspects")
+            ),
+            record.text("context_label"),
+        )
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise record.error(error.problem, expected=error.expected, found=error.found) from None
+
+
+def _check_lm(root: JsonObject) -> None:
+    record = root.child("lm")
+    record.text("spec")
+    for name in ("temperature", "max_tokens"):
+        if record.values.get(name) is not None:
+            record.number(name)
+    if record.values.get("api_base") is not None:
+        record.text("api_base")
+
+
+def _state_file(folder: Path, entry: JsonObject) -> JsonObject:
+    name = entry.text("state")
+    file = folder / name
+    # A manifest from somewhere else must not make us read what lies outside its folder.
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise entry.error("the state lies outside the export", "state", found=name)
+    return read_object(file)
+
+
+def _aspect_judge(entry: JsonObject, state: JsonObject, task: Task, aspect: str) -> AspectJudge:
+    if aspect not in {a.name for a in task.aspects}:
+        raise entry.error("the task does not have this aspect", found=aspect)
+    granularity = entry.text("granularity")
+    if granularity not in GRANULARITIES:
+        raise entry.error(
+            "unknown granularity", "granularity", expected="one of " + ", ".join(GRANULARITIES), found=granularity
+        )
+    name, config = entry.text("kind"), entry.child("config")
+    if name not in KINDS:
+        raise entry.error(
+            f"unknown kind of judge {name!r}",
+            "kind",
+            expected="one of " + ", ".join(KINDS),
+            found=name,
+            remedy="add the judge to programs.JUDGES, or update this project if a newer version has it",
+        )
+    try:
+        judge = build(name, config.values)
+    except InputError as error:
+        raise config.error(
+            error.problem, error.field or "", expected=error.expected, found=error.found, remedy=error.remedy
+        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise config.error(f"not a configuration of the judge {name!r}: {error!r}", found=config.values) from None
+    _apply(judge, state)
+    try:
+        return AspectJudge(judge, granularity)
+    except InputError as error:
+        raise entry.error(error.problem, "granularity", expected=error.expected, found=error.found) from None
+
+
+def _apply(judge: Judge, state: JsonObject) -> None:
+    """Give the judge its tuned instructions; they win over whatever its configuration says."""
+    predictors = dict(judge.named_predictors())
+    if set(predictors) != set(state.values):
+        raise state.error(
+            "the state belongs to another judge: its predictors have other names",
+            expected=", ".join(predictors) or "none",
+            found=", ".join(state.values) or "none",
+            remedy="use the version of this project that made the export, or compile the judge again",
+        )
+    complete: State = {}
+    for name, predictor in predictors.items():
+        record = state.child(name)
+        signature = record.child("signature")
+        signature.text("instructions", blank=True)
+        fields = signature.children("fields")
+        for field in fields:
+            field.text("prefix", blank=True)
+            field.text("description", blank=True)
+        if len(fields) != len(predictor.signature.fields):
+            raise signature.error(
+                "the predictor had other fields",
+                "fields",
+                expected=f"{len(predictor.signature.fields)} fields",
+                found=f"{len(fields)} fields",
+                remedy="use the version of this project that made the export, or compile the judge again",
+            )
+        demos = [demo.values for demo in record.children("demos")] if "demos" in record.values else []
+        known = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
+        complete[name] = {**known, "demos": demos, "traces": [], "train": [], "lm": None}
+    judge.load_state(complete)

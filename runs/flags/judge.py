@@ -1,0 +1,100 @@
+"""What a user can set about a judge besides its name: the flags of every command that makes judges."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs import JUDGES, options_of
+from debate_judge.runs.flags.lm import listed
+from debate_judge.runs.flags.named_texts import named_texts
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFlags:
+    """The values of the flags of `add_judge_options`."""
+
+    score_mode: str | None = None
+    roles: str | None = None
+    same_role: str | None = None
+    judge_option: tuple[str, ...] = ()
+
+
+def add_judge_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags; all default to None, which leaves the judge as it comes."""
+    group = parser.add_argument_group("options of the judge")
+    group.add_argument(
+        "--score-mode", metavar="MODE", help="how a reply becomes a score: text, sampled:k or expected (probabilities)"
+    )
+    group.add_argument(
+        "--roles", metavar="FILE", help="of ChatEval: TOML file of name = text lines, or names of built-in roles"
+    )
+    group.add_argument(
+        "--same-role", nargs="?", const="annotator", metavar="ROLE", help="of ChatEval: one role for all (annotator)"
+    )
+    group.add_argument(
+        "--judge-option",
+        action="append",
+        metavar="NAME=VALUE",
+        help="any other option of a judge, e.g. transition=always-skeptic; may be repeated",
+    )
+
+
+def judge_options(flags: JudgeFlags) -> dict[str, Any]:
+    """Option -> value.
+
+    Raises:
+        InputError: An option is not of the form NAME=VALUE or is given twice, or the file of roles cannot be used.
+    """
+    options: dict[str, Any] = {}
+    for text in flags.judge_option:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name or name in options:
+            raise InputError(
+                "not an option of a judge", field="--judge-option", expected="NAME=VALUE, each name once", found=text
+            )
+        options[name] = _value(value.strip())
+    named = {"score_mode": flags.score_mode, "roles": flags.roles, "same_role": flags.same_role}
+    options |= {name: value for name, value in named.items() if value is not None}
+    if isinstance(options.get("roles"), str):
+        options["roles"] = _roles(options["roles"])
+    return options
+
+
+def options_for(judges: Sequence[str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Judge -> those of the options that it has, for a command that makes several judges.
+
+    Raises:
+        InputError: None of the judges has an option.
+    """
+    presets = [name for name in judges if name in JUDGES]
+    for option, value in options.items():
+        if not any(option in options_of(name) for name in presets):
+            known = sorted({o for name in presets for o in options_of(name)})
+            raise InputError(
+                f"no judge has an option {option!r}",
+                field="--judge-option",
+                expected=f"one of {', '.join(known)}" if known else "no options for these judges",
+                found=f"{option}={value}",
+            )
+    return {name: {o: v for o, v in options.items() if o in options_of(name)} for name in presets}
+
+
+def _value(text: str) -> Any:
+    """A JSON value where it is one (numbers, true, false, lists), otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _roles(text: str) -> dict[str, str] | list[str]:
+    if text.endswith(".toml") or Path(text).is_file():
+        return named_texts(Path(text), "role")
+    return listed(text)

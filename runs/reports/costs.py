@@ -1,0 +1,73 @@
+"""What a run's LM calls cost, by role and round, and what the caches spared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.runs.reports.text import text_table
+
+_HEADER = ("role", "round", "calls", "recalled", "input fresh", "input cached", "output", "not paid again")
+
+
+def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
+    """One row for each role and round, and a last one, `role` "total", for all of them.
+
+    Each has: calls (executed), recalled (replies that the store gave), fresh_input, cached_input (served from the
+    provider's prefix cache), output, stored (tokens of the recalled replies), uncounted (executed calls of whose
+    tokens the server said nothing), and usd and usd_saved (what the recalled replies would have cost), both None where
+    no price is known.
+    """
+    rows = [_row(role, turn, tokens, price) for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)]
+    return [*rows, _row("total", None, meter.total, price)]
+
+
+def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `cost_rows` for the terminal, with what the columns mean."""
+    known = rows[-1]["usd"] is not None
+    # A stand-in that costs nothing needs no column of zeros.
+    priced = known and any(row["usd"] or row["usd_saved"] for row in rows)
+    header = [*_HEADER, *(["US dollars"] if priced else [])]
+    body = []
+    for row in rows:
+        numbers = [row[name] for name in ("calls", "recalled", "fresh_input", "cached_input", "output", "stored")]
+        cells = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
+        body.append([*cells, *([f"{row['usd']:.4f}"] if priced else [])])
+    lines = [
+        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for; recalled",
+        "replies, and their tokens in the last column, came from the store of replies and were not paid again.",
+        text_table(header, body, rule_before_last=True, numbers=header[1:]),
+    ]
+    if rows[-1]["uncounted"]:
+        lines.append(
+            f"The server did not count the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
+        )
+    if not known:
+        lines.append("Nobody has said what this LM costs: --prices FILE would give US dollars.")
+    elif rows[-1]["usd_saved"]:
+        lines.append(f"Without the store of replies ${rows[-1]['usd_saved']:.4f} more would have been spent.")
+    return "\n".join(lines)
+
+
+def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> dict[str, Any]:
+    return {
+        "role": role,
+        "round": turn,
+        "calls": tokens.calls,
+        "recalled": tokens.recalled,
+        "fresh_input": tokens.fresh,
+        "cached_input": tokens.cached,
+        "output": tokens.output,
+        "stored": tokens.stored,
+        "uncounted": tokens.uncounted,
+        "usd": None if price is None else tokens.cost(price),
+        "usd_saved": None if price is None else tokens.saved(price),
+    }
+
+
+def _order(entry: tuple[tuple[str, int], Tokens]) -> tuple[int, bool, str]:
+    """In the order of a debate: round by round, whoever opens it first."""
+    (role, turn), _ = entry
+    return turn, role == "tie-breaker" or (turn > 0 and role == "scorer"), role

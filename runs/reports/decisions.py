@@ -1,0 +1,162 @@
+"""Decisions beside the raters' as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.decisions import Decided
+from debate_judge.runs.reports.text import markdown_table, text_table
+from debate_judge.runs.tracking.values import step_name
+
+Found = Mapping[str, Mapping[str, Decided]]
+"""Judge -> aspect -> decisions."""
+
+_NAMES = {
+    "accuracy": "accuracy",
+    "kappa": "Cohen's kappa",
+    "balanced_accuracy": "balanced acc.",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "auroc": "AUROC",
+}
+_OF_A_LABEL = ("precision", "recall", "f1")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One table about one aspect."""
+
+    title: str
+    """What was decided and what a judge has to beat; several lines."""
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """One per judge."""
+
+
+def blocks(found: Found, units: str = "sources") -> list[Block]:
+    """The tables of all aspects, those about the lower label after the others of their aspect.
+
+    Args:
+        found: All judges on the same groups.
+        units: What a group is called.
+    """
+    aspects = dict.fromkeys(aspect for by_aspect in found.values() for aspect in by_aspect)
+    return [block for aspect in aspects for block in _of_aspect(found, aspect, units)]
+
+
+def render(found: Found, style: Literal["text", "markdown"] = "text", units: str = "sources") -> str:
+    """All tables under their titles; an empty text where there was nothing to decide."""
+    table = markdown_table if style == "markdown" else text_table
+    return "\n\n".join(f"{b.title}\n\n{table(b.header, b.rows)}" for b in blocks(found, units))
+
+
+def to_json(found: Found) -> dict[str, dict[str, Any]]:
+    """Judge -> aspect -> plain values; every number finite or null.
+
+    {"kind", "threshold", "cut", "chosen_on", "margin", "labels", "decisions", "undecided", "sources",
+    "trivial_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
+    """
+    return {judge: {aspect: _json(one) for aspect, one in by.items()} for judge, by in found.items()}
+
+
+def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
+    """`PREFIX/JUDGE/ASPECT/accuracy` and so on, with `_low` and `_high` for the interval's ends."""
+    values: dict[str, float | None] = {}
+    for judge, by_aspect in found.items():
+        for aspect, one in by_aspect.items():
+            place = f"{prefix}/{step_name(judge)}/{step_name(aspect)}"
+            named = {**one.measures, **{f"{name}_lower": m for name, m in _lower(one).items()}}
+            for name, measure in named.items():
+                values |= {f"{place}/{name}": measure.value}
+                values |= {f"{place}/{name}_low": measure.low, f"{place}/{name}_high": measure.high}
+            values |= {f"{place}/undecided": float(one.undecided), f"{place}/trivial_accuracy": one.trivial}
+    return values
+
+
+def _of_aspect(found: Found, aspect: str, units: str) -> list[Block]:
+    judges = {judge: by[aspect] for judge, by in found.items() if aspect in by}
+    first = next(iter(judges.values()))
+    if first.question.kind == "pairs":
+        columns: tuple[str, ...] = ("accuracy", "kappa", "balanced_accuracy")
+    else:
+        columns = tuple(_NAMES)
+    made = "decided " + " / ".join(first.labels)
+    header = ("judge", *(_NAMES[name] for name in columns), made, "undecided")
+    rows = tuple(
+        (_judge(name, one), *(cell(one.measures.get(c)) for c in columns), _counts(one.decisions), str(one.undecided))
+        for name, one in judges.items()
+    )
+    blocks = [Block(_title(aspect, first, units), header, rows)]
+    if any(one.lower for one in judges.values()):
+        title = f"{aspect}: the same decisions with {_sides(first)[1]} as the positive label"
+        lower = tuple(
+            (_judge(name, one), *(cell(_lower(one).get(c)) for c in _OF_A_LABEL)) for name, one in judges.items()
+        )
+        blocks.append(Block(title, ("judge", *(_NAMES[name] for name in _OF_A_LABEL)), lower))
+    return blocks
+
+
+def _title(aspect: str, one: Decided, units: str) -> str:
+    total, question = sum(one.labels.values()), one.question
+    if question.kind == "pairs":
+        what = f"{aspect}: which of two candidates is better, the first wins, ties or loses"
+        what += f" (scores up to {question.margin:g} apart are a tie)" if question.margin else ""
+        things = f"{total} pairs"
+    else:
+        what = (
+            f"{aspect}: positive is {_sides(one)[0]}, for ratings and, where a row does not say otherwise, for scores"
+        )
+        things = f"{total} labelled candidates of {one.sources} {units}"
+    label = max(one.labels, key=lambda name: one.labels[name])
+    return (
+        f"{what}\n{things}, {' / '.join(one.labels)} by the raters {_counts(one.labels)}; always deciding "
+        f"{label!r} has accuracy {one.trivial:.2f}; 95 % intervals by resampling {units}"
+    )
+
+
+def _sides(one: Decided) -> tuple[str, str]:
+    at = f"{one.question.threshold:g}"
+    return f"{at} or more", f"below {at}"
+
+
+def _judge(name: str, one: Decided) -> str:
+    question = one.question
+    if question.chosen_on:
+        return f"{name} (cut {question.cut:.3g}, chosen on {question.chosen_on})"
+    if question.kind == "pairs" or question.cut == question.threshold:
+        return name
+    return f"{name} (no cut)" if question.cut is None else f"{name} (cut {question.cut:g})"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " / ".join(map(str, counts.values())) or "–"
+
+
+def cell(measure: Measure | None) -> str:
+    """`0.71 [0.60, 0.80]`, or a dash where there is no value."""
+    if measure is None or measure.value is None:
+        return "–"
+    if measure.low is None or measure.high is None:
+        return f"{measure.value:.2f}"
+    return f"{measure.value:.2f} [{measure.low:.2f}, {measure.high:.2f}]"
+
+
+def _lower(one: Decided) -> dict[str, Measure]:
+    return {} if one.lower is None else {name: one.lower.measures[name] for name in _OF_A_LABEL}
+
+
+def _json(one: Decided) -> dict[str, Any]:
+    question = one.question
+    by_cut = {"threshold": question.threshold, "cut": question.cut, "chosen_on": question.chosen_on or None}
+    values: dict[str, Any] = {"kind": question.kind}
+    values |= {"margin": question.margin} if question.kind == "pairs" else by_cut
+    values |= {"labels": dict(one.labels), "decisions": dict(one.decisions), "undecided": one.undecided}
+    values |= {"sources": one.sources, "trivial_accuracy": one.trivial}
+    values["measures"] = {name: measure.to_json() for name, measure in one.measures.items()}
+    if question.kind == "binary":
+        values["lower_label"] = {name: measure.to_json() for name, measure in _lower(one).items()}
+    return values

@@ -1,0 +1,55 @@
+"""Tables of agreement for the terminal and for Markdown. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from debate_judge.data.agreement.tables import Agreement, Difference
+
+
+def interval(agreement: Agreement | Difference) -> str:
+    """`0.43 [0.36, 0.49]`, or a dash where the value is undefined."""
+    if agreement.value is None:
+        return "–"
+    if agreement.low is None or agreement.high is None:
+        return f"{agreement.value:.2f}"
+    return f"{agreement.value:.2f} [{agreement.low:.2f}, {agreement.high:.2f}]"
+
+
+def basis(agreement: Agreement) -> str:
+    """What a column of agreements is: correlation, level, groups, undefined, unscored."""
+    name = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}[agreement.statistic]
+    return f"{agreement.level}-level {name}"
+
+
+def p_text(p_value: float) -> str:
+    """`p = 0.012`, or `p < 0.001`: a resampled p-value is never 0."""
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def text_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    rule_before_last: bool = False,
+    numbers: Collection[str] = (),
+) -> str:
+    """A plain table with aligned columns: those that the header names among `numbers` to the right, others left."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    aligned = [str.rjust if name in numbers else str.ljust for name in header]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, aligned, strict=True)).rstrip()
+
+    rule = "  ".join("─" * width for width in widths)
+    body = [line(row) for row in rows]
+    if rule_before_last and len(body) > 1:
+        body.insert(len(body) - 1, rule)
+    return "\n".join([line(header), rule, *body])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as Markdown."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
+    lines.insert(1, "|" + "---|" * len(header))
+    return "\n".join(lines)

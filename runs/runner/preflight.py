@@ -1,0 +1,136 @@
+"""One call for each role before a run spends anything: what would fail for all items is told at once.
+
+The calls are about the longest item of the run, and most of them are calls that the run needs anyway, which the
+store of replies then answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.judge import Item, Judge, corpus_items
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.programs.roles.score_modes import NO_LOGPROBS
+from debate_judge.programs.transcript import Failure
+from debate_judge.runs.runner.runner import Panel
+
+_SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
+
+REMEDIES: Mapping[str, str] = {
+    "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
+    "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
+    "truncated": "give replies more room with --max-tokens; an LM that thinks aloud needs thousands of tokens" + _SKIP,
+    "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
+}
+"""Why an item has no score -> what helps."""
+
+_CONTEXT = (
+    "contextwindow",
+    "contextlength",
+    "context_length",
+    "context length",
+    "context window",
+    "maximum context",
+    "context size",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A judge that is to be tried, and the item that it is tried on."""
+
+    name: str
+    judge: Judge
+    items: Sequence[Item]
+    """Tried until one succeeds: a single item may fail for reasons of its own."""
+    new: bool = False
+    """Whether the items are any, and not the longest first: then one that is too long is that item's matter."""
+
+
+def trials(name: str, judge: Judge, corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
+    """What there is to try about a judge of this corpus: one aspect of each scale, for a scale may be refused."""
+    scales = {aspect.scale: aspect for aspect in reversed(aspects)}
+    return [Trial(name, judge, longest(corpus_items(corpus, aspect))) for aspect in scales.values()]
+
+
+def longest(items: Iterable[Item]) -> list[Item]:
+    """The longest and the shortest of the items; the first of equals."""
+    known = list(items)
+    if not known:
+        return []
+    return [max(known, key=_length), min(known, key=_length)]
+
+
+def preflight(panel: Panel, trials: Sequence[Trial]) -> None:
+    """Have each role of each judge speak once.
+
+    Raises:
+        InputError: A role cannot be played by this LM, with the reason and the remedy.
+        dspy.LMError: The key is refused, the model unknown, the account empty.
+    """
+    if panel.lm.model.partition("/")[0] == OFFLINE:
+        return
+    lm = panel.lm
+    # A job of the batch service may take a day, which is no way to find a wrong key.
+    batches, lm.batches = lm.batches, None
+    try:
+        _try_all(panel, trials)
+    finally:
+        lm.batches = batches
+
+
+def _try_all(panel: Panel, trials: Sequence[Trial]) -> None:
+    for trial in trials:
+        if not trial.items or not trial.judge.named_predictors():
+            continue
+        failure, others = _tried(panel, trial.judge, trial.items[0]), list(trial.items[1:])
+        too_long = failure is not None and _too_long(failure)
+        while failure is not None and others and failure.detail != NO_LOGPROBS and (trial.new or not too_long):
+            failure = _tried(panel, trial.judge, others.pop(0))
+        if failure is not None:
+            raise _complaint(panel.lm, trial, failure, too_long)
+
+
+def _tried(panel: Panel, judge: Judge, item: Item) -> Failure | None:
+    async def work() -> Failure | None:
+        with dspy.context(lm=panel.lm, disable_history=True, trace=None):
+            return (await judge.try_out(item)).failure
+
+    return panel.wait(work())
+
+
+def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> InputError:
+    if too_long:
+        size = _length(trial.items[0])
+        return InputError(
+            f"the longest item does not fit into the context of {lm.model}",
+            field=f"{trial.name}: {failure.role}",
+            expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
+            found=failure.detail,
+            remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
+            f"{trial.items[0].group!r})" + _SKIP,
+        )
+    remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
+    if failure.detail == NO_LOGPROBS:
+        remedy = "choose --score-mode sampled:20 or text; an export keeps the mode that it was compiled with"
+    return InputError(
+        f"{lm.model} cannot play the {failure.role}: {failure.reason}",
+        field=f"{trial.name}: {failure.role}",
+        found=failure.detail,
+        remedy=remedy,
+    )
+
+
+def _too_long(failure: Failure) -> bool:
+    text = failure.detail.lower()
+    return any(sign in text for sign in _CONTEXT)
+
+
+def _length(item: Item) -> int:
+    return len(item.source) + len(item.context) + len(item.text)

@@ -1,0 +1,190 @@
+"""Judge x items -> judgements, on one event loop with one LM and one limiter.
+
+`Panel` is what compile, compare and score share. It holds the loop in a thread of its own, so that DSPy's
+optimizers, which evaluate from worker threads, use the same connections, limiter and store of replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+import dspy
+from tqdm import tqdm
+
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, in_granularity
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.prefix_warmup import Pilots
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.pairs import Pair, pairs_of
+
+T = TypeVar("T")
+Q = TypeVar("Q", Item, Pair)
+"""A question to a judge; its `key` tells equal ones."""
+
+
+class Panel:
+    """Runs debates for whoever asks, from any thread.
+
+    Use as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any
+    moment: what was answered until then is in the LM's store.
+    """
+
+    def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
+        self.lm = lm
+        self._pilots = Pilots() if lm.pilots else None
+        self._progress = progress and sys.stderr is not None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
+
+    def __enter__(self) -> Panel:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Panel:
+        # Optimizers copy the programs that hold a panel; there is one loop.
+        return self
+
+    def begin(self, item: Item) -> None:
+        """Say that the running task asks about `item`, for calls about one source to be led by the first."""
+        if self._pilots is not None:
+            self._pilots.begin(item.source, item.context, item.text)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start `work` on the loop; whoever wants the result waits for the future, or cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and return its result; an interrupt here cancels it there."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
+        """Hold one debate of up to `rounds` rounds per item; results in item order.
+
+        A judge that compares is given two candidates at once where all items come in pairs (`runs.runner.pairs`).
+        """
+        pairs = pairs_of(items) if judge.compares else []
+        if pairs:
+            held = self.wait(self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what))
+            by_item = {
+                _place(item): transcript
+                for pair, two in zip(pairs, held, strict=True)
+                for item, transcript in zip((pair.first, pair.second), two, strict=True)
+            }
+            return [by_item[_place(item)] for item in items]
+        return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
+
+    def settle(
+        self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
+    ) -> list[Transcript]:
+        """Let the Tie-breaker decide each debate that is still open; the others come back as they are."""
+        pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
+        return self.wait(self._each(items, lambda item: judge.settle(item, pairs[item.key]), what))
+
+    def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
+        """Judge each item by its own rules."""
+        transcripts = self.converse(judge, items, judge.rules.rounds, what)
+        if judge.rules.tie_breaker:
+            transcripts = self.settle(judge, items, transcripts)
+        return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
+
+    async def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
+        # Equal questions (two systems with the same output) are asked once.
+        unique = {item.key: item for item in items}
+        results: dict[str, T] = {}
+        bar = tqdm(total=len(unique), desc=what, unit="item", file=sys.stderr, delay=2, disable=not self._progress)
+
+        async def one(key: str, item: Q) -> None:
+            self.begin(item.first if isinstance(item, Pair) else item)
+            results[key] = await work(item)
+            bar.update()
+
+        try:
+            with bar, dspy.context(lm=self.lm, disable_history=True, trace=None):
+                async with asyncio.TaskGroup() as tasks:
+                    for key, item in unique.items():
+                        tasks.create_task(one(key, item))
+        except* (dspy.LMError, InputError) as errors:
+            # Many items meet the same fatal error; one of them tells the user enough.
+            raise errors.exceptions[0] from None
+        return [results[item.key] for item in items]
+
+    async def _cancel_all(self) -> None:
+        current = asyncio.current_task()
+        tasks = [t for t in asyncio.all_tasks() if t is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.lm.aclose()
+
+
+def _place(item: Item) -> tuple[str, str, str]:
+    return item.aspect.name, item.group, item.candidate
+
+
+def group_scores(
+    corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
+) -> list[GroupScores]:
+    """Lay judgements (in the order of `programs.judge.corpus_items`) beside the human ratings, group by group."""
+    reported = iter(in_granularity(j, aspect, granularity) for j in judgements)
+    return [
+        GroupScores(
+            group.id,
+            tuple(c.id for c in group.candidates),
+            tuple(group.ratings(aspect.name)),
+            tuple(next(reported) for _ in group.candidates),
+        )
+        for group in corpus.groups
+    ]
+
+
+def calls_per_item(judgements: Sequence[Judgement]) -> float:
+    """Mean LM calls that a judgement needs, whether or not they had to be executed."""
+    return sum(j.calls for j in judgements) / len(judgements)
+
+
+def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
+    return [j for j in judgements if isinstance(j, Verdict)]
+
+
+def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
+    """Refuse to go on with a judge that leaves too much without a score: its agreement would rest on the rest.
+
+    Raises:
+        InputError: More than the share `most` of the judgements, which are `what`, have no score.
+    """
+    missing = [j for j in judgements if isinstance(j, Unscored)]
+    if len(missing) <= most * len(judgements):
+        return
+    reasons = Counter(j.reason for j in missing)
+    example = next(j.detail for j in missing if j.reason == reasons.most_common(1)[0][0])
+    raise InputError(
+        f"{len(missing)} of {len(judgements)} {what} have no score",
+        field="--max-unscored",
+        expected=f"at most {most:.0%}",
+        found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
+        remedy="mend the cause and run the same command again, or accept it with a larger share; what was answered is "
+        "kept and not paid again",
+    )

@@ -1,0 +1,113 @@
+"""Many judges over many items in one pass: one event loop, one limiter, every call that several need made once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, Generic, TypeVar
+
+import dspy
+from tqdm import tqdm
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.runs.runner.billing import Bill, charged_to
+from debate_judge.runs.runner.pairs import Pair
+from debate_judge.runs.runner.runner import Panel
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job(Generic[T]):
+    """One kind of work on a list of questions."""
+
+    owner: str
+    """Whose work it is. What makes one job impossible ends all jobs of its owner, and nobody else's."""
+    work: Callable[[Any], Awaitable[T]]
+    """Takes one of the questions."""
+    items: Sequence[Item] | Sequence[Pair]
+    bill: Bill | None = None
+    """Charged with all replies that the work needs."""
+    lm: JudgeLM | None = None
+    """In place of the panel's."""
+
+
+@dataclass(frozen=True)
+class Done(Generic[T]):
+    """What came of a pass."""
+
+    results: list[list[T]]
+    """One list for each job, in the order of its items; empty where the owner failed."""
+    failed: dict[str, dspy.LMError | InputError] = field(default_factory=dict)
+    """Owner -> why its work is impossible, on any item."""
+
+
+def run_together(panel: Panel, jobs: Sequence[Job[T]], what: str, *, progress: bool = True) -> Done[T]:
+    """Do all jobs at once.
+
+    Items take turns across jobs, so that what is asked about one text goes out together: the provider's prefix
+    cache is warm then, and equal calls of several judges meet. Equal items of one job are worked on once.
+    No result depends on the order.
+
+    Args:
+        panel: Has the loop and the LM.
+        jobs: What to do.
+        what: For the line that shows the progress.
+        progress: Whether to show one on stderr, if it takes longer than two seconds.
+
+    Raises:
+        dspy.LMError: The LM failed for good, for everybody; what was answered is in its store.
+    """
+    return panel.wait(_Pass(panel, jobs).run(what, progress and sys.stderr is not None))
+
+
+class _Pass(Generic[T]):
+    def __init__(self, panel: Panel, jobs: Sequence[Job[T]]) -> None:
+        self.panel = panel
+        self.jobs = jobs
+        self.unique: list[dict[str, Item | Pair]] = [{item.key: item for item in job.items} for job in jobs]
+        self.results: list[dict[str, T]] = [{} for _ in jobs]
+        self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
+        self.failed: dict[str, dspy.LMError | InputError] = {}
+
+    async def run(self, what: str, progress: bool) -> Done[T]:
+        total = sum(len(items) for items in self.unique)
+        bar = tqdm(total=total, desc=what, unit="item", file=sys.stderr, delay=2, disable=not progress)
+        try:
+            with bar:
+                async with asyncio.TaskGroup() as group:
+                    for number, item in self._in_turn():
+                        task = group.create_task(self._one(number, item))
+                        task.add_done_callback(lambda _: bar.update())
+                        self.tasks[self.jobs[number].owner].append(task)
+        except* dspy.LMError as errors:
+            # Many items meet the same fatal error; one of them tells the user enough.
+            raise errors.exceptions[0] from None
+        done = zip(self.jobs, self.results, strict=True)
+        return Done(
+            [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
+            self.failed,
+        )
+
+    def _in_turn(self) -> list[tuple[int, Item | Pair]]:
+        rows = zip_longest(*(items.values() for items in self.unique))
+        return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
+
+    async def _one(self, number: int, item: Item | Pair) -> None:
+        job = self.jobs[number]
+        self.panel.begin(item.first if isinstance(item, Pair) else item)
+        try:
+            with dspy.context(lm=job.lm or self.panel.lm, disable_history=True, trace=None), charged_to(job.bill):
+                self.results[number][item.key] = await job.work(item)
+        except (InputError, dspy.LMUnsupportedFeatureError) as error:
+            # A mode that this LM or this scale does not allow, say: true of this judge alone.
+            if job.owner not in self.failed:
+                self.failed[job.owner] = error
+                for task in self.tasks[job.owner]:
+                    if task is not asyncio.current_task():
+                        task.cancel()

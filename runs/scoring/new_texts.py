@@ -1,0 +1,72 @@
+"""New texts for a judge: the groups of a file, one at a time, all of the judge's task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.group_records import Tasks, csv_groups, jsonl_groups
+from debate_judge.data.files.groups import SUFFIXES, Entry, iter_groups
+from debate_judge.data.files.records import Record
+from debate_judge.data.files.task_file import find_task
+from debate_judge.data.schema import RatedGroup, Task
+
+
+def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[RatedGroup]:
+    """Stream the groups of a file; ratings are not needed.
+
+    Which candidates were met is remembered by a hash, about 100 bytes each, so that one that comes twice is
+    noticed however long the file is.
+
+    Args:
+        path: A .jsonl or .csv file as `data.files.groups` describes it.
+        task: The judge's task.
+        only: Name or file of that task; groups of other tasks are then left out and are no error.
+
+    Raises:
+        InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
+    """
+    if only is not None and only != task.name and find_task(only).name != task.name:
+        raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
+    lines: dict[bytes, int] = {}
+    for entry in iter_groups(path, task) if only is not None else _all_groups(path, task):
+        for candidate in entry.group.candidates:
+            key = _key(entry.group.id, candidate.id)
+            if key in lines:
+                raise InputError(
+                    f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
+                    file=path,
+                    line=entry.line,
+                    found=f"the candidate of line {lines[key]}",
+                    remedy="give each candidate of a group an id of its own",
+                )
+            lines[key] = entry.line
+        yield entry.group
+
+
+class _OneTask(Tasks):
+    """The judge's task and no other."""
+
+    def of(self, record: Record) -> Task:
+        task = super().of(record)
+        if task is None:
+            raise record.error(
+                "the group is of a task that the judge was not made for",
+                "task",
+                found=record.values.get("task"),
+                remedy="take it out of the file, or leave such groups aside by naming the judge's task with --task",
+            )
+        return task
+
+
+def _all_groups(path: Path, task: Task) -> Iterator[Entry]:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        return iter_groups(path, task)
+    return (csv_groups if suffix == ".csv" else jsonl_groups)(path, _OneTask(path, task))
+
+
+def _key(group: str, candidate: str) -> bytes:
+    return hashlib.blake2b(f"{len(group)} {group}{candidate}".encode(), digest_size=16).digest()

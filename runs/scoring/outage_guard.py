@@ -1,0 +1,76 @@
+"""Telling an LM that is down from an item that it cannot answer, before rows are written that nobody wants.
+
+An item without an answer is a row with a reason. But while a provider is down every item is one, and a file that
+is continued later would keep them for ever. So rows are held back from the first failure on, until enough items
+in a row have been answered again.
+"""
+
+from __future__ import annotations
+
+from debate_judge.programs.judge import Item
+from debate_judge.runs.runner.streaming import Score
+from debate_judge.runs.scoring.output import Results
+
+FAILED = "lm error"
+
+OUTAGE = 64
+"""Failures, of several groups and more than half of the latest items, that make an outage."""
+
+_GROUPS = 3
+"""A single source that is too long for the LM fails with all its candidates and aspects, and is no outage."""
+
+
+class OutageError(Exception):
+    """The LM has stopped answering."""
+
+
+class Guard:
+    """Stands before `Results` and lets rows through in order.
+
+    Args:
+        results: Where the rows go.
+        window: Items in flight at once: failures of one outage are no further apart.
+        patient: Let every row through, whatever happens.
+    """
+
+    def __init__(self, results: Results, window: int, patient: bool) -> None:
+        self._results = results
+        self._window = window
+        self._patient = patient
+        self._held: list[tuple[Item, Score]] = []
+        self._answered = 0
+
+    def add(self, item: Item, score: Score) -> None:
+        """Take one row.
+
+        Raises:
+            OutageError: the LM is down; the rows that are held back are dropped.
+        """
+        if self._patient:
+            self._results.add(item, score)
+            return
+        self._held.append((item, score))
+        if score.unscored == FAILED:
+            self._answered = 0
+            self._check()
+        else:
+            self._answered += 1
+        calm = self._answered >= self._window or len(self._held) == self._answered
+        if calm or len(self._held) >= 4 * max(self._window, OUTAGE):
+            self.finish()
+
+    def finish(self) -> None:
+        """Let through what is held back."""
+        for row in self._held:
+            self._results.add(*row)
+        self._held.clear()
+        self._answered = 0
+
+    def _check(self) -> None:
+        failed = [(item, score) for item, score in self._held if score.unscored == FAILED]
+        if len(failed) < OUTAGE or 2 * len(failed) <= len(self._held):
+            return
+        if len({item.group for item, _ in failed}) >= _GROUPS:
+            raise OutageError(
+                f"no answer for {len(failed)} of the last {len(self._held)} items; {failed[-1][1].detail}"
+            )

@@ -1,0 +1,255 @@
+"""One compile as an MLflow run: settings, data, trials as child runs, evidence, figures, the model.
+
+    with Tracker(uri=None, store=Path("runs/store"), experiment="debate/summeval", run_name="first") as tracker:
+        tracker.params({"judge": "debate", "rounds": 3})
+        tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"dev/spearman": 0.41})
+
+Writing happens in one thread of its own, in the order of the calls, so that it overlaps with waiting for an
+LM; a write that fails is raised by the next call or on leaving. Metrics keep their names from run to run,
+parent or child, so that the UI can lay runs side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from debate_judge.runs.redaction import clean_text
+from debate_judge.runs.tracking.store import Place, open_place
+from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from debate_judge.data.agreement.tables import AgreementTable
+    from debate_judge.data.schema import Corpus
+
+T = TypeVar("T")
+
+Part = Literal["train", "dev", "held_out"]
+
+_PARAMS, _METRICS = 100, 900
+"""Most of each that MLflow takes in one request (it allows 1000 entries in all)."""
+
+
+class TrackingError(RuntimeError):
+    """The tracking store failed in the middle of a run. What LMs answered is safe in the store of replies."""
+
+
+class Tracker:
+    """A run in a tracking store, from `with` to its end.
+
+    Args:
+        uri: Tracking URI; None for the SQLite database in `store`.
+        store: Folder of the embedded database and its artifacts.
+        experiment: Experiment that the run belongs to, one per corpus.
+        run_name: Name of the run.
+
+    Raises:
+        InputError: On entering, within seconds: the address is malformed, nobody answers, the store is broken.
+        TrackingError: Later, when a write fails.
+    """
+
+    def __init__(self, *, uri: str | None, store: Path, experiment: str, run_name: str) -> None:
+        self._uri = uri
+        self._folder = store
+        self._experiment = experiment
+        self._name = run_name
+        self._place: Place | None = None
+        self._run_id = ""
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Tracker:
+        self._place = open_place(self._uri, self._folder, self._experiment)
+        self._run_id = self._place.start_run(self._name, standing_tags())
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.submit(self._end, kind, error)
+        self._writer.shutdown()
+        if self._failure is None:
+            return
+        if error is None:
+            raise self._as_error() from self._failure
+        if not isinstance(error, TrackingError):
+            error.add_note(f"The tracking store failed as well: {first_line(self._failure)}")
+
+    @property
+    def place(self) -> Place:
+        if self._place is None:
+            raise RuntimeError("a tracker is used inside its with block")
+        return self._place
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id of the run."""
+        return self._run_id
+
+    @property
+    def ui_hint(self) -> str:
+        """How to see the run: its address on a server, else the command that serves the store."""
+        return self.run_link() if self.place.served else self.place.ui_command
+
+    def run_link(self, port: int = 5000) -> str:
+        """Address of the run's page, on its server or on a local UI at `port`."""
+        host = clean_text(self.place.uri).rstrip("/") if self.place.served else f"http://127.0.0.1:{port}"
+        return f"{host}/#/experiments/{self.place.experiment_id}/runs/{self.run_id}"
+
+    def params(self, values: Mapping[str, object]) -> None:
+        """Log settings; secrets are taken out, None is left out."""
+        self._write(self._log, self.run_id, texts(values), {}, None)
+
+    def tags(self, values: Mapping[str, object]) -> None:
+        """Log words about the run; secrets are taken out."""
+        self._write(self._log_tags, texts(values))
+
+    def metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
+        """Log numbers; what is None or not finite is left out."""
+        self._write(self._log, self.run_id, {}, finite(values), step)
+
+    def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None:
+        """Log one finished trial as a child run."""
+        self._write(self._log_trial, name, texts(params), finite(metrics), _now())
+
+    def dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
+        """Log one part of a split as the run's input.
+
+        Args:
+            part: What the part is used for.
+            corpus: The groups of that part.
+            digest: Fingerprint of the part.
+        """
+        self._write(self._log_dataset, part, corpus, digest)
+
+    def agreement(self, judge: str, table: AgreementTable) -> None:
+        """Log a judge's held-out agreement.
+
+        Metrics are `held_out/JUDGE/ASPECT/LEVEL/STATISTIC`, with `_low` and `_high` for the interval's ends, and
+        the aspect `average`; the whole table is kept as `agreement/JUDGE.json`.
+        """
+        self.metrics(agreement_metrics(judge, table))
+        self.json(f"agreement/{judge}.json", table.to_json())
+
+    def text(self, path: str, content: str) -> None:
+        """Keep a text as the artifact `path`."""
+        self._write(lambda: self.place.client.log_text(self.run_id, content, path))
+
+    def json(self, path: str, value: object) -> None:
+        """Keep a JSON value as the artifact `path`; a number that is not finite raises ValueError here."""
+        self.text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+    def table(self, path: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Keep rows as a table that the UI shows; `path` ends in .json."""
+        self._write(self._log_table, path, [dict(row) for row in rows])
+
+    def figure(self, path: str, figure: Figure) -> None:
+        """Keep a figure; the ending of `path` names its format."""
+        self._write(lambda: self.place.client.log_figure(self.run_id, figure, path))
+
+    def model(self, export: Path, *, name: str, registered_name: str, example: Sequence[Mapping[str, object]]) -> str:
+        """Keep an export as the artifact folder `export` and register it as a model that loads anywhere.
+
+        Args:
+            export: Folder that `runs.export.folder.save` wrote.
+            name: Name of the model in the run.
+            registered_name: Name in the registry; its newest version is `models:/NAME/latest`.
+            example: Input rows, for the model's page and its serving example.
+
+        Returns:
+            The URI of the registered version.
+        """
+        from debate_judge.runs.tracking.model import log_model
+
+        work = partial(log_model, self.place, self.run_id, export, name, registered_name, example)
+        uri = self._write(work).result()
+        if uri is None:
+            raise self._as_error() from self._failure
+        return uri
+
+    def _write(self, work: Callable[..., T], *args: Any) -> Future[T | None]:
+        if self._failure is not None:
+            raise self._as_error() from self._failure
+        return self._writer.submit(self._attempt, work, *args)
+
+    def _attempt(self, work: Callable[..., T], *args: Any) -> T | None:
+        if self._failure is None:
+            try:
+                return work(*args)
+            except Exception as error:
+                self._failure = error
+        return None
+
+    def _as_error(self) -> TrackingError:
+        return TrackingError(
+            f"the tracking store failed during the run: {first_line(self._failure)}\n"
+            "  remedy:   see that it runs, and repeat the command; LM calls already paid for are not made again"
+        )
+
+    def _log(self, run_id: str, params: dict[str, str], metrics: dict[str, float], step: int | None) -> None:
+        from mlflow.entities import Metric, Param
+
+        now = _now()
+        all_params = [Param(k, v) for k, v in params.items()]
+        all_metrics = [Metric(k, v, now, step or 0) for k, v in metrics.items()]
+        while all_params or all_metrics:
+            self.place.client.log_batch(run_id, metrics=all_metrics[:_METRICS], params=all_params[:_PARAMS])
+            all_params, all_metrics = all_params[_PARAMS:], all_metrics[_METRICS:]
+
+    def _log_trial(self, name: str, params: dict[str, str], metrics: dict[str, float], at: int) -> None:
+        tags = {**source_tags(), "mlflow.parentRunId": self.run_id}
+        client, experiment = self.place.client, self.place.experiment_id
+        run_id: str = client.create_run(experiment, start_time=at, run_name=name, tags=tags).info.run_id
+        self._log(run_id, params, metrics, None)
+        client.set_terminated(run_id, "FINISHED", at)
+
+    def _log_tags(self, values: dict[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self.place.client.log_batch(self.run_id, tags=[RunTag(k, v) for k, v in values.items()])
+
+    def _log_table(self, path: str, rows: list[dict[str, object]]) -> None:
+        import pandas as pd
+
+        # As objects, or a column of numbers with a gap would hold NaN.
+        self.place.client.log_table(self.run_id, pd.DataFrame(rows, dtype=object), path)
+
+    def _log_dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        location = clean_text(corpus.origin.location)
+        dataset = Dataset(
+            name=corpus.origin.name,
+            digest=digest[:36],
+            source_type="http" if "://" in location else "local",
+            source=json.dumps({"uri": location, "revision": corpus.origin.revision}),
+            profile=json.dumps(
+                {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
+            ),
+        )
+        tags = [InputTag("mlflow.data.context", part)]
+        self.place.client.log_inputs(self.run_id, datasets=[DatasetInput(dataset, tags)])
+
+    def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        cause = error if error is not None else self._failure
+        status = "FINISHED"
+        try:
+            if cause is not None:
+                status = "KILLED" if kind is not None and issubclass(kind, KeyboardInterrupt) else "FAILED"
+                self.place.client.set_tag(self.run_id, "error", first_line(cause))
+            self.place.client.set_terminated(self.run_id, status)
+        except Exception as failure:
+            self._failure = self._failure or failure
+
+
+def _now() -> int:
+    """Milliseconds since 1970, as MLflow counts."""
+    return time.time_ns() // 1_000_000

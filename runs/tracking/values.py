@@ -1,0 +1,82 @@
+"""What may be written into a run: names that MLflow accepts, texts without secrets, numbers that are numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debate_judge.runs.redaction import clean, clean_text
+
+if TYPE_CHECKING:
+    from debate_judge.data.agreement.tables import Agreement, AgreementTable
+
+_PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
+
+
+def step_name(text: str) -> str:
+    """`text` as one step of a name: what MLflow does not allow there becomes an underscore."""
+    return "".join(c if c.isalnum() or c in "_-. " else "_" for c in text).strip(". ") or "_"
+
+
+def path_name(text: str) -> str:
+    """`text` as a whole name, its steps divided by slashes."""
+    return "/".join(step_name(step) for step in text.split("/"))
+
+
+def texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Settings as texts; secrets are taken out, None is left out, structures become JSON."""
+    cleaned = {path_name(name): clean(value, name) for name, value in values.items() if value is not None}
+    return {name: value if isinstance(value, str) else _compact(value) for name, value in cleaned.items()}
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+
+
+def finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics without those that have no value."""
+    return {path_name(name): float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
+
+
+def agreement_metrics(judge: str, table: AgreementTable) -> dict[str, float | None]:
+    """A table of agreement as metrics, named alike in every run."""
+    values: dict[str, float | None] = {}
+    for aspect, levels in {**table.aspects, "average": table.average}.items():
+        for level, statistics in levels.items():
+            prefix = f"held_out/{step_name(judge)}/{step_name(aspect)}/{level}"
+            for statistic, agreement in statistics.items():
+                values |= _one(f"{prefix}/{statistic}", agreement)
+                values |= {f"{prefix}/undefined": agreement.undefined, f"{prefix}/unscored": agreement.unscored}
+    return values
+
+
+def _one(name: str, agreement: Agreement) -> dict[str, float | None]:
+    return {name: agreement.value, f"{name}_low": agreement.low, f"{name}_high": agreement.high}
+
+
+def standing_tags() -> dict[str, str]:
+    """Tags of every parent run: who started it and with which versions."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[f"version.{package}"] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {**source_tags(), "version.python": sys.version.split()[0], **found}
+
+
+def source_tags() -> dict[str, str]:
+    """Tags of every run, parent or child."""
+    return {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+
+
+def first_line(error: BaseException | None) -> str:
+    """An error in one line, without secrets."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return clean_text(text)[:500]
