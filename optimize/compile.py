@@ -129,14 +129,14 @@ def _compile(settings: Settings) -> int:
 
     from debate_judge.optimize.job import compile_judge
     from debate_judge.optimize.summary import next_steps, table
-    from debate_judge.programs.lm.errors import told
+    from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.flags.named_texts import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
-        print(told(error, settings.lm), file=sys.stderr)
+        print(describe(error, settings.lm), file=sys.stderr)
         return EXIT_LM
     except TrackingError as error:
         print(f"error: {error}", file=sys.stderr)

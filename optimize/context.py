@@ -10,7 +10,7 @@ from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.schema import Aspect
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 
@@ -24,7 +24,7 @@ class Run:
     aspects: list[Aspect]
     statistic: Statistic
     level: Level
-    panel: Panel
+    panel: JudgeRunner
     tracker: Tracker
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""

@@ -24,16 +24,16 @@ from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import untouched
 from debate_judge.optimize.job import prepared
-from debate_judge.optimize.search.dev_scores import Readings, Space
+from debate_judge.optimize.search.dev_scores import DevScores, Space
 from debate_judge.optimize.search.study import first_points
 from debate_judge.optimize.selection import TUNED, allowed_personas, allowed_space, start, tune
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.dry_run import Case
-from debate_judge.programs.judge import Item, Judge, Rules, corpus_items
+from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, rehearse_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 SAMPLED = 96
@@ -41,7 +41,7 @@ SAMPLED = 96
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompilePlan:
     """What is compiled, as the compile itself would find it."""
 
     settings: Settings
@@ -70,12 +70,12 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     """
     target = _target(settings, lengths)
     _, aspects, questions, level, splits = prepared(settings)
-    plan = Plan(settings, personas, splits, aspects, questions, level)
+    plan = CompilePlan(settings, personas, splits, aspects, questions, level)
     steps = tqdm(total=3 * len(plan.units), desc="rehearsing", unit="aspect", delay=2, file=sys.stderr)
 
-    def work(case: Case, panel: Panel, ledger: Ledger) -> None:
+    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
         for unit in plan.units:
-            _Rehearsal(plan, unit, case, panel, ledger).run_through()
+            _DryRun(plan, unit, case, panel, ledger).run_through()
             steps.update()
 
     with steps:
@@ -102,10 +102,12 @@ def _row(stage: str, role: str) -> str:
     return f"{stage}, {'proposals' if role == 'proposer' else 'evaluations'}" if stage.endswith("tuning") else stage
 
 
-class _Rehearsal:
+class _DryRun:
     """One case of the steps of `optimize.selection.choose` and `optimize.held_out.prove` for one unit."""
 
-    def __init__(self, plan: Plan, unit: tuple[Aspect, ...], case: Case, panel: Panel, ledger: Ledger) -> None:
+    def __init__(
+        self, plan: CompilePlan, unit: tuple[Aspect, ...], case: EstimateCase, panel: JudgeRunner, ledger: Ledger
+    ) -> None:
         self.plan, self.unit, self.case, self.panel, self.ledger = plan, unit, case, panel, ledger
         self.label = "+".join(a.name for a in unit)
         seed, limit = plan.settings.seed, max(1, SAMPLED // len(plan.aspects))
@@ -136,7 +138,7 @@ class _Rehearsal:
         variants = self._tuned(base)
         found = allowed_space(self.run, base, variants, self.unit)
         held, ties = _visits(found, settings.trials, self.case, settings.seed)
-        readings = Readings(variants, self.sampled.dev, self.unit, self.panel, base.rules.rounds, self.label)
+        readings = DevScores(variants, self.sampled.dev, self.unit, self.panel, base.rules.rounds, self.label)
         self._begin("search, debates", self.plan.splits.dev, self.sampled.dev)
         for variant in held:
             readings.judgements(variant, base.rules.rounds, False)
@@ -178,11 +180,13 @@ class _Rehearsal:
         most = max(found.rounds)
         rounds = {"lower": 0, "expected": -(-most // 2), "upper": most}[self.case.name]
         rounds = min((n for n in found.rounds if n >= rounds), default=most)
-        judge.rules = Rules(rounds, rounds > 0 and max(found.tie_breakers))
+        judge.rules = DebateConfig(rounds, rounds > 0 and max(found.tie_breakers))
         return judge
 
 
-def _visits(found: Space, trials: int, case: Case, seed: int) -> tuple[Sequence[str], Sequence[tuple[str, int]]]:
+def _visits(
+    found: Space, trials: int, case: EstimateCase, seed: int
+) -> tuple[Sequence[str], Sequence[tuple[str, int]]]:
     """The variants whose debates are held on dev, and the (variant, rounds) whose ties are broken there."""
     points = found.points()
     first = first_points(points, trials)

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.decisions import Decided, decide, with_cut
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.search.study import Search
+from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.selection import start
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import options_of, preset
@@ -50,7 +50,7 @@ class HeldOut:
         return sum(by_aspect.values()) / len(by_aspect)
 
 
-def prove(run: Run, compiled: CompiledJudge, searches: Mapping[str, Search]) -> HeldOut:
+def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOut:
     """Score held-out with the single call, the uncompiled and the compiled judge, and compare them.
 
     Args:
@@ -98,7 +98,7 @@ def prove(run: Run, compiled: CompiledJudge, searches: Mapping[str, Search]) -> 
 
 
 def _decisions(
-    run: Run, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]], searches: Mapping[str, Search]
+    run: Run, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]], searches: Mapping[str, SearchResult]
 ) -> dict[str, dict[str, Decided]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut of dev where that is another one."""
     questions = run.questions

@@ -17,10 +17,10 @@ from debate_judge.data.files.groups import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import Splits, split
 from debate_judge.optimize.context import Run
-from debate_judge.optimize.held_out import COMPARED, HeldOut, prove
+from debate_judge.optimize.held_out import COMPARED, HeldOut, evaluate_held_out
 from debate_judge.optimize.publishing import OFFLINE_NOTE, announce, publish
-from debate_judge.optimize.search.study import Search
-from debate_judge.optimize.selection import choose, start
+from debate_judge.optimize.search.study import SearchResult
+from debate_judge.optimize.selection import select, start
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import JUDGES
@@ -33,7 +33,7 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.preflight import preflight, trials
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
 
 
@@ -46,7 +46,7 @@ class Result:
     level: Level
     splits: Splits
     judge: CompiledJudge
-    searches: Mapping[str, Search]
+    searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOut
     asked: int
@@ -101,13 +101,13 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             preflight(panel, trials(settings.judge, _fullest(settings), corpus, aspects))
         units = [tuple(aspects)] if settings.shared else [(a,) for a in aspects]
         judges: dict[str, AspectJudge] = {}
-        searches: dict[str, Search] = {}
+        searches: dict[str, SearchResult] = {}
         for unit in units:
-            found, chosen = choose(run, unit)
+            found, chosen = select(run, unit)
             for aspect in unit:
                 searches[aspect.name], judges[aspect.name] = found, chosen
         judge = CompiledJudge(corpus.task, judges)
-        held_out = prove(run, judge, searches)
+        held_out = evaluate_held_out(run, judge, searches)
         folder = publish(run, judge, searches, held_out, run_name(settings, identity))
         meter = panel.lm.meter
         return Result(
@@ -181,11 +181,11 @@ def run_name(settings: Settings, identity: str) -> str:
 
 
 @contextmanager
-def _panel(settings: Settings, progress: bool) -> Iterator[Panel]:
+def _panel(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
     journal = Journal(Path(settings.store) / "replies" / settings.lm.replace("/", "_"))
     try:
         lm = _lm(settings, journal)
-        with Panel(lm, progress=progress) as panel:
+        with JudgeRunner(lm, progress=progress) as panel:
             yield panel
     finally:
         journal.close()

@@ -16,7 +16,7 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut
 from debate_judge.optimize.search.dev_scores import Point
-from debate_judge.optimize.search.study import Search
+from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.selection import TUNED, start
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
@@ -48,7 +48,7 @@ def announce(run: Run) -> None:
     run.tracker.dataset("held_out", run.splits.held_out, run.splits.fingerprints["held_out"])
 
 
-def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
+def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, name: str) -> Path:
     """Track the result and write the export; returns the export's folder."""
     logger.info("writing figures, tables and the export, registering the model")
     tracker, note = run.tracker, OFFLINE_NOTE if run.settings.lm == OFFLINE else None
@@ -89,7 +89,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held
     return folder
 
 
-def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, Search], held_out: HeldOut, name: str) -> Path:
+def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, name: str) -> Path:
     origin = run.splits.train.origin
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
@@ -144,7 +144,7 @@ def instruction_diff(run: Run, judge: CompiledJudge) -> str:
     return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
 
 
-def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> Figure:
+def _rounds_figure(run: Run, aspect: str, found: SearchResult, note: str | None) -> Figure:
     series = {
         variant: found.readings.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
         for variant in found.readings.held
@@ -158,7 +158,7 @@ def _rounds_figure(run: Run, aspect: str, found: Search, note: str | None) -> Fi
     )
 
 
-def _cost_figure(run: Run, aspect: str, found: Search, note: str | None) -> Figure:
+def _cost_figure(run: Run, aspect: str, found: SearchResult, note: str | None) -> Figure:
     return figures.pareto(
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.outcomes],
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],

@@ -10,13 +10,13 @@ from pathlib import Path
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.search.dev_scores import Outcome, Readings, Space
-from debate_judge.optimize.search.study import FORMAT, Criterion, Search, search
+from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
+from debate_judge.optimize.search.study import FORMAT, Criterion, SearchResult, search
 from debate_judge.optimize.settings import EFFORTS, Settings
 from debate_judge.optimize.tuners import TUNERS, Tuning
 from debate_judge.programs import JUDGES, preset
 from debate_judge.programs.compiled import AspectJudge
-from debate_judge.programs.judge import Judge, Rules
+from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import require_scored
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ TUNED = "tuned"
 """Name of the variant whose instructions the tuner wrote."""
 
 
-def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
+def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJudge]:
     """Tune the instructions on train, then choose variant, rounds, Tie-breaker and granularity on dev."""
     base = start(run.settings)
     label = "+".join(a.name for a in aspects)
@@ -40,7 +40,7 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
     logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
-    readings = Readings(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
+    readings = DevScores(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
     found = search(
         readings,
         allowed_space(run, base, variants, aspects),
@@ -55,7 +55,7 @@ def choose(run: Run, aspects: tuple[Aspect, ...]) -> tuple[Search, AspectJudge]:
     on_dev = readings.judgements(point.persona, point.rounds, point.tie_breaker)
     require_scored(on_dev, run.settings.max_unscored, f"dev items ({label})")
     judge = variants[point.persona].deepcopy()
-    judge.rules = Rules(point.rounds, point.tie_breaker)
+    judge.rules = DebateConfig(point.rounds, point.tie_breaker)
     return found, AspectJudge(judge, point.granularity)
 
 

@@ -35,7 +35,7 @@ _FILLER = "These words stand for what an LM would go on to say. "
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class EstimateCase:
     """One of the cases that an estimate distinguishes."""
 
     name: Literal["lower", "expected", "upper"]
@@ -97,10 +97,10 @@ EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
 """Requested field -> how it is filled in where as little as possible is asked, and as much as possible."""
 
 
-class RehearsalEngine:
+class DryRunEngine:
     """Synchronous engine: what DSPy's instruction proposers ask."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: EstimateCase) -> None:
         self._case = case
 
     def complete(self, request: Request) -> Response:
@@ -109,25 +109,25 @@ class RehearsalEngine:
 
         system = request.system
         told = system if isinstance(system, str) else "".join(part.text for part in system or ())
-        return response_of(request.model, rehearse(self._case, told, request.messages[-1].text or "", {}))
+        return response_of(request.model, dry_reply(self._case, told, request.messages[-1].text or "", {}))
 
 
-class AsyncRehearsalEngine:
+class AsyncDryRunEngine:
     """The same for `ask`."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: EstimateCase) -> None:
         self._case = case
-        self._engine = RehearsalEngine(case)
+        self._engine = DryRunEngine(case)
 
     async def complete(self, request: Request) -> Response:
         return self._engine.complete(request)
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         system = next((m["content"] for m in messages if m["role"] == "system"), "")
-        return rehearse(self._case, system, messages[-1]["content"], settings)
+        return dry_reply(self._case, system, messages[-1]["content"], settings)
 
 
-def rehearse(case: Case, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
     """Answer one call as the case has it.
 
     Args:
@@ -156,7 +156,7 @@ def tokens_of(text: str) -> int:
     return round(len(text.encode("utf-8", "surrogatepass")) * TOKENS_PER_BYTE)
 
 
-def _lengthen(case: Case, fields: dict[str, str], user: str, tokens: int) -> None:
+def _lengthen(case: EstimateCase, fields: dict[str, str], user: str, tokens: int) -> None:
     """Bring the spoken fields to the assumed length together; the lower case also cuts them."""
     spoken = [name for name in fields if name in SPOKEN]
     for name in spoken:

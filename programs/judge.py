@@ -65,7 +65,7 @@ Judgement = Verdict | Unscored
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class DebateConfig:
     """How long a judge debates and whether somebody settles what stays open."""
 
     rounds: int = 0
@@ -95,9 +95,9 @@ class Judge(dspy.Module):
     compares: bool = False
     """Whether candidates that come in pairs are set against each other (`converse_pair`), not scored one by one."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: DebateConfig | None = None) -> None:
         super().__init__()
-        self.rules = rules or Rules()
+        self.rules = rules or DebateConfig()
 
     @abstractmethod
     async def converse(self, item: Item, rounds: int) -> Transcript:

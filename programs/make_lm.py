@@ -10,7 +10,7 @@ from debate_judge.programs.lm.address import address_of, without_credentials
 from debate_judge.programs.lm.batch.setup import line_for, require_batchable
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engines import engines_for
-from debate_judge.programs.lm.limits.provider_limits import usual_pace
+from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
@@ -61,7 +61,7 @@ def make_lm(
 
     if _is_openai_reasoning_model(spec):
         temperature = max_tokens = None
-    options = replace(options, usual=usual_pace(spec, api_base))
+    options = replace(options, usual=default_limits(spec, api_base))
     price = _price(spec, api_base, options)
     engine, async_engine = engines or engines_for(spec, api_base, concurrency)
     lm = JudgeLM(

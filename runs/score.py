@@ -102,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _say("loading ...")
     import dspy
 
-    from debate_judge.programs.lm.errors import told
+    from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.scoring.outage_guard import OutageError
 
     if arguments.estimate is not None:
@@ -111,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with _judge(arguments) as judge:
             return _score(arguments, judge)
     except dspy.LMError as error:
-        _say(told(error, arguments.lm or error.model or ""))
+        _say(describe(error, arguments.lm or error.model or ""))
         return EXIT_LM
     except OutageError as error:
         _say(
@@ -232,9 +232,9 @@ def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, 
     from tqdm import tqdm
 
     from debate_judge.runs.runner.streaming import score_of, window
-    from debate_judge.runs.scoring.outage_guard import Guard
+    from debate_judge.runs.scoring.outage_guard import OutageGuard
 
-    guard = Guard(results, window(judge.lm), patient)
+    guard = OutageGuard(results, window(judge.lm), patient)
     with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
         for item, judgement in judge.stream(items):
             guard.add(item, score_of(judge.compiled, item, judgement))

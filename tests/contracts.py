@@ -9,7 +9,7 @@ from debate_judge.optimize.tuners import Tuning
 from debate_judge.programs import KINDS, Preset, build
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 
 def check_corpus(corpus: Corpus) -> None:
@@ -45,7 +45,7 @@ def check_corpus(corpus: Corpus) -> None:
 
 def judged(judge: Judge, items: list[Item]) -> list[Judgement]:
     """Judge with the offline LM, from nothing."""
-    with Panel(make_lm("offline"), progress=False) as panel:
+    with JudgeRunner(make_lm("offline"), progress=False) as panel:
         return panel.judge(judge, items)
 
 

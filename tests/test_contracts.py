@@ -13,7 +13,7 @@ from debate_judge.optimize.tuners import TUNERS, Tuning
 from debate_judge.programs import JUDGES, Preset, build, kinds
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests import contracts
 from tests.contracts import check_corpus, check_judge, check_tuned
 from tests.tiny_models import with_tiny_model
@@ -55,7 +55,7 @@ def test_tuner(name: str) -> None:
     small = type(corpus)(corpus.task, corpus.groups[:3], corpus.origin)
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     before = dict(judge.instructions())
-    with Panel(make_lm("offline"), progress=False) as panel:
+    with JudgeRunner(make_lm("offline"), progress=False) as panel:
         found = examples(small, [aspect], grouped=True, seed=0)
         personas = {"plain": before["critic.predict"], "strict": "You play the devil's advocate, as much as you can."}
         tuning = Tuning(judge, found, panel, 1, "spearman", personas, 1, 3, 0, "test")

@@ -9,11 +9,11 @@ import dspy
 
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, Material, NoAnswer, Role
+from debate_judge.programs.roles.role import ADAPTER, JudgeSignature, NoAnswer, Role
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
-class Glancing(Material):
+class Glancing(JudgeSignature):
     """You glance at the candidate and say how good it is in the aspect."""
 
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")

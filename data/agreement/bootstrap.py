@@ -57,7 +57,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LevelEstimate:
     """Values at one level, and how to have them again for resampled groups."""
 
     values: Floats
@@ -104,7 +104,7 @@ def summing_each(parts: Floats, unit: NDArray[np.intp], units: int) -> Replicate
 
 
 def resample(
-    estimates: Sequence[Estimate],
+    estimates: Sequence[LevelEstimate],
     units: int,
     *,
     resamples: int,

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Estimate, Pairs, summing, summing_each
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, summing, summing_each
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.pooled import in_units, pooled
 
 _FEW_SYSTEMS = 256
 
 
-def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> Estimate:
+def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
     """The correlation within each group, then the mean over the groups where it is defined.
 
     Args:
@@ -41,10 +41,10 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
             means: Floats = np.stack(sums) / drawn
         return means
 
-    return Estimate(np.array([math.fsum(row) / len(row) for row in values[:, defined]]), defined, mean)
+    return LevelEstimate(np.array([math.fsum(row) / len(row) for row in values[:, defined]]), defined, mean)
 
 
-def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> Estimate:
+def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
     """The correlation over all candidates of all groups together.
 
     Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
@@ -68,10 +68,10 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
         found = np.clip(replicate(counts) + shift, -1.0, 1.0)
         return np.nan_to_num(found) if constant_as_zero else found
 
-    return Estimate(exact, pairs.contributing, centred)
+    return LevelEstimate(exact, pairs.contributing, centred)
 
 
-def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> Estimate:
+def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
     """The correlation of mean ratings with mean scores over systems.
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
@@ -108,13 +108,13 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
         return _undefined(pairs, statistics, zero=constant_as_zero and bool(np.ptp(mean_ratings) > 0))
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
     stride = 1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS)))
-    return Estimate(values, rests_on, over_systems, stride)
+    return LevelEstimate(values, rests_on, over_systems, stride)
 
 
-def _undefined(pairs: Pairs, statistics: Sequence[Statistic], zero: bool = False) -> Estimate:
+def _undefined(pairs: Pairs, statistics: Sequence[Statistic], zero: bool = False) -> LevelEstimate:
     """No value, or 0 on all groups with pairs."""
     values = np.full(len(statistics), 0.0 if zero else math.nan)
-    return Estimate(
+    return LevelEstimate(
         values, pairs.contributing & zero, lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1)
     )
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import Estimate, Pairs, bundle, count_units, resample
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, bundle, count_units, resample
 from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
 from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
@@ -40,7 +40,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_ESTIMATES: dict[Level, Callable[..., Estimate]] = {
+_ESTIMATES: dict[Level, Callable[..., LevelEstimate]] = {
     "summary": summary_level,
     "sample": sample_level,
     "system": system_level,
@@ -87,7 +87,7 @@ def agreement_table(
     """
     index = _index(aspects)
     unit_of_group = bundle(len(index), seed)
-    estimates: dict[tuple[str, Level], Estimate] = {}
+    estimates: dict[tuple[str, Level], LevelEstimate] = {}
     for name, groups in aspects.items():
         pairs = _pairs(groups, index, unit_of_group)
         estimates |= {(name, level): _ESTIMATES[level](pairs, STATISTICS) for level in levels}
@@ -142,7 +142,7 @@ def compare(
         )
     index = _index(a)
     unit_of_group = bundle(len(index), seed)
-    both: list[Estimate] = []
+    both: list[LevelEstimate] = []
     for name in a:
         pairs = [_pairs(groups, index, unit_of_group) for groups in _on_same_candidates(a[name], b[name])]
         estimates = [_ESTIMATES[level](p, [statistic], constant_as_zero=True) for p in pairs]
@@ -235,7 +235,7 @@ def _rated_and_unscored(groups: Sequence[GroupScores]) -> tuple[int, int]:
 
 
 def _agreements(
-    level: Level, estimate: Estimate, replicates: Floats, rated: int, unscored: int
+    level: Level, estimate: LevelEstimate, replicates: Floats, rated: int, unscored: int
 ) -> dict[Statistic, Agreement]:
     rests_on = int(estimate.rests_on.sum())
     found: dict[Statistic, Agreement] = {}

@@ -14,7 +14,7 @@ from debate_judge.data.files.task_file import RESERVED, find_task
 from debate_judge.data.schema import Candidate, RatedGroup, Task
 
 
-class Entry(NamedTuple):
+class GroupRecord(NamedTuple):
     """A group with its task and the line of the file where it begins."""
 
     task: Task
@@ -67,12 +67,12 @@ class Tasks:
             ) from None
 
 
-def jsonl_groups(path: Path, tasks: Tasks) -> Iterator[Entry]:
+def jsonl_groups(path: Path, tasks: Tasks) -> Iterator[GroupRecord]:
     """Stream the groups of a JSON lines file."""
     for record in reading.jsonl(path):
         task = tasks.of(record)
         if task is not None:
-            yield Entry(task, _group(record, task), record.line)
+            yield GroupRecord(task, _group(record, task), record.line)
 
 
 def _group(record: Record, task: Task) -> RatedGroup:
@@ -93,7 +93,7 @@ def _candidate(record: Record, task: Task) -> Candidate:
     return Candidate(name, text, ratings.from_json(record.child("ratings"), task))
 
 
-def csv_groups(path: Path, tasks: Tasks) -> Iterator[Entry]:
+def csv_groups(path: Path, tasks: Tasks) -> Iterator[GroupRecord]:
     """Stream the groups of a CSV file; a group ends where a row of another one begins."""
     rows = enumerate(reading.csv_rows(path), start=1)
     for name, numbered in groupby(rows, key=lambda row: _row_group(*row)):
@@ -112,7 +112,7 @@ def csv_groups(path: Path, tasks: Tasks) -> Iterator[Entry]:
         if first is not None and task is not None:
             candidates = _distinct(made, name, "candidate")
             source, context = first.text("source"), first.optional_text("context")
-            yield Entry(task, RatedGroup(name, source, candidates, context, tuple(references)), first.line)
+            yield GroupRecord(task, RatedGroup(name, source, candidates, context, tuple(references)), first.line)
 
 
 def _row_group(number: int, row: Record) -> str:

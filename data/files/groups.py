@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.group_records import Entry, Tasks, csv_groups, jsonl_groups
+from debate_judge.data.files.group_records import GroupRecord, Tasks, csv_groups, jsonl_groups
 from debate_judge.data.files.records import did_you_mean
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import Corpus, Level, Origin, Task
 
-__all__ = ["SUFFIXES", "Entry", "iter_groups", "load", "require_level", "require_ratings"]
+__all__ = ["SUFFIXES", "GroupRecord", "iter_groups", "load", "require_level", "require_ratings"]
 
 SUFFIXES = (".jsonl", ".csv")
 
 
-def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[Entry]:
+def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[GroupRecord]:
     """Stream the groups of a .jsonl or .csv file; ratings are optional.
 
     One group is held at a time, so nothing is checked across groups: that is what `load` is for. In a CSV the
@@ -59,9 +59,9 @@ def load(path: str | Path, task: Task | str | None = None) -> Corpus:
             twice, or a source text in two groups (it could then be trained on and tested on).
     """
     path = Path(path)
-    first: Entry | None = None
+    first: GroupRecord | None = None
     ids: dict[str, int] = {}
-    sources: dict[str, Entry] = {}
+    sources: dict[str, GroupRecord] = {}
     for entry in iter_groups(path, task):
         first = first or entry
         if entry.task.name != first.task.name:
@@ -143,7 +143,7 @@ def require_level(corpus: Corpus, level: Level) -> None:
             )
 
 
-def _refuse_twice(path: Path, entry: Entry, ids: dict[str, int], sources: dict[str, Entry]) -> None:
+def _refuse_twice(path: Path, entry: GroupRecord, ids: dict[str, int], sources: dict[str, GroupRecord]) -> None:
     group, text = entry.group, " ".join(entry.group.source.split())
     if group.id in ids:
         raise InputError(

@@ -16,7 +16,7 @@ from debate_judge.data.sample.defects import (
     DIALOGUE_TABLE,
     SUMMARY_DEFECTS,
     SUMMARY_TABLE,
-    Case,
+    DefectContext,
     Lines,
     Made,
     S,
@@ -37,7 +37,7 @@ Row = dict[str, object]
 class Recipe(Generic[S]):
     """How the candidates of one task are made."""
 
-    defects: Mapping[str, Callable[[Lines, Case[S]], Made]]
+    defects: Mapping[str, Callable[[Lines, DefectContext[S]], Made]]
     table: Table
     combined: tuple[str, ...]
     """Candidates with two defects, made one after the other."""
@@ -80,14 +80,14 @@ def dialogue() -> Iterator[Row]:
         }
 
 
-def _cases(sources: Sequence[S]) -> Iterator[Case[S]]:
+def _cases(sources: Sequence[S]) -> Iterator[DefectContext[S]]:
     # In a ring every source follows one other, so that no text is the off-topic one twice.
     ring = Dice(f"{SEED}").shuffled(sources)
     for own in sources:
-        yield Case(own, ring[ring.index(own) - 1], Dice(f"{SEED} {own.id}"))
+        yield DefectContext(own, ring[ring.index(own) - 1], Dice(f"{SEED} {own.id}"))
 
 
-def candidates(recipe: Recipe[S], case: Case[S], text: Lines) -> list[Row]:
+def candidates(recipe: Recipe[S], case: DefectContext[S], text: Lines) -> list[Row]:
     """Draw the group's candidates, in an order that tells nothing.
 
     The good one is always among them. A draw in which some aspect has the same rating everywhere is
@@ -102,7 +102,7 @@ def candidates(recipe: Recipe[S], case: Case[S], text: Lines) -> list[Row]:
             return [row | {"ratings": rated} for row, rated in made]
 
 
-def candidate(name: str, recipe: Recipe[S], case: Case[S], text: Lines) -> tuple[Row, dict[str, int]]:
+def candidate(name: str, recipe: Recipe[S], case: DefectContext[S], text: Lines) -> tuple[Row, dict[str, int]]:
     """Give the good text the defects that the name lists; the row without its ratings, and the ratings."""
     found = []
     for defect in name.split("+"):

@@ -75,7 +75,7 @@ S = TypeVar("S", Article, Dialogue)
 
 
 @dataclass(frozen=True, slots=True)
-class Case(Generic[S]):
+class DefectContext(Generic[S]):
     """What a defect may draw on: the source at hand, another one, and chance."""
 
     own: S
@@ -101,19 +101,19 @@ KIND_REPLIES = (
 )
 
 
-def good(text: Lines, case: Case[Any]) -> Made:
+def good(text: Lines, case: DefectContext[Any]) -> Made:
     """Leave the text as it is."""
     return text, 1
 
 
-def repetition(text: Lines, case: Case[Any]) -> Made:
+def repetition(text: Lines, case: DefectContext[Any]) -> Made:
     """Say one or two of the sentences again at the end; the level is their number."""
     again = sorted(case.dice.shuffled(range(len(text)))[: 1 + case.dice.below(2)])
     opener = case.dice.pick(("", "Again: "))
     return (*text, *(opener + text[i] for i in again)), len(again)
 
 
-def cut_off(text: Lines, case: Case[Any]) -> Made:
+def cut_off(text: Lines, case: DefectContext[Any]) -> Made:
     """End inside the last sentence or the one before; level 2 if a third of the words or more is lost."""
     kept = _ended_in(text, max(1, len(text) - 1 - case.dice.below(2)), case.dice)
     lost = 1 - len(" ".join(kept).split()) / len(" ".join(text).split())
@@ -128,7 +128,7 @@ def _ended_in(text: Lines, last: int, dice: Dice) -> Lines:
     return (*text[:last], " ".join(words[: dice.pick(dangling or stops)]).rstrip('.,;:!?"'))
 
 
-def broken_grammar(text: Lines, case: Case[Any]) -> Made:
+def broken_grammar(text: Lines, case: DefectContext[Any]) -> Made:
     """Drop function words, double words and swap neighbours; below 12 % of the words is level 1, below 21 % level 2."""
     words = " ".join(text).split()
     wanted = max(2, round(case.dice.pick((0.08, 0.16, 0.26)) * len(words)))
@@ -149,18 +149,18 @@ def _damaged(word: str, following: str, dice: Dice) -> list[str]:
     return [word, word, following] if dice.below(2) else [following, word]
 
 
-def brief(text: Lines, case: Case[Article]) -> Made:
+def brief(text: Lines, case: DefectContext[Article]) -> Made:
     """Stop after the first sentence."""
     return text[:1], 1
 
 
-def copied_lead(text: Lines, case: Case[Article]) -> Made:
+def copied_lead(text: Lines, case: DefectContext[Article]) -> Made:
     """Copy the first three sentences of the article, or on level 2 only two."""
     level = 1 + case.dice.below(2)
     return sentences(case.own.text)[: 4 - level], level
 
 
-def details(text: Lines, case: Case[Article]) -> Made:
+def details(text: Lines, case: DefectContext[Article]) -> Made:
     """Copy the sentences of the article that share least with the good summary: two, or on level 2 three."""
     told = _content(" ".join(text))
     article = sentences(case.own.text)
@@ -178,7 +178,7 @@ def _content(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower())) - FUNCTION_WORDS
 
 
-def shuffled(text: Lines, case: Case[Article]) -> Made:
+def shuffled(text: Lines, case: DefectContext[Article]) -> Made:
     """Put the sentences into another order; level 2 if more than one pair of them is the wrong way round."""
     order = list(range(len(text)))
     while order == sorted(order):
@@ -187,7 +187,7 @@ def shuffled(text: Lines, case: Case[Article]) -> Made:
     return tuple(text[i] for i in order), min(2, wrong)
 
 
-def wrong_number(text: Lines, case: Case[Article]) -> Made:
+def wrong_number(text: Lines, case: DefectContext[Article]) -> Made:
     """Put one or two numbers wrong; the level is how many."""
     swaps = case.dice.shuffled(case.own.wrong)[: 1 + case.dice.below(2)]
     return tuple(_swapped(line, swaps) for line in text), len(swaps)
@@ -199,58 +199,58 @@ def _swapped(line: str, swaps: Sequence[Swap]) -> str:
     return line
 
 
-def unsupported(text: Lines, case: Case[Article]) -> Made:
+def unsupported(text: Lines, case: DefectContext[Article]) -> Made:
     """Add one or two claims that stand nowhere in the article; the level is how many."""
     claims = case.dice.shuffled(case.own.unsupported)[: 1 + case.dice.below(2)]
     at = case.dice.pick((len(text) - 1, len(text)))
     return (*text[:at], *claims, *text[at:]), len(claims)
 
 
-def foreign_summary(text: Lines, case: Case[Article]) -> Made:
+def foreign_summary(text: Lines, case: DefectContext[Article]) -> Made:
     """Summarize another article; on level 1 the first sentence is still about this one."""
     level = 1 + case.dice.below(2)
     return (*text[: 2 - level], *sentences(case.other.summary)[2 - level :]), level
 
 
-def ungrounded(text: Lines, case: Case[Dialogue]) -> Made:
+def ungrounded(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """Chat well without the fact."""
     return sentences(case.own.ungrounded), 1
 
 
-def wrong_fact(text: Lines, case: Case[Dialogue]) -> Made:
+def wrong_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """Get the fact wrong."""
     return tuple(_swapped(line, [case.own.wrong]) for line in text), 1
 
 
-def copied_fact(text: Lines, case: Case[Dialogue]) -> Made:
+def copied_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """State the fact word for word and nothing else."""
     return (case.own.fact,), 1
 
 
-def generic(text: Lines, case: Case[Dialogue]) -> Made:
+def generic(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """Say what fits any conversation: a friendly phrase, or on level 2 next to nothing."""
     level = 1 + case.dice.below(2)
     return sentences(case.dice.pick((KIND_REPLIES, SHORT_REPLIES)[level - 1])), level
 
 
-def echo(text: Lines, case: Case[Dialogue]) -> Made:
+def echo(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """Say the last turn again, and on level 1 a sentence of one's own."""
     level = 1 + case.dice.below(2)
     return (*sentences(case.own.turns[-1]), *sentences(case.own.ungrounded)[: 2 - level]), level
 
 
-def cut_reply(text: Lines, case: Case[Dialogue]) -> Made:
+def cut_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """End in the middle of a sentence; level 2 if the fact has not been said by then."""
     kept = _ended_in(text, case.dice.pick([i for i, line in enumerate(text) if len(line.split()) > 4]), case.dice)
     return kept, 1 if case.own.wrong[0] in " ".join(kept) else 2
 
 
-def foreign_reply(text: Lines, case: Case[Dialogue]) -> Made:
+def foreign_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
     """Give the good reply of another conversation."""
     return sentences(case.other.reply), 1
 
 
-SUMMARY_DEFECTS: Mapping[str, Callable[[Lines, Case[Article]], Made]] = {
+SUMMARY_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Article]], Made]] = {
     "good": good,
     "brief": brief,
     "copied_lead": copied_lead,
@@ -264,7 +264,7 @@ SUMMARY_DEFECTS: Mapping[str, Callable[[Lines, Case[Article]], Made]] = {
     "off_topic": foreign_summary,
 }
 
-DIALOGUE_DEFECTS: Mapping[str, Callable[[Lines, Case[Dialogue]], Made]] = {
+DIALOGUE_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Dialogue]], Made]] = {
     "good": good,
     "ungrounded": ungrounded,
     "wrong_fact": wrong_fact,

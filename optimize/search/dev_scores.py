@@ -15,7 +15,7 @@ from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, St
 from debate_judge.data.schema import GRANULARITIES, Aspect, Corpus, Granularity
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +70,7 @@ class Space:
         return single + debates
 
 
-class Readings:
+class DevScores:
     """Judgements of the dev items at any point, each debate held once and each tie broken once."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Readings:
         variants: Mapping[str, Judge],
         corpus: Corpus,
         aspects: Sequence[Aspect],
-        panel: Panel,
+        panel: JudgeRunner,
         n_max: int,
         label: str,
     ) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.agreement.tables import Level, Statistic, compare
 from debate_judge.data.schema import GRANULARITIES
-from debate_judge.optimize.search.dev_scores import Outcome, Point, Readings, Space, agreement_for_choice
+from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space, agreement_for_choice
 
 if TYPE_CHECKING:
     import optuna
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchResult:
     """A finished search."""
 
     chosen: Outcome
@@ -35,7 +35,7 @@ class Search:
     """Every distinct point that was evaluated, in the order of the study."""
     space: int
     """Number of points there were."""
-    readings: Readings
+    readings: DevScores
     """What the outcomes were read off."""
 
     @property
@@ -60,7 +60,7 @@ class Criterion:
 
 
 def search(
-    readings: Readings,
+    readings: DevScores,
     space: Space,
     *,
     criterion: Criterion,
@@ -69,7 +69,7 @@ def search(
     storage: Path,
     study: str,
     on_trial: Callable[[Outcome], None] = lambda outcome: None,
-) -> Search:
+) -> SearchResult:
     """Evaluate up to `trials` distinct points and choose one.
 
     Args:
@@ -95,7 +95,7 @@ def search(
             report([outcome.agreement, outcome.calls])
     found = tuple(outcomes.values())
     best = max(found, key=lambda o: (o.agreement, -o.calls))
-    return Search(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), readings)
+    return SearchResult(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), readings)
 
 
 def _cheapest_equal(found: Sequence[Outcome], best: Outcome, criterion: Criterion, seed: int) -> Outcome:

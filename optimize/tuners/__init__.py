@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from debate_judge.data.agreement.tables import Statistic
     from debate_judge.programs.judge import Judge
-    from debate_judge.runs.runner.runner import Panel
+    from debate_judge.runs.runner.runner import JudgeRunner
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Tuning:
     judge: Judge
     """The judge to improve; never changed, a tuner returns a copy."""
     examples: list[dspy.Example]
-    panel: Panel
+    panel: JudgeRunner
     rounds: int
     statistic: Statistic
     personas: Mapping[str, str]

@@ -29,7 +29,7 @@ SUMMARIZER = "summarizer"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """One message."""
 
     speaker: str
@@ -50,24 +50,26 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Speaker:
     """Somebody who can be given the floor."""
 
     name: str
-    speak: Callable[[int, str], Awaitable[Said | NoAnswer]]
+    speak: Callable[[int, str], Awaitable[Utterance | NoAnswer]]
     """(turn, what it has heard) -> what it says."""
 
 
 @dataclass
-class Minutes:
+class DiscussionLog:
     """All that was said, in order, and where the talk broke off if it did."""
 
-    said: list[Said] = field(default_factory=list)
+    said: list[Utterance] = field(default_factory=list)
     failure: Failure | None = None
 
-    def take(self, turn: int, agents: Sequence[Agent], answers: Sequence[Said | NoAnswer]) -> list[Said] | None:
+    def take(
+        self, turn: int, agents: Sequence[Speaker], answers: Sequence[Utterance | NoAnswer]
+    ) -> list[Utterance] | None:
         """Note what `agents` said at one time; None when one of them said nothing usable, which ends the talk."""
-        spoken = [answer for answer in answers if isinstance(answer, Said)]
+        spoken = [answer for answer in answers if isinstance(answer, Utterance)]
         self.said += spoken
         failed = [(a.name, answer) for a, answer in zip(agents, answers, strict=True) if isinstance(answer, NoAnswer)]
         if not failed:
@@ -77,23 +79,23 @@ class Minutes:
         return None
 
 
-Strategy = Callable[[Sequence[Agent], Agent | None, int], Awaitable[Minutes]]
+Strategy = Callable[[Sequence[Speaker], Speaker | None, int], Awaitable[DiscussionLog]]
 """(agents, summarizer, number of turns T) -> the minutes."""
 
 
-async def one_by_one(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+async def one_by_one(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """Algorithm 1: a message reaches its speaker and those who speak later in the order, the first agent never."""
     return await _in_order(agents, turns, lambda n, m: m >= n and m > 0)
 
 
-async def round_table(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+async def round_table(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """In order like Algorithm 1, but a message reaches everybody."""
     return await _in_order(agents, turns, lambda n, m: True)
 
 
-async def _in_order(agents: Sequence[Agent], turns: int, reaches: Callable[[int, int], bool]) -> Minutes:
-    minutes = Minutes()
-    heard: list[list[Said]] = [[] for _ in agents]
+async def _in_order(agents: Sequence[Speaker], turns: int, reaches: Callable[[int, int], bool]) -> DiscussionLog:
+    minutes = DiscussionLog()
+    heard: list[list[Utterance]] = [[] for _ in agents]
     for turn in range(turns):
         ROUND.set(turn)
         for n, agent in enumerate(agents):
@@ -106,10 +108,10 @@ async def _in_order(agents: Sequence[Agent], turns: int, reaches: Callable[[int,
     return minutes
 
 
-async def simultaneous(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+async def simultaneous(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """Algorithm 2: all speak at once, then everybody hears what everybody said in that turn."""
-    minutes = Minutes()
-    heard: list[Said] = []
+    minutes = DiscussionLog()
+    heard: list[Utterance] = []
     for turn in range(turns):
         ROUND.set(turn)
         buffer = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
@@ -119,13 +121,15 @@ async def simultaneous(agents: Sequence[Agent], summarizer: Agent | None, turns:
     return minutes
 
 
-async def simultaneous_with_summarizer(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+async def simultaneous_with_summarizer(
+    agents: Sequence[Speaker], summarizer: Speaker | None, turns: int
+) -> DiscussionLog:
     """Algorithm 3: as Algorithm 2, but all that anybody has heard is a summary of everything said so far."""
     if summarizer is None:
         raise ValueError("this strategy needs a summarizer")
-    minutes = Minutes()
-    buffer: list[Said] = []
-    heard: list[Said] = []
+    minutes = DiscussionLog()
+    buffer: list[Utterance] = []
+    heard: list[Utterance] = []
     for turn in range(turns):
         ROUND.set(turn)
         if turn > 0:
@@ -140,9 +144,9 @@ async def simultaneous_with_summarizer(agents: Sequence[Agent], summarizer: Agen
     return minutes
 
 
-async def no_talk(agents: Sequence[Agent], summarizer: Agent | None, turns: int) -> Minutes:
+async def no_talk(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """The ensemble (section 3.2): each speaks once and hears nobody."""
-    minutes = Minutes()
+    minutes = DiscussionLog()
     ROUND.set(0)
     minutes.take(0, agents, await _at_once(agents, 0, ""))
     return minutes
@@ -160,9 +164,9 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 """Name in a configuration -> strategy."""
 
 
-async def _at_once(agents: Sequence[Agent], turn: int, heard: str) -> list[Said | NoAnswer]:
+async def _at_once(agents: Sequence[Speaker], turn: int, heard: str) -> list[Utterance | NoAnswer]:
     return await asyncio.gather(*(agent.speak(turn, heard) for agent in agents))
 
 
-def _text(messages: Sequence[Said]) -> str:
+def _text(messages: Sequence[Utterance]) -> str:
     return "\n\n".join(map(str, messages))

@@ -20,11 +20,11 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, Agent, Minutes, Said
-from debate_judge.programs.chateval.referees import COMPARISON_SCALE, ROLES, Opinion, Referee, Summarizer
-from debate_judge.programs.chateval.voting import MAJORITY, Comparison, pair_transcripts, spoken, tally
-from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
-from debate_judge.programs.roles.role import ADAPTER, Answer, NoAnswer
+from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, DiscussionLog, Speaker, Utterance
+from debate_judge.programs.chateval.referees import COMPARISON_SCALE, ROLES, Referee, RefereeOpinion, Summarizer
+from debate_judge.programs.chateval.voting import MAJORITY, PairVerdict, pair_transcripts, spoken, tally
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply
 from debate_judge.programs.transcript import Transcript, Turn
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
@@ -59,7 +59,7 @@ class ChatEval(Judge):
         comparing: bool = False,
     ) -> None:
         _check(roles, communication, turns, samples)
-        super().__init__(Rules(rounds=turns - 1))
+        super().__init__(DebateConfig(rounds=turns - 1))
         self.texts = dict(roles)
         self.communication = communication
         self.samples = samples
@@ -77,34 +77,36 @@ class ChatEval(Judge):
         self,
         item: Item,
         rounds: int,
-        ask: Callable[[Referee, str, Sequence[int]], Awaitable[Answer[Opinion] | NoAnswer]],
-    ) -> Minutes:
-        def agent(index: int, name: str, referee: Referee) -> Agent:
+        ask: Callable[[Referee, str, Sequence[int]], Awaitable[RoleReply[RefereeOpinion] | NoAnswer]],
+    ) -> DiscussionLog:
+        def agent(index: int, name: str, referee: Referee) -> Speaker:
             # Numbers of their own keep referees of one role from being given one another's samples.
             numbers = range(index * self.samples, (index + 1) * self.samples)
 
-            async def speak(turn: int, heard: str) -> Said | NoAnswer:
+            async def speak(turn: int, heard: str) -> Utterance | NoAnswer:
                 answer = await ask(referee, heard, numbers)
                 if isinstance(answer, NoAnswer):
                     return answer
-                return Said(name, turn, answer.value.text, answer.value.scores, answer.calls)
+                return Utterance(name, turn, answer.value.text, answer.value.scores, answer.calls)
 
-            return Agent(name, speak)
+            return Speaker(name, speak)
 
         agents = [agent(index, *pair) for index, pair in enumerate(self.roles.items())]
         with dspy.context(adapter=ADAPTER):
             return await STRATEGIES[self.communication](agents, self._summing_up(item), rounds + 1)
 
-    def _summing_up(self, item: Item) -> Agent | None:
+    def _summing_up(self, item: Item) -> Speaker | None:
         summarizer = self.summarizer
         if summarizer is None:
             return None
 
-        async def speak(turn: int, heard: str) -> Said | NoAnswer:
+        async def speak(turn: int, heard: str) -> Utterance | NoAnswer:
             answer = await summarizer.sum_up(item, heard)
-            return answer if isinstance(answer, NoAnswer) else Said(SUMMARIZER, turn, answer.value, (), answer.calls)
+            return (
+                answer if isinstance(answer, NoAnswer) else Utterance(SUMMARIZER, turn, answer.value, (), answer.calls)
+            )
 
-        return Agent(SUMMARIZER, speak)
+        return Speaker(SUMMARIZER, speak)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         """Average the referees' latest scores; one referee who failed leaves the item unscored."""
@@ -116,7 +118,7 @@ class ChatEval(Judge):
         reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
         return Verdict(score, held, reason, transcript.calls, transcript)
 
-    async def compare(self, item_a: Item, item_b: Item) -> Comparison | Unscored:
+    async def compare(self, item_a: Item, item_b: Item) -> PairVerdict | Unscored:
         """Let the referees discuss two answers to one question and vote.
 
         Args:
@@ -135,19 +137,19 @@ class ChatEval(Judge):
                 unscored = _unscored(transcript)
                 return Unscored(unscored.reason, unscored.detail, calls, transcript)
         found = tally(held, self.rules.rounds)
-        return Comparison(found.outcome, found.votes, found.scores, calls, transcripts)
+        return PairVerdict(found.outcome, found.votes, found.scores, calls, transcripts)
 
     async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
         """Compare two answers in `rounds` + 1 turns; after each the majority's outcome is the score."""
         held = await self._in_orders(first, second, rounds)
         return pair_transcripts(held, rounds + 1, first.aspect.scale)
 
-    async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[Minutes]:
+    async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[DiscussionLog]:
         _check_pair(item_a, item_b)
         orders = [(item_a, item_b), (item_b, item_a)] if self.both_orders else [(item_a, item_b)]
         return await asyncio.gather(*(self._compared(pair, rounds) for pair in orders))
 
-    async def _compared(self, pair: tuple[Item, Item], rounds: int) -> Minutes:
+    async def _compared(self, pair: tuple[Item, Item], rounds: int) -> DiscussionLog:
         aspect = replace(pair[0].aspect, scale=COMPARISON_SCALE)
         pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
         return await self._discuss(pair[0], rounds, lambda referee, heard, n: referee.compare(pair, heard, n))
@@ -237,11 +239,11 @@ def _check_pair(item_a: Item, item_b: Item) -> None:
             raise InputError("two answers to one question are compared", field=name, expected=repr(one), found=other)
 
 
-def _transcript(minutes: Minutes) -> Transcript:
+def _transcript(minutes: DiscussionLog) -> Transcript:
     return Transcript(tuple(map(_turn, minutes.said)), minutes.failure)
 
 
-def _turn(said: Said) -> Turn:
+def _turn(said: Utterance) -> Turn:
     score = said.scores[0] if len(said.scores) == 1 else None
     return Turn(said.speaker, said.turn, spoken(said), score=score, calls=said.calls)
 

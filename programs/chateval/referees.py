@@ -18,7 +18,7 @@ import dspy
 from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, Material, NoAnswer, material
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, RoleReply, material
 from debate_judge.programs.roles.sampled import Sampled, sample
 
 ROLES = MappingProxyType(
@@ -56,7 +56,7 @@ COMPARISON_SCALE = Scale(1, 10)
 """On which two answers are scored to be compared, as in the paper (Table 4), whatever scale raters used."""
 
 
-class Refereeing(Material):
+class Refereeing(JudgeSignature):
     """The role stands here."""
 
     rationale: str = dspy.OutputField(desc="what you say: your point, short and clear, with your reasons")
@@ -92,7 +92,7 @@ class Summarizing(dspy.Signature):
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class RefereeOpinion:
     """What a referee says, and its scores: one, or one for each of two answers."""
 
     text: str
@@ -111,7 +111,7 @@ class Referee(Sampled):
     def __init__(self, name: str, role: str, alone: bool) -> None:
         super().__init__(Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}", speaker=name)
 
-    async def rate(self, item: Item, heard: str, samples: Sequence[int]) -> Answer[Opinion] | NoAnswer:
+    async def rate(self, item: Item, heard: str, samples: Sequence[int]) -> RoleReply[RefereeOpinion] | NoAnswer:
         """Score the candidate of `item`, knowing what was `heard`.
 
         Args:
@@ -121,13 +121,15 @@ class Referee(Sampled):
                 sample's words. A single one is asked with the LM's own settings.
         """
 
-        def read(fields: Fields) -> Opinion | replies.Unreadable:
+        def read(fields: Fields) -> RefereeOpinion | replies.Unreadable:
             value = replies.score(fields["score"], item.aspect.scale, item.aspect.name)
-            return value if isinstance(value, replies.Unreadable) else Opinion(fields["rationale"], (value,))
+            return value if isinstance(value, replies.Unreadable) else RefereeOpinion(fields["rationale"], (value,))
 
         return await _opinion(self, item, heard, read, samples)
 
-    async def compare(self, pair: tuple[Item, Item], heard: str, samples: Sequence[int]) -> Answer[Opinion] | NoAnswer:
+    async def compare(
+        self, pair: tuple[Item, Item], heard: str, samples: Sequence[int]
+    ) -> RoleReply[RefereeOpinion] | NoAnswer:
         """Score both answers, the first of `pair` shown as answer 1; else as `rate`."""
         first, second = pair
         task = first.task
@@ -152,31 +154,31 @@ async def _opinion(
     role: Sampled,
     item: Item,
     heard: str,
-    read: Callable[[Fields], Opinion | replies.Unreadable],
+    read: Callable[[Fields], RefereeOpinion | replies.Unreadable],
     samples: Sequence[int],
     inputs: dict[str, str] | None = None,
-) -> Answer[Opinion] | NoAnswer:
+) -> RoleReply[RefereeOpinion] | NoAnswer:
     settings: list[dict[str, Any]] = [{}] if len(samples) == 1 else [sample(number) for number in samples]
     answers = await asyncio.gather(*(role.bound(inputs, s).ask(item, heard, read) for s in settings))
     calls = sum(answer.calls for answer in answers)
-    opinions: list[Opinion] = []
+    opinions: list[RefereeOpinion] = []
     for answer in answers:
         if isinstance(answer, NoAnswer):
             return NoAnswer(answer.reason, answer.detail, calls)
         opinions.append(answer.value)
     columns = zip(*(opinion.scores for opinion in opinions), strict=True)
     means = tuple(math.fsum(column) / len(opinions) for column in columns)
-    return Answer(Opinion(opinions[0].text, means), calls)
+    return RoleReply(RefereeOpinion(opinions[0].text, means), calls)
 
 
-def _read_pair(fields: Fields) -> Opinion | replies.Unreadable:
+def _read_pair(fields: Fields) -> RefereeOpinion | replies.Unreadable:
     scores = []
     for name in ("score_1", "score_2"):
         value = replies.score(fields[name], COMPARISON_SCALE)
         if isinstance(value, replies.Unreadable):
             return replies.Unreadable(f"{name}: {value.why}")
         scores.append(value)
-    return Opinion(fields["rationale"], tuple(scores))
+    return RefereeOpinion(fields["rationale"], tuple(scores))
 
 
 class Summarizer(Sampled):
@@ -187,7 +189,7 @@ class Summarizer(Sampled):
     def __init__(self) -> None:
         super().__init__(Summarizing)
 
-    async def sum_up(self, item: Item, said: str) -> Answer[str] | NoAnswer:
+    async def sum_up(self, item: Item, said: str) -> RoleReply[str] | NoAnswer:
         """Sum up all that was said so far."""
 
         def read(fields: Fields) -> str | replies.Unreadable:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.chateval.communication import Minutes, Said
+from debate_judge.programs.chateval.communication import DiscussionLog, Utterance
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 Outcome = Literal["win", "tie", "lose"]
@@ -26,7 +26,7 @@ _TURNED: Mapping[Outcome, Outcome] = {"win": "lose", "tie": "tie", "lose": "win"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class Votes:
     """What the referees think after some turn."""
 
     outcome: Outcome
@@ -36,9 +36,9 @@ class Tally:
     scores: Mapping[str, tuple[float, float]]
     """Referee -> its latest scores of the first and the second answer, averaged over the orders."""
 
-    def turned(self) -> Tally:
+    def turned(self) -> Votes:
         """The same, told about the second answer."""
-        return Tally(
+        return Votes(
             _TURNED[self.outcome],
             {name: _TURNED[vote] for name, vote in self.votes.items()},
             {name: (b, a) for name, (a, b) in self.scores.items()},
@@ -50,7 +50,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairVerdict:
     """Which of two answers is better, and by whose votes."""
 
     outcome: Outcome
@@ -64,7 +64,7 @@ class Comparison:
     """The discussion with the first answer shown first and, where both orders were held, the other one."""
 
 
-def tally(held: Sequence[Minutes], turn: int) -> Tally:
+def tally(held: Sequence[DiscussionLog], turn: int) -> Votes:
     """The votes after a turn.
 
     Args:
@@ -76,10 +76,10 @@ def tally(held: Sequence[Minutes], turn: int) -> Tally:
     ]
     scores = {name: _mean([scored[name] for scored in straight]) for name in straight[0]}
     votes = {name: _vote(a, b) for name, (a, b) in scores.items()}
-    return Tally(_majority(votes), votes, scores)
+    return Votes(_majority(votes), votes, scores)
 
 
-def pair_transcripts(held: Sequence[Minutes], turns: int, scale: Scale) -> tuple[Transcript, Transcript]:
+def pair_transcripts(held: Sequence[DiscussionLog], turns: int, scale: Scale) -> tuple[Transcript, Transcript]:
     """What was said and, after every turn, the outcome as a score: once for each of the two answers.
 
     The outcome is told to the first answer and, turned, to the second: the upper end of the scale for a win, its
@@ -99,7 +99,9 @@ def pair_transcripts(held: Sequence[Minutes], turns: int, scale: Scale) -> tuple
     return _transcript(first, _failure(held, 0)), _transcript(second, _failure(held, 1))
 
 
-def _turns(held: Sequence[Minutes], turn: int, answer: int, outcomes: Sequence[Tally], scale: Scale) -> list[Turn]:
+def _turns(
+    held: Sequence[DiscussionLog], turn: int, answer: int, outcomes: Sequence[Votes], scale: Scale
+) -> list[Turn]:
     said = [_told(s, order, answer) for order, minutes in enumerate(held) for s in minutes.said if s.turn == turn]
     if turn >= len(outcomes):
         return said
@@ -108,21 +110,21 @@ def _turns(held: Sequence[Minutes], turn: int, answer: int, outcomes: Sequence[T
     return [*said, Turn(MAJORITY, turn, str(outcome), score=score, calls=0)]
 
 
-def _told(said: Said, order: int, answer: int) -> Turn:
+def _told(said: Utterance, order: int, answer: int) -> Turn:
     """A message in the transcript of one answer; in order 0 the first answer is answer 1, in order 1 the second."""
     place = 1 if order == answer else 2
     text = f"(this is answer {place}) {spoken(said)}"
     return Turn(said.speaker, said.turn, text, calls=said.calls if order == answer else 0)
 
 
-def spoken(said: Said) -> str:
+def spoken(said: Utterance) -> str:
     """The message with its scores of both answers."""
     if len(said.scores) != 2:
         return said.text
     return f"answer 1: {said.scores[0]:g}, answer 2: {said.scores[1]:g}. {said.text}"
 
 
-def _failure(held: Sequence[Minutes], answer: int) -> Failure | None:
+def _failure(held: Sequence[DiscussionLog], answer: int) -> Failure | None:
     """The earliest failure, with the calls that this answer's transcript accounts for."""
     failures = [minutes.failure for minutes in held if minutes.failure is not None]
     if not failures:
@@ -136,7 +138,7 @@ def _transcript(turns: Sequence[Sequence[Turn]], failure: Failure | None) -> Tra
     return Transcript(tuple(turn for together in turns for turn in together), failure)
 
 
-def _latest(minutes: Minutes, turn: int) -> dict[str, tuple[float, float]]:
+def _latest(minutes: DiscussionLog, turn: int) -> dict[str, tuple[float, float]]:
     return {s.speaker: (s.scores[0], s.scores[1]) for s in minutes.said if s.scores and s.turn <= turn}
 
 

@@ -7,11 +7,11 @@ import dspy
 from debate_judge.programs.debate.personas import STRICT, Persona
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, Material, NoAnswer, Role
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply
 from debate_judge.programs.transcript import Transcript, Turn
 
 
-class Criticism(Material):
+class Criticism(JudgeSignature):
     """The persona stands here."""
 
     review: str = dspy.OutputField(desc="your step-by-step review of the latest score")
@@ -46,7 +46,7 @@ class Critic(Role):
             return content, (replies.NO_ISSUE if content else feedback)
 
         answer = await self.ask(item, str(transcript), read, panel)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, RoleReply):
             return answer
         content, text = answer.value
         return Turn("critic", transcript.rounds + 1, text, no_issue=content, calls=answer.calls)

@@ -16,9 +16,9 @@ from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
 from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.debate.tie_breaker import TieBreaker
-from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
 from debate_judge.programs.lm.usage import ROUND
-from debate_judge.programs.roles.preamble import panel
+from debate_judge.programs.roles.preamble import preamble
 from debate_judge.programs.roles.role import ADAPTER, NoAnswer
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import Failure, Role, Transcript, Turn
@@ -40,8 +40,8 @@ class Debate(Judge):
     kind = "debate"
     settable = ("score_mode",)
 
-    def __init__(self, persona: Persona = STRICT, rules: Rules | None = None, score_mode: str = "text") -> None:
-        super().__init__(rules or Rules(rounds=3))
+    def __init__(self, persona: Persona = STRICT, rules: DebateConfig | None = None, score_mode: str = "text") -> None:
+        super().__init__(rules or DebateConfig(rounds=3))
         self.scorer = Scorer(Mode.of(score_mode))
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
@@ -82,9 +82,9 @@ class Debate(Judge):
         spoken = await self.tie_breaker.speak(item, transcript, self.panel())
         return _extend(transcript, "tie-breaker", transcript.rounds, spoken)
 
-    def panel(self) -> str:
+    def preamble(self) -> str:
         """What all members are told at the head of every prompt."""
-        return panel(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
+        return preamble(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         if transcript.failure is not None:
@@ -127,7 +127,7 @@ class Debate(Judge):
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
-        rules = Rules(int(config["rounds"]), bool(config["tie_breaker"]))
+        rules = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
         return cls(persona, rules, str(config.get("score_mode", "text")))
 
 

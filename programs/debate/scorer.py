@@ -5,13 +5,13 @@ from __future__ import annotations
 import dspy
 
 from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.role import Answer, Material, NoAnswer
+from debate_judge.programs.roles.role import JudgeSignature, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled
 from debate_judge.programs.roles.score_modes import TEXT, Mode, score_in
 from debate_judge.programs.transcript import Transcript, Turn
 
 
-class Scoring(Material):
+class Scoring(JudgeSignature):
     """You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the
     source, thinking step by step. Where a debate is given, weigh the Critic's latest points: accept what the
     material bears out, reject what it does not, and revise your score accordingly. Use the whole scale;
@@ -21,7 +21,7 @@ class Scoring(Material):
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 
-class WholeScoring(Material):
+class WholeScoring(JudgeSignature):
     """You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the
     source, thinking step by step. Where a debate is given, weigh the Critic's latest points: accept what the
     material bears out, reject what it does not, and revise your score accordingly. Use the whole scale, and
@@ -53,7 +53,7 @@ class Scorer(Sampled):
             InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
         """
         answer = await score_in(self.mode, self, item, str(transcript), panel=panel)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, RoleReply):
             return answer
         found = answer.value
         return Turn("scorer", transcript.rounds, found.rationale, score=found.score, calls=answer.calls)

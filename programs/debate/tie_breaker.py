@@ -6,11 +6,11 @@ import dspy
 
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, Material, NoAnswer, Role
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply
 from debate_judge.programs.transcript import Transcript, Turn
 
 
-class TieBreaking(Material):
+class TieBreaking(JudgeSignature):
     """You are the Tie-breaker. The debate between Scorer and Critic has ended without agreement. Read all of
     it, check each disputed point against the material, take the side that the material supports, and give the
     final score for the aspect. Use the whole scale; decimals are welcome."""
@@ -39,7 +39,7 @@ class TieBreaker(Role):
             return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
 
         answer = await self.ask(item, str(transcript), read, panel)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, RoleReply):
             return answer
         score, reasoning = answer.value
         return Turn("tie-breaker", transcript.rounds, reasoning, score=score, calls=answer.calls)

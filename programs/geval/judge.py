@@ -14,9 +14,9 @@ import dspy
 from debate_judge.programs.geval.steps import Steps
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, Answer, NoAnswer
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled
-from debate_judge.programs.roles.score_modes import Mode, Reading, score_in
+from debate_judge.programs.roles.score_modes import Mode, ParsedScore, score_in
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
@@ -42,7 +42,7 @@ class FormFiller(Sampled):
     def __init__(self) -> None:
         super().__init__(Form)
 
-    async def fill(self, item: Item, steps: str, mode: Mode) -> Answer[Reading] | NoAnswer:
+    async def fill(self, item: Item, steps: str, mode: Mode) -> RoleReply[ParsedScore] | NoAnswer:
         """Score `item` by `steps`.
 
         Raises:

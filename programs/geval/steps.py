@@ -11,7 +11,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, NoAnswer, material
+from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply, material
 from debate_judge.programs.roles.sampled import Sampled
 
 
@@ -55,23 +55,23 @@ class Steps(Sampled):
                     "not evaluation steps", field=f"steps.{task}.{name}", expected="a non-empty text", found=text
                 )
         self._derived: dict[tuple[str, str], tuple[_Question, str]] = {}
-        self._deriving: dict[_Question, asyncio.Future[Answer[str] | NoAnswer]] = {}
+        self._deriving: dict[_Question, asyncio.Future[RoleReply[str] | NoAnswer]] = {}
 
-    async def of(self, item: Item) -> Answer[str] | NoAnswer:
+    async def of(self, item: Item) -> RoleReply[str] | NoAnswer:
         """The steps for the item's task and aspect.
 
         The calls are those that this very item caused: items that find the steps, or wait for them, have 0.
         """
         name = (item.task.name, item.aspect.name)
         if name in self.given:
-            return Answer(self.given[name], 0)
+            return RoleReply(self.given[name], 0)
         # What is true of one item alone (has it a context?) must not reach steps that serve for all.
         item = replace(item, source="", text="", context="")
         question = self._question(item)
         while True:
             asked, text = self._derived.get(name, (None, ""))
             if asked == question:
-                return Answer(text, 0)
+                return RoleReply(text, 0)
             if question not in self._deriving:
                 return await self._derive(item, name, question)
             flight = self._deriving[question]
@@ -79,12 +79,12 @@ class Steps(Sampled):
             if not flight.cancelled() and isinstance(found := flight.result(), NoAnswer):
                 return replace(found, calls=0)
 
-    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> Answer[str] | NoAnswer:
-        flight: asyncio.Future[Answer[str] | NoAnswer] = asyncio.get_running_loop().create_future()
+    async def _derive(self, item: Item, name: tuple[str, str], question: _Question) -> RoleReply[str] | NoAnswer:
+        flight: asyncio.Future[RoleReply[str] | NoAnswer] = asyncio.get_running_loop().create_future()
         self._deriving[question] = flight
         try:
             answer = await self.ask(item, "", _read)
-            if isinstance(answer, Answer):
+            if isinstance(answer, RoleReply):
                 self._derived[name] = (question, answer.value)
             flight.set_result(answer)
             return answer

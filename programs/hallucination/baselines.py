@@ -18,12 +18,12 @@ from debate_judge.programs.hallucination.debate import (
     OPINION,
     SCORINGS,
     SEVERITY,
-    Opinion,
+    ClaimTurn,
     Scoring,
     claim_score,
     read_view,
 )
-from debate_judge.programs.judge import Item, Judge, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict
 from debate_judge.programs.roles.role import ADAPTER, NoAnswer
 from debate_judge.programs.roles.sampled import Sampled
 from debate_judge.programs.transcript import Failure, Transcript, Turn
@@ -100,7 +100,7 @@ class HallucinationCheck(Judge):
     settable = ("self_check", "examples", "scoring")
 
     def __init__(self, self_check: bool = False, examples: int = 0, scoring: Scoring = "verdict+severity") -> None:
-        super().__init__(Rules(rounds=0))
+        super().__init__(DebateConfig(rounds=0))
         most = len(EXAMPLES) if self_check else 0
         if not 0 <= examples <= most:
             raise InputError("not so many examples", field="examples", expected=f"0 to {most}", found=examples)
@@ -127,7 +127,7 @@ class HallucinationCheck(Judge):
             return Transcript().fail(Failure("checker", 0, answer.reason, answer.detail, answer.calls))
         view = answer.value
         score = claim_score(view, item.aspect.scale, self.scoring)
-        turn = Opinion("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity)
+        turn = ClaimTurn("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity)
         return Transcript((turn,))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:

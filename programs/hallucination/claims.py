@@ -16,7 +16,7 @@ import dspy
 from debate_judge.data.schema import Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled
 
 Form = Literal["document", "answer", "dialogue", "claim"]
@@ -77,7 +77,7 @@ class FactSelector(Sampled):
     def __init__(self) -> None:
         super().__init__(Selecting)
 
-    async def select(self, item: Item) -> Answer[str] | NoAnswer:
+    async def select(self, item: Item) -> RoleReply[str] | NoAnswer:
         """The checkable part of the item's reply; empty where all of it is subjective."""
 
         def read(fields: Fields) -> str | replies.Unreadable:
@@ -98,7 +98,7 @@ class ClaimExtractor(Sampled):
         super().__init__(Extracting)
         self.most = most
 
-    async def extract(self, item: Item, text: str, form: Form) -> Answer[tuple[str, ...]] | NoAnswer:
+    async def extract(self, item: Item, text: str, form: Form) -> RoleReply[tuple[str, ...]] | NoAnswer:
         """The claims of `text`, which is the item's candidate or what is left of it.
 
         The source of a `document` is not shown: claims must say what the text says, not what it should say.

@@ -22,7 +22,7 @@ from debate_judge.programs.hallucination.evidence import Evidence
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled
 from debate_judge.programs.transcript import Failure, Turn
 
@@ -105,7 +105,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion(Turn):
+class ClaimTurn(Turn):
     """A turn about a claim; its score is the claim's on the aspect's scale."""
 
     claim: int = 1
@@ -133,7 +133,7 @@ def read_view(fields: Fields) -> View | replies.Unreadable:
     return View(fields["opinion"], factual == 1, int(severity))
 
 
-class Agent(Sampled):
+class ChainAgent(Sampled):
     """One agent; predictor name e.g. `skeptic.predict`.
 
     Args:
@@ -144,8 +144,8 @@ class Agent(Sampled):
         super().__init__(Verifying, AGENTS[name], speaker=name)
 
     async def assess(
-        self, item: Item, claim: str, evidence: Evidence, heard: Sequence[Opinion]
-    ) -> Answer[View] | NoAnswer:
+        self, item: Item, claim: str, evidence: Evidence, heard: Sequence[ClaimTurn]
+    ) -> RoleReply[View] | NoAnswer:
         """Judge `claim` by `evidence`, knowing the opinions that were `heard` and nothing else."""
         kind = f"The claim was made by a {item.task.candidate_label}."
         known = (
@@ -163,7 +163,7 @@ class Agent(Sampled):
         return await self.bound(inputs).ask(item, "\n\n".join(map(_line, heard)), read_view)
 
 
-def _line(opinion: Opinion) -> str:
+def _line(opinion: ClaimTurn) -> str:
     # On one line, so that no opinion's text can pass itself off as another agent's.
     text = " ".join(opinion.text.split())
     return f"{opinion.role.capitalize()}, factuality {opinion.factual}, severity {opinion.severity}: {text}"
@@ -198,11 +198,11 @@ class Chain:
     scoring: Scoring
 
     async def verify(
-        self, item: Item, number: int, claim: str, evidence: Evidence, agents: Mapping[str, Agent]
-    ) -> tuple[tuple[Opinion, ...], Failure | None]:
+        self, item: Item, number: int, claim: str, evidence: Evidence, agents: Mapping[str, ChainAgent]
+    ) -> tuple[tuple[ClaimTurn, ...], Failure | None]:
         """Hold the debate about claim `number`; a failure ends it where it happens."""
-        said: list[Opinion] = []
-        state: list[Opinion] = []
+        said: list[ClaimTurn] = []
+        state: list[ClaimTurn] = []
         names: State = ("initial",)
         for turn in range(self.maximum + 1):
             ROUND.set(turn)
@@ -221,12 +221,12 @@ class Chain:
                 view = answer.value
                 score = claim_score(view, item.aspect.scale, self.scoring)
                 state.append(
-                    Opinion(name, turn, view.text, score, False, answer.calls, number, view.factual, view.severity)
+                    ClaimTurn(name, turn, view.text, score, False, answer.calls, number, view.factual, view.severity)
                 )
                 said.append(state[-1])
         return tuple(said), None
 
 
-def agreed(state: Sequence[Opinion]) -> bool:
+def agreed(state: Sequence[ClaimTurn]) -> bool:
     """Whether all who spoke in a state take the claim for the same, factual or not."""
     return len({opinion.factual for opinion in state}) == 1

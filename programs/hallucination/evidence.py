@@ -19,10 +19,10 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.claims import Form
-from debate_judge.programs.hallucination.web_search import Search, SearchError, kept
+from debate_judge.programs.hallucination.web_search import SearchError, SearchProvider, kept
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled
 
 # A sentence ends before a blank and before a capital that follows without one, as in texts that were glued
@@ -62,7 +62,7 @@ class QueryWriter(Sampled):
     def __init__(self) -> None:
         super().__init__(Querying)
 
-    async def about(self, item: Item, claim: str) -> Answer[tuple[str, str]] | NoAnswer:
+    async def about(self, item: Item, claim: str) -> RoleReply[tuple[str, str]] | NoAnswer:
         """Two queries about `claim`."""
 
         def read(fields: Fields) -> tuple[str, str] | replies.Unreadable:
@@ -178,26 +178,26 @@ class Gathering:
     limit: int
     """Sentences or snippets that are taken otherwise."""
     ranker: Ranker
-    search: Search | None
+    search: SearchProvider | None
 
-    async def evidence(self, item: Item, form: Form, claim: str, writer: QueryWriter) -> Answer[Evidence] | NoAnswer:
+    async def evidence(self, item: Item, form: Form, claim: str, writer: QueryWriter) -> RoleReply[Evidence] | NoAnswer:
         """Evidence about `claim`; `writer` is asked for queries where they are used."""
         given = knowledge(item, form)
         passages = sentences(given)
         if given and (len(given) <= self.whole or len(passages) <= self.limit):
-            return Answer(Evidence(given, AS_GIVEN), 0)
+            return RoleReply(Evidence(given, AS_GIVEN), 0)
         if not given and self.search is None:
-            return Answer(Evidence("", NOTHING), 0)
+            return RoleReply(Evidence("", NOTHING), 0)
         queries = await writer.about(item, claim)
         if isinstance(queries, NoAnswer):
             return queries
         if given:
             # In a thread: fitting a long document, or a first import, would hold up every other debate.
             chosen = await asyncio.to_thread(best, passages, queries.value, self.limit, self.ranker)
-            return Answer(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
+            return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
         return await self._searched(queries)
 
-    async def _searched(self, queries: Answer[tuple[str, str]]) -> Answer[Evidence] | NoAnswer:
+    async def _searched(self, queries: RoleReply[tuple[str, str]]) -> RoleReply[Evidence] | NoAnswer:
         if self.search is None:
             raise ValueError("there is no search provider")
         try:
@@ -209,4 +209,4 @@ class Gathering:
         mixed = [found[rank] for rank in range(longest) for found in results if rank < len(found)]
         chosen = list(dict.fromkeys(mixed))[: self.limit]
         how = SEARCHED if chosen else NOTHING
-        return Answer(Evidence("\n".join(chosen), how, queries.value), queries.calls)
+        return RoleReply(Evidence("\n".join(chosen), how, queries.value), queries.calls)

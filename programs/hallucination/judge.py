@@ -24,15 +24,15 @@ from debate_judge.programs.hallucination.debate import (
     AGENTS,
     SCORINGS,
     TRANSITIONS,
-    Agent,
     Chain,
-    Opinion,
+    ChainAgent,
+    ClaimTurn,
     Scoring,
     agreed,
 )
 from debate_judge.programs.hallucination.evidence import AS_GIVEN, Evidence, Gathering, QueryWriter, make_ranker
 from debate_judge.programs.hallucination.web_search import Unsearched, make_search
-from debate_judge.programs.judge import Item, Judge, Judgement, Rules, StopReason, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
 from debate_judge.programs.roles.role import ADAPTER, NoAnswer
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
@@ -89,8 +89,8 @@ class Hallucination(Judge):
     kind = "hallucination"
     settable = tuple(field.name for field in fields(Options))
 
-    def __init__(self, options: Options | None = None, rules: Rules | None = None) -> None:
-        super().__init__(rules or Rules(rounds=3))
+    def __init__(self, options: Options | None = None, rules: DebateConfig | None = None) -> None:
+        super().__init__(rules or DebateConfig(rounds=3))
         self.options = options or Options()
         self.gathering = Gathering(
             self.options.whole,
@@ -101,7 +101,7 @@ class Hallucination(Judge):
         self.facts = FactSelector()
         self.claims = ClaimExtractor(self.options.max_claims)
         self.queries = QueryWriter()
-        self.initial, self.trust, self.skeptic, self.leader = (Agent(name) for name in AGENTS)
+        self.initial, self.trust, self.skeptic, self.leader = (ChainAgent(name) for name in AGENTS)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Check `item` with at most `rounds` rounds about each claim; claims are verified at the same time."""
@@ -159,9 +159,9 @@ class Hallucination(Judge):
         if failure is not None:
             detail = f"{failure.role}, round {failure.round}: {failure.detail}"
             return Unscored(failure.reason, detail, transcript.calls, transcript)
-        states: dict[int, list[Opinion]] = {}
+        states: dict[int, list[ClaimTurn]] = {}
         for turn in transcript.turns:
-            if isinstance(turn, Opinion):
+            if isinstance(turn, ClaimTurn):
                 state = states.setdefault(turn.claim, [])
                 if state and state[-1].round != turn.round:
                     state.clear()
@@ -202,7 +202,7 @@ class Hallucination(Judge):
         """
         known = {field.name for field in fields(Options)}
         options = Options(**{name: value for name, value in config.items() if name in known})
-        return cls(options, Rules(int(config.get("rounds", 3))))
+        return cls(options, DebateConfig(int(config.get("rounds", 3))))
 
 
 def _claims_turn(claims: tuple[str, ...], calls: int, item: Item) -> Turn:

@@ -24,7 +24,7 @@ class SearchError(Exception):
     """No result for one query; the message holds no key."""
 
 
-class Search(Protocol):
+class SearchProvider(Protocol):
     """A provider of passages from the web."""
 
     name: str
@@ -117,11 +117,11 @@ def _passages(raw: bytes) -> list[str]:
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
-SEARCHES: Mapping[str, Callable[[], Search]] = MappingProxyType({"serper": Serper})
+SEARCHES: Mapping[str, Callable[[], SearchProvider]] = MappingProxyType({"serper": Serper})
 """Name in a judge's configuration -> provider."""
 
 
-def make_search(name: str) -> Search | None:
+def make_search(name: str) -> SearchProvider | None:
     """The provider of a name; none for `none`.
 
     Raises:
@@ -134,7 +134,7 @@ def make_search(name: str) -> Search | None:
     return SEARCHES[name]()
 
 
-async def kept(search: Search, query: str, limit: int) -> list[str]:
+async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
     """Search, or return what the same search found before.
 
     Passages are kept in the LM's store of replies: the web changes, and a run that is resumed has to see the

@@ -28,7 +28,7 @@ from debate_judge.programs.lm.reply import Memory, Messages, Reply, ReplyStore
 from debate_judge.programs.lm.usage import Meter
 
 if TYPE_CHECKING:
-    from debate_judge.programs.lm.batch.dispatcher import BatchLine
+    from debate_judge.programs.lm.batch.dispatcher import BatchDispatcher
 
 
 class JudgeLM(dspy.LM):
@@ -67,7 +67,7 @@ class JudgeLM(dspy.LM):
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         if isinstance(self._line, OpenAICompatible):
             self._line.told = self.caller.told
-        self.batches: BatchLine | None = None
+        self.batches: BatchDispatcher | None = None
         """Where calls go out in batch jobs, the way that `ask` takes."""
         self._flying: dict[str, asyncio.Future[None]] = {}
         self.pilots: bool = getattr(async_engine, "caches_prefixes", True)

@@ -50,7 +50,7 @@ _ADVICE = "\n\n  To fix:"
 """Where DSPy's advice begins, which is for those who make its objects themselves."""
 
 
-def told(error: dspy.LMError, spec: str) -> str:
+def describe(error: dspy.LMError, spec: str) -> str:
     """What a command says when `error` has ended its run; `spec` is the LM's, PROVIDER/MODEL."""
     return f"error: the LM failed: {str(error).partition(_ADVICE)[0].strip()}\n  remedy:   {remedy(error, spec)}"
 

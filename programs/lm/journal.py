@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from debate_judge.programs.lm.batch.job_files import FileBook
+from debate_judge.programs.lm.batch.job_files import JobFiles
 from debate_judge.programs.lm.reply import Reply
 
 _KEY = 32
@@ -36,7 +36,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self.jobs = FileBook(folder, self.flush)
+        self.jobs = JobFiles(folder, self.flush)
         self._files: list[BinaryIO] = []
         self._where: dict[int, tuple[int, int]] = {}
         for path in sorted(folder.glob("*.replies")):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, Pace
+from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, RateLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BudgetCaps:
     """Caps on what a run may execute; None is no cap. What the store of replies answers costs nothing."""
 
     calls: int | None = None
@@ -23,7 +23,7 @@ class Budget:
         return not (self.calls is None and self.tokens is None and self.usd is None)
 
     @classmethod
-    def of(cls, text: str) -> Budget:
+    def of(cls, text: str) -> BudgetCaps:
         """Read caps such as `calls=1000`, `tokens=2e6` or `usd=5`, joined by commas.
 
         Raises:
@@ -47,7 +47,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPace:
+class BatchTiming:
     """How jobs of a batch service are put together and waited for. The defaults suit OpenAI's."""
 
     quiet: float = 1.0
@@ -73,9 +73,9 @@ class LMOptions:
     """Requests per minute that are never exceeded; None leaves the pace to what the provider refuses."""
     tpm: float | None = None
     """Tokens per minute, input and output, likewise; estimated before a call, corrected after it."""
-    usual: Pace = NO_LIMIT
+    usual: RateLimits = NO_LIMIT
     """Limits to begin with where the two above are None, until the provider names its own."""
-    budget: Budget = Budget()
+    budget: BudgetCaps = BudgetCaps()
     prices: Path | None = None
     """TOML file with prices, which come before the table that LiteLLM brings along."""
     attempt: float = 300.0
@@ -98,7 +98,7 @@ class LMOptions:
     batch: str | None = None
     """`openai` sends the calls of the debates as jobs of OpenAI's Batch API: half the price, and no limit above
     but the budget concerns them. None sends each call by itself."""
-    batch_pace: BatchPace = BatchPace()
+    batch_pace: BatchTiming = BatchTiming()
 
     def __post_init__(self) -> None:
         positive = ("rpm", "tpm", "attempt", "deadline", "first_wait", "longest_wait", "failures", "probe", "patience")
@@ -131,7 +131,7 @@ class LMOptions:
         return cls(
             rpm=rpm,
             tpm=tpm,
-            budget=usual.budget if budget is None else Budget.of(budget),
+            budget=usual.budget if budget is None else BudgetCaps.of(budget),
             prices=None if prices is None else Path(prices),
             deadline=usual.deadline if deadline is None else deadline,
             attempt=usual.attempt if deadline is None else min(usual.attempt, deadline),

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from debate_judge.programs.offline import text as tools
-from debate_judge.programs.offline.summary import Reading
+from debate_judge.programs.offline.summary import Measurement
 from debate_judge.programs.offline.text import PLAIN, Text
 from debate_judge.programs.offline.words import SELF_TALK, SELF_TALK_SHORT
 
@@ -26,7 +26,7 @@ def _prepare(text: str) -> Text:
 
 
 @lru_cache(maxsize=2048)
-def readings(history: str, fact: str, reply: str) -> dict[str, Reading]:
+def readings(history: str, fact: str, reply: str) -> dict[str, Measurement]:
     """Measure a reply. The names are those of `offline_rubric.FEATURES`.
 
     Args:
@@ -38,18 +38,18 @@ def readings(history: str, fact: str, reply: str) -> dict[str, Reading]:
     return {**_wording(text), **_grounds(past, known, text)}
 
 
-def _wording(text: Text) -> dict[str, Reading]:
+def _wording(text: Text) -> dict[str, Measurement]:
     # Content that fits any conversation tells nothing about this one.
     specific = [c for c in text.distinct if c not in PLAIN]
     talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in SELF_TALK]
     talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
     glued = _RUN_ON.findall(" ".join(tools.straight(text.raw).lower().split()).replace(" ,", ","))
     return {
-        "specific": Reading(float(len(specific)), ", ".join(specific[:4])),
-        "sentences": Reading(float(len(text.sentences))),
-        "selftalk": Reading(float(len(talk)), ", ".join(talk[:3])),
-        "variety": Reading(_variety(text.all_words)),
-        "runon": Reading(float(len(glued))),
+        "specific": Measurement(float(len(specific)), ", ".join(specific[:4])),
+        "sentences": Measurement(float(len(text.sentences))),
+        "selftalk": Measurement(float(len(talk)), ", ".join(talk[:3])),
+        "variety": Measurement(_variety(text.all_words)),
+        "runon": Measurement(float(len(glued))),
     }
 
 
@@ -61,28 +61,28 @@ def _variety(words: tuple[str, ...]) -> float:
     return sum(windows) / len(windows)
 
 
-def _grounds(past: Text, known: Text, text: Text) -> dict[str, Reading]:
+def _grounds(past: Text, known: Text, text: Text) -> dict[str, Measurement]:
     distinct = text.distinct
     links = [c for c in distinct if c in past.vocabulary]
     heard = frozenset(tools.grams(past.all_words, 3))
     triples = tools.grams(text.all_words, 3)
     parroted = [t for t in triples if t in heard]
     return {
-        "links": Reading(float(len(links)), ", ".join(links[:3])),
-        "parroted": Reading(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Reading(0.0),
-        **(_use_of_fact(past, known, text) if known.vocabulary else dict.fromkeys(_FACT, Reading(None))),
+        "links": Measurement(float(len(links)), ", ".join(links[:3])),
+        "parroted": Measurement(len(parroted) / len(triples), " ".join(parroted[0])) if parroted else Measurement(0.0),
+        **(_use_of_fact(past, known, text) if known.vocabulary else dict.fromkeys(_FACT, Measurement(None))),
     }
 
 
 _FACT = ("fact", "newfact", "factrun")
 
 
-def _use_of_fact(past: Text, known: Text, text: Text) -> dict[str, Reading]:
+def _use_of_fact(past: Text, known: Text, text: Text) -> dict[str, Measurement]:
     shared = [c for c in text.distinct if c in known.vocabulary]
     new = [c for c in shared if c not in past.vocabulary]
     return {
-        "fact": Reading(float(len(shared)), ", ".join(shared[:3])),
+        "fact": Measurement(float(len(shared)), ", ".join(shared[:3])),
         # A specific word of the fact is worth two everyday ones.
-        "newfact": Reading(sum(0.5 if c in PLAIN else 1.0 for c in new), ", ".join(new[:4])),
-        "factrun": Reading(float(tools.longest_run(text.all_content, known.all_content))),
+        "newfact": Measurement(sum(0.5 if c in PLAIN else 1.0 for c in new), ", ".join(new[:4])),
+        "factrun": Measurement(float(tools.longest_run(text.all_content, known.all_content))),
     }

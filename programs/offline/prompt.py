@@ -43,7 +43,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgedQuestion:
     """What is to be judged, and on which scale."""
 
     kind: Kind
@@ -83,18 +83,18 @@ def _sections(text: str) -> dict[str, str]:
     return found
 
 
-def question(prompt: Prompt) -> Question:
+def question(prompt: Prompt) -> JudgedQuestion:
     """Read kind, aspect and scale. A context makes a conversation of anything: it is what the answer may draw on."""
     return _question(prompt.input("task"), prompt.input("aspect"), bool(prompt.input("context")))
 
 
 @lru_cache(maxsize=256)
-def _question(task: str, aspect: str, context: bool) -> Question:
+def _question(task: str, aspect: str, context: bool) -> JudgedQuestion:
     kind: Kind = "dialogue" if context or any(word in task.lower() for word in _DIALOGUE) else "summary"
     match = _ASPECT.match(aspect)
     if match is None:
-        return Question(kind, aspect, 1.0, 5.0)
-    return Question(kind, match[1], float(match[2]), float(match[3]))
+        return JudgedQuestion(kind, aspect, 1.0, 5.0)
+    return JudgedQuestion(kind, match[1], float(match[2]), float(match[3]))
 
 
 def render(prompt: Prompt, fields: dict[str, str]) -> str:

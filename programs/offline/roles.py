@@ -18,9 +18,9 @@ from debate_judge.programs.offline import persona as offline_persona
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline import summary as offline_summary
-from debate_judge.programs.offline.prompt import Prompt, Question
-from debate_judge.programs.offline.rubric import FEATURES, Item, Rubric
-from debate_judge.programs.offline.summary import Reading
+from debate_judge.programs.offline.prompt import JudgedQuestion, Prompt
+from debate_judge.programs.offline.rubric import FEATURES, Rubric, Weighting
+from debate_judge.programs.offline.summary import Measurement
 
 LABEL = "Text statistics: "
 """How every statement of the offline LM begins, so that nobody takes it for a reader's."""
@@ -36,12 +36,12 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Assessment:
     """What is on the table: the measurements and the rubric that weighs them."""
 
-    question: Question
+    question: JudgedQuestion
     rubric: Rubric
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, Measurement]
     raised: frozenset[str]
     """Names of the later items that the Critic has brought up so far."""
 
@@ -67,7 +67,7 @@ class Case:
         heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
         return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {self.merit():.2f} of 1."
 
-    def spoken(self, item: Item) -> str:
+    def spoken(self, item: Weighting) -> str:
         """An item as it is said: with its value and, unless all is well, its place in the text."""
         reading = self.readings[item.name]
         well = (item.merit(reading) or 0.0) > ALL_IS_WELL
@@ -79,7 +79,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace('"', "'").split())
 
 
-def case_of(prompt: Prompt, candidate: str = "candidate") -> Case:
+def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     """Measure what a prompt asks about.
 
     Args:
@@ -93,7 +93,7 @@ def case_of(prompt: Prompt, candidate: str = "candidate") -> Case:
     else:
         readings = offline_summary.readings(source, text)
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
-    return Case(question, rubric, readings, _raised(prompt, rubric))
+    return Assessment(question, rubric, readings, _raised(prompt, rubric))
 
 
 def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:

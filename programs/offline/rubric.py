@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from debate_judge.programs.offline.summary import Reading
+from debate_judge.programs.offline.summary import Measurement
 
 Kind = Literal["summary", "dialogue"]
 
@@ -29,7 +29,7 @@ class Feature:
     share: bool = False
     """Whether the value is a share, said in percent."""
 
-    def spoken(self, reading: Reading) -> str:
+    def spoken(self, reading: Measurement) -> str:
         """The phrase with the value."""
         value = reading.value or 0.0
         return f"{self.phrase} ({value:.0%})" if self.share else f"{self.phrase} ({value:.3g})"
@@ -69,7 +69,7 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Weighting:
     """One reading's say in an aspect."""
 
     name: str
@@ -79,7 +79,7 @@ class Item:
     fault: bool = False
     """A fault is subtracted where it occurs, its weight at most, and says nothing where it does not."""
 
-    def merit(self, reading: Reading) -> float | None:
+    def merit(self, reading: Measurement) -> float | None:
         """Where the reading stands between worst (0) and best (1), or None where there is none."""
         if reading.value is None:
             return None
@@ -90,25 +90,25 @@ class Item:
 class Rubric:
     """The evidence for one aspect."""
 
-    first: tuple[Item, ...]
+    first: tuple[Weighting, ...]
     """What the Scorer looks at by itself."""
-    later: tuple[Item, ...]
+    later: tuple[Weighting, ...]
     """What the Critic can raise, in this order."""
     enough: float = 1.0
     """The merit that earns the top of the scale: raters forgive small departures in some aspects."""
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[Weighting, ...]:
         return self.first + self.later
 
 
-def first_look(rubric: Rubric, readings: Mapping[str, Reading]) -> float:
+def first_look(rubric: Rubric, readings: Mapping[str, Measurement]) -> float:
     """Merit of what the Scorer sees by itself; 1 where there is nothing to see."""
     known = [(i.weight, m) for i in rubric.first if (m := i.merit(readings[i.name])) is not None]
     return math.fsum(w * m for w, m in known) / math.fsum(w for w, _ in known) if known else 1.0
 
 
-def effects(rubric: Rubric, readings: Mapping[str, Reading]) -> list[tuple[Item, float]]:
+def effects(rubric: Rubric, readings: Mapping[str, Measurement]) -> list[tuple[Weighting, float]]:
     """Each later item with the change of the score when it is raised, as a share of the scale.
 
     The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen
@@ -129,7 +129,7 @@ def effects(rubric: Rubric, readings: Mapping[str, Reading]) -> list[tuple[Item,
     return changes
 
 
-def weigh(rubric: Rubric, readings: Mapping[str, Reading], raised: Collection[str]) -> float:
+def weigh(rubric: Rubric, readings: Mapping[str, Measurement], raised: Collection[str]) -> float:
     """The score, 0 to 1, by the first look and the items raised. What nobody raised is presumed to be alike.
 
     With that presumption a reading that only confirms the first look need not be raised, and candidates
@@ -140,13 +140,13 @@ def weigh(rubric: Rubric, readings: Mapping[str, Reading], raised: Collection[st
     return min(1.0, max(0.0, merit))
 
 
-def _items(table: str) -> tuple[Item, ...]:
+def _items(table: str) -> tuple[Weighting, ...]:
     """Parse `name worst>best weight`, items separated by commas; a minus sign before the weight marks a fault."""
     items = []
     for entry in table.split(","):
         name, ramp, weight = entry.split()
         worst, best = ramp.split(">")
-        items.append(Item(name, float(worst), float(best), abs(float(weight)), weight.startswith("-")))
+        items.append(Weighting(name, float(worst), float(best), abs(float(weight)), weight.startswith("-")))
     return tuple(items)
 
 

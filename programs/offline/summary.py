@@ -15,7 +15,7 @@ from debate_judge.programs.offline.text import Text
 from debate_judge.programs.offline.words import STOP
 
 
-class Reading(NamedTuple):
+class Measurement(NamedTuple):
     """One measurement: its value, and the place in the text that it rests on (may be empty)."""
 
     value: float | None
@@ -69,7 +69,7 @@ def _prepare(source: str) -> _Source:
 
 
 @lru_cache(maxsize=2048)
-def readings(source: str, candidate: str) -> dict[str, Reading]:
+def readings(source: str, candidate: str) -> dict[str, Measurement]:
     """Measure a candidate against its source. The names are those of `offline_rubric.FEATURES`."""
     prepared, text = _prepare(source), tools.read(candidate)
     if not text.sentences:
@@ -84,15 +84,15 @@ def readings(source: str, candidate: str) -> dict[str, Reading]:
 
 
 EMPTY = {
-    "whole": Reading(0.0), "joints": Reading(1.0), "fragments": Reading(99.0), "numbers": Reading(0.0),
-    "order": Reading(0.0), "opening": Reading(0.0), "repeats": Reading(1.0), "overlap": Reading(1.0),
-    "echoes": Reading(1.0), "topic": Reading(0.0), "cuts": Reading(9.0),
-    "shortest": Reading(0.0), "slips": Reading(9.0), "unfinished": Reading(1.0),
+    "whole": Measurement(0.0), "joints": Measurement(1.0), "fragments": Measurement(99.0), "numbers": Measurement(0.0),
+    "order": Measurement(0.0), "opening": Measurement(0.0), "repeats": Measurement(1.0), "overlap": Measurement(1.0),
+    "echoes": Measurement(1.0), "topic": Measurement(0.0), "cuts": Measurement(9.0),
+    "shortest": Measurement(0.0), "slips": Measurement(9.0), "unfinished": Measurement(1.0),
 }  # fmt: skip
 """What an empty candidate reads: the worst everywhere."""
 
 
-def _copying(source: _Source, text: Text) -> dict[str, Reading]:
+def _copying(source: _Source, text: Text) -> dict[str, Measurement]:
     """How closely the words follow the source: what a count can see of faithfulness."""
     unknown = [c for c in text.distinct if c not in source.text.vocabulary]
     passage = [_best_window(source, content) for content in text.content]
@@ -103,13 +103,13 @@ def _copying(source: _Source, text: Text) -> dict[str, Reading]:
     numbers = [n for n in tools.digits(text.raw) if n not in source.numbers]
     found = sum(c in source.text.vocabulary for c in text.all_content)
     return {
-        "support": Reading(_share(found, len(text.all_content), 1.0), ", ".join(unknown[:3])),
-        "passage": Reading(_mean(passage), _at_worst(text, passage)),
-        "wording": Reading(min(kept), _at_worst(text, kept)),
-        "whole": Reading(_mean(whole), _at_worst(text, whole)),
-        "joints": Reading(_share(len(joints), len(grams), 0.0), " ".join(joints[0]) if joints else ""),
-        "fragments": Reading(float(sum(cut)), _at_worst(text, [-c for c in cut])),
-        "numbers": Reading(float(len(numbers)), ", ".join(numbers[:3])),
+        "support": Measurement(_share(found, len(text.all_content), 1.0), ", ".join(unknown[:3])),
+        "passage": Measurement(_mean(passage), _at_worst(text, passage)),
+        "wording": Measurement(min(kept), _at_worst(text, kept)),
+        "whole": Measurement(_mean(whole), _at_worst(text, whole)),
+        "joints": Measurement(_share(len(joints), len(grams), 0.0), " ".join(joints[0]) if joints else ""),
+        "fragments": Measurement(float(sum(cut)), _at_worst(text, [-c for c in cut])),
+        "numbers": Measurement(float(len(numbers)), ", ".join(numbers[:3])),
     }
 
 
@@ -130,7 +130,7 @@ def _alignment(source: _Source, text: Text) -> tuple[list[float], list[float]]:
     return kept, whole
 
 
-def _order(source: _Source, text: Text) -> dict[str, Reading]:
+def _order(source: _Source, text: Text) -> dict[str, Measurement]:
     """Whether the sentences come in the order of the source: Kendall's tau of their places."""
     places = []
     for content in text.sets:
@@ -138,10 +138,10 @@ def _order(source: _Source, text: Text) -> dict[str, Reading]:
         places.append(shared.index(max(shared)) if shared else 0)
     steps = [(b > a) - (b < a) for i, a in enumerate(places) for b in places[i + 1 :]]
     back = next((i + 1 for i, (a, b) in enumerate(pairwise(places)) if b < a), 0)
-    return {"order": Reading(_share(sum(steps), len(steps), 1.0), _quote(text.sentences[back]) if back else "")}
+    return {"order": Measurement(_share(sum(steps), len(steps), 1.0), _quote(text.sentences[back]) if back else "")}
 
 
-def _repetition(text: Text) -> dict[str, Reading]:
+def _repetition(text: Text) -> dict[str, Measurement]:
     grams = [p for ws in text.words for p in tools.pairs(ws) if not (p[0] in STOP and p[1] in STOP)]
     twice = next((p for p, n in Counter(grams).items() if n > 1), ())
     overlap, second = 0.0, ""
@@ -152,13 +152,13 @@ def _repetition(text: Text) -> dict[str, Reading]:
                 overlap, second = share, _quote(text.sentences[j])
     echoes = [_share(len(c) - len(set(c)), len(c), 0.0) for c in text.content]
     return {
-        "repeats": Reading(tools.repeated_share(grams), " ".join(twice)),
-        "overlap": Reading(overlap, second),
-        "echoes": Reading(max(echoes), _at_worst(text, [-e for e in echoes])),
+        "repeats": Measurement(tools.repeated_share(grams), " ".join(twice)),
+        "overlap": Measurement(overlap, second),
+        "echoes": Measurement(max(echoes), _at_worst(text, [-e for e in echoes])),
     }
 
 
-def _salience(source: _Source, text: Text) -> dict[str, Reading]:
+def _salience(source: _Source, text: Text) -> dict[str, Measurement]:
     """Whether the words that matter most in the source are there: cosines with its salience."""
     counts = Counter(text.all_content)
     length = math.sqrt(sum(n * n for n in counts.values())) or 1.0
@@ -168,12 +168,12 @@ def _salience(source: _Source, text: Text) -> dict[str, Reading]:
     heaviest = sorted(source.weight, key=lambda c: -source.weight[c])[:10]
     missing = ", ".join([c for c in heaviest if c not in counts][:3])
     return {
-        "topic": Reading(topic, f"without {missing}" if missing else ""),
-        "opening": Reading(opening, _quote(text.sentences[0])),
+        "topic": Measurement(topic, f"without {missing}" if missing else ""),
+        "opening": Measurement(opening, _quote(text.sentences[0])),
     }
 
 
-def _form(source: _Source, text: Text) -> dict[str, Reading]:
+def _form(source: _Source, text: Text) -> dict[str, Measurement]:
     """Sentences that were cut short, stumble, or are mere fragments."""
     ends = [ws[-2:] for ws in text.words]
     cut = [i for i, end in enumerate(ends) if end in source.pairs and end not in source.ends]
@@ -181,10 +181,10 @@ def _form(source: _Source, text: Text) -> dict[str, Reading]:
     stumbles = [s for sentence in text.sentences for s in tools.slips(sentence)]
     closed = text.raw.rstrip()[-1:] in tuple(".?!)'\"`”’…")
     return {
-        "cuts": Reading(float(len(cut)), _quote(text.sentences[cut[0]], tail=True) if cut else ""),
-        "shortest": Reading(float(min(lengths)), _at_worst(text, lengths)),
-        "slips": Reading(float(len(stumbles)), ", ".join(stumbles[:3])),
-        "unfinished": Reading(float(not closed), "" if closed else _quote(text.sentences[-1], tail=True)),
+        "cuts": Measurement(float(len(cut)), _quote(text.sentences[cut[0]], tail=True) if cut else ""),
+        "shortest": Measurement(float(min(lengths)), _at_worst(text, lengths)),
+        "slips": Measurement(float(len(stumbles)), ", ".join(stumbles[:3])),
+        "unfinished": Measurement(float(not closed), "" if closed else _quote(text.sentences[-1], tail=True)),
     }
 
 

@@ -17,7 +17,7 @@ TASK = "Task of the Scorer: "
 """What the Scorer's instructions stand behind, at the end of the text."""
 
 
-def panel(scorer: type[Signature], critic: type[Signature], tie_breaker: type[Signature]) -> str:
+def preamble(scorer: type[Signature], critic: type[Signature], tie_breaker: type[Signature]) -> str:
     """The text for roles of these signatures; it depends on the Scorer's instructions and nobody else's."""
     # mypy takes pydantic model classes for unhashable; classes hash by identity.
     roles: Any = (scorer, critic, tie_breaker)

@@ -25,7 +25,7 @@ Fields = dict[str, str]
 """Output field -> text, as the reply had it; an absent field is an empty text."""
 
 
-class Material(dspy.Signature):
+class JudgeSignature(dspy.Signature):
     """Evaluate."""
 
     # The order of these fields is the order in the prompt: what most calls share comes first, and the
@@ -42,7 +42,7 @@ class Material(dspy.Signature):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class RoleReply(Generic[T]):
     """A reply that could be read, and the LM calls it took."""
 
     value: T
@@ -69,7 +69,7 @@ class Role(dspy.Module):
 
     async def ask(
         self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable], panel: str = ""
-    ) -> Answer[T] | NoAnswer:
+    ) -> RoleReply[T] | NoAnswer:
         """Ask, and once more with what was wrong if the reply cannot be read.
 
         The second question differs from the first in its text, so no cache can answer it with the first reply.
@@ -102,7 +102,7 @@ class Role(dspy.Module):
                 continue
             value = read(fields)
             if not isinstance(value, replies.Unreadable):
-                return Answer(value, attempt)
+                return RoleReply(value, attempt)
             why = value.why
         return NoAnswer("unreadable reply", why + self._evidence({**inputs, "correction": correction}), 2)
 

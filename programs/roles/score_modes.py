@@ -26,7 +26,7 @@ from debate_judge.data.schema import Aspect
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.expected_score import Expectation, expectation, whole_points
-from debate_judge.programs.roles.role import Answer, Fields, NoAnswer
+from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
 from debate_judge.programs.roles.sampled import Sampled, sample
 
 SAMPLES = 20
@@ -69,7 +69,7 @@ TEXT = Mode()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedScore:
     """A score as the mode gave it."""
 
     score: float
@@ -80,7 +80,7 @@ class Reading:
 
 async def score_in(
     mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None, panel: str = ""
-) -> Answer[Reading] | NoAnswer:
+) -> RoleReply[ParsedScore] | NoAnswer:
     """Have `speaker` score `item`; its signature has an output field `score` and perhaps a `rationale`.
 
     Args:
@@ -102,19 +102,19 @@ async def score_in(
     return await one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel)
 
 
-def _read(fields: Fields, aspect: Aspect) -> Reading | replies.Unreadable:
+def _read(fields: Fields, aspect: Aspect) -> ParsedScore | replies.Unreadable:
     value = replies.score(fields["score"], aspect.scale, aspect.name)
-    return value if isinstance(value, replies.Unreadable) else Reading(value, fields.get("rationale", ""))
+    return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
 
 
 async def _sampled(
     k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
-) -> Answer[Reading] | NoAnswer:
+) -> RoleReply[ParsedScore] | NoAnswer:
     bound = (speaker.bound(inputs, sample(i)) for i in range(k))
     asked = (one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel) for one in bound)
     answers = await asyncio.gather(*asked)
     calls = sum(answer.calls for answer in answers)
-    readings = [answer.value for answer in answers if isinstance(answer, Answer)]
+    readings = [answer.value for answer in answers if isinstance(answer, RoleReply)]
     failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, NoAnswer)]
     if 2 * len(readings) < k:
         number, first = failed[0]
@@ -122,17 +122,17 @@ async def _sampled(
     mean = sum(r.score for r in readings) / len(readings)
     counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(r.score for r in readings).items()))
     lost = f", {len(failed)} without a score" if failed else ""
-    return Answer(Reading(mean, _nearest(readings, mean).rationale, f"{k} samples: {counts}{lost}"), calls)
+    return RoleReply(ParsedScore(mean, _nearest(readings, mean).rationale, f"{k} samples: {counts}{lost}"), calls)
 
 
-def _nearest(readings: Sequence[Reading], mean: float) -> Reading:
+def _nearest(readings: Sequence[ParsedScore], mean: float) -> ParsedScore:
     """The first of the samples that lie nearest to the mean: it gives the reasons for it best."""
     return min(readings, key=lambda reading: abs(reading.score - mean))
 
 
 async def _expected(
     speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
-) -> Answer[Reading] | NoAnswer:
+) -> RoleReply[ParsedScore] | NoAnswer:
     scale = item.aspect.scale
     whole_points(scale)
     one = speaker.bound(inputs, {"logprobs": ALTERNATIVES})
@@ -149,7 +149,7 @@ async def _expected(
     if answer.value is None:
         return NoAnswer("lm error", NO_LOGPROBS, answer.calls)
     found, rationale = answer.value
-    return Answer(Reading(found.score, rationale, f"probabilities: {found}"), answer.calls)
+    return RoleReply(ParsedScore(found.score, rationale, f"probabilities: {found}"), answer.calls)
 
 
 NO_LOGPROBS = (

@@ -16,7 +16,7 @@ from debate_judge.runs.flags.judge import options_for
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Entrant:
     """One judge of the table."""
 
     name: str
@@ -28,7 +28,7 @@ class Contestant:
 
 def contestants(
     names: Sequence[str], aspects: Sequence[Aspect], options: Mapping[str, Any] | None = None
-) -> list[Contestant]:
+) -> list[Entrant]:
     """The judges that a user named, in that order.
 
     Args:
@@ -44,7 +44,7 @@ def contestants(
     twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
     # Two exports whose folders have the same name go by their paths.
     found = [
-        Contestant(name, c.aspects, c.held_out) if c.name in twice and c.held_out is not None else c
+        Entrant(name, c.aspects, c.held_out) if c.name in twice and c.held_out is not None else c
         for name, c in zip(names, found, strict=True)
     ]
     for i, c in enumerate(found):
@@ -53,10 +53,10 @@ def contestants(
     return found
 
 
-def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Contestant:
+def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Entrant:
     if name in JUDGES:
         judge = AspectJudge(preset(name, options))
-        return Contestant(name, {a.name: judge for a in aspects})
+        return Entrant(name, {a.name: judge for a in aspects})
     if Path(name).is_dir():
         return _export(name, aspects)
     near = difflib.get_close_matches(name, JUDGES, n=1)
@@ -68,7 +68,7 @@ def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]
     )
 
 
-def _export(folder: str, aspects: Sequence[Aspect]) -> Contestant:
+def _export(folder: str, aspects: Sequence[Aspect]) -> Entrant:
     from debate_judge.runs.export.manifest import read
 
     export = read(Path(folder))
@@ -83,7 +83,7 @@ def _export(folder: str, aspects: Sequence[Aspect]) -> Contestant:
         )
     splits = export.manifest["evidence"].get("splits")
     held_out = splits.get("held_out") if isinstance(splits, Mapping) else None
-    return Contestant(Path(folder).name, export.judge.aspects, str(held_out or ""))
+    return Entrant(Path(folder).name, export.judge.aspects, str(held_out or ""))
 
 
 def expected() -> str:

@@ -20,7 +20,7 @@ from debate_judge.runs.rated_scores import finite
 
 
 @dataclass(frozen=True)
-class Outside:
+class ExternalScores:
     """What a file says about the groups that are compared."""
 
     name: str
@@ -56,7 +56,9 @@ class _Found(NamedTuple):
     line: int
 
 
-def read_outside(path: Path, corpus: Corpus, aspects: Sequence[Aspect], *, known: Corpus | None = None) -> Outside:
+def read_outside(
+    path: Path, corpus: Corpus, aspects: Sequence[Aspect], *, known: Corpus | None = None
+) -> ExternalScores:
     """Read the scores of an outside judge.
 
     Args:
@@ -97,7 +99,7 @@ def read_outside(path: Path, corpus: Corpus, aspects: Sequence[Aspect], *, known
             expected=f"scores of {', '.join(reader.wanted)} for groups of {corpus.origin.name}",
             found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
         )
-    return Outside(path.stem, scores, covered, items - covered, ignored)
+    return ExternalScores(path.stem, scores, covered, items - covered, ignored)
 
 
 class _Reader:

@@ -9,7 +9,7 @@ from debate_judge.data.agreement.results import NAMES
 from debate_judge.runs.comparison.ablations.distribution import Distribution, Steadiness
 from debate_judge.runs.comparison.ablations.plan import Findings
 from debate_judge.runs.comparison.ablations.studies import Study
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, Ground
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EvalSetup
 from debate_judge.runs.reports.drawing import COLOURS, GREY, PER_ROW, blank, grid, legend, looks
 from debate_judge.runs.reports.figures import agreement_by_rounds, held_out_agreement
 
@@ -26,7 +26,7 @@ def table_figure(comparison: Comparison, part: str, note: str) -> Figure:
     return held_out_agreement(tables, ground.statistics[0], level=ground.level, title=title, note=note)
 
 
-def ablation_figures(findings: Findings, ground: Ground, part: str, note: str) -> dict[str, Figure]:
+def ablation_figures(findings: Findings, ground: EvalSetup, part: str, note: str) -> dict[str, Figure]:
     """Name -> figure, of all that was found."""
     figures = {study.name: study_figure(study, ground, part, note) for study in findings.studies}
     if findings.distributions:
@@ -36,7 +36,7 @@ def ablation_figures(findings: Findings, ground: Ground, part: str, note: str) -
     return figures
 
 
-def study_figure(study: Study, ground: Ground, part: str, note: str) -> Figure:
+def study_figure(study: Study, ground: EvalSetup, part: str, note: str) -> Figure:
     """One ablation: lines over n for the rounds, otherwise one mark per variant, aspect by aspect."""
     first, level = ground.statistics[0], ground.level
     tables = {name: variant.table for name, variant in study.variants.items()}
@@ -48,7 +48,7 @@ def study_figure(study: Study, ground: Ground, part: str, note: str) -> Figure:
     return agreement_by_rounds(series, title=study.title, part=part, note=note)
 
 
-def distribution_figure(found: Mapping[str, Distribution], ground: Ground, part: str, note: str) -> Figure:
+def distribution_figure(found: Mapping[str, Distribution], ground: EvalSetup, part: str, note: str) -> Figure:
     """Shares of each point of the scale, ratings beside judges, one panel per aspect."""
     groups = len(ground.corpus.groups)
     title = f"Scores and mean human ratings, {part}, {groups} groups\nW: Wasserstein distance of scores and ratings"
@@ -75,7 +75,7 @@ def _bars(axes: Axes, one: Distribution) -> None:
     grid(axes, "y")
 
 
-def stability_figure(found: Mapping[str, Steadiness], ground: Ground, part: str, note: str) -> Figure:
+def stability_figure(found: Mapping[str, Steadiness], ground: EvalSetup, part: str, note: str) -> Figure:
     """Agreement of each run, with the mean, aspect by aspect and on average."""
     columns = ground.columns
     runs = len(next(iter(found.values())).agreement[AVERAGE])

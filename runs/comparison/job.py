@@ -14,13 +14,13 @@ import dspy
 from debate_judge.data.agreement.decisions import Decided, decide
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.errors import told
+from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.make_lm import OFFLINE, make_lm
-from debate_judge.runs.comparison.ablations.plan import Plan, ablate
+from debate_judge.runs.comparison.ablations.plan import AblationPlan, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
-from debate_judge.runs.comparison.entrants import Contestant
+from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.legend import Setting, document, legend, tuned_elsewhere
 from debate_judge.runs.comparison.published import fitting, published
 from debate_judge.runs.comparison.published import to_json as published_json
@@ -35,9 +35,9 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.decisions import blocks
 from debate_judge.runs.reports.decisions import to_json as decisions_json
-from debate_judge.runs.runner.billing import Billing
+from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, trials
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,14 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     journal = Journal(_replies(arguments))
     try:
-        with Panel(_lm(arguments, journal)) as panel:
+        with JudgeRunner(_lm(arguments, journal)) as panel:
             compared(arguments, work, panel)
             if work.plan is not None:
                 ablated(arguments, work, work.plan, panel)
             if panel.lm.meter.asked and arguments.lm != OFFLINE:
                 print("\n" + cost_table(cost_rows(panel.lm.meter, panel.lm.price)), file=sys.stderr)
     except dspy.LMError as error:
-        print(told(error, arguments.lm), file=sys.stderr)
+        print(describe(error, arguments.lm), file=sys.stderr)
         return 3
     finally:
         journal.close()
@@ -88,7 +88,7 @@ def estimated(arguments: argparse.Namespace, work: Work) -> str:
     return estimate_table(found, "judge", notes)
 
 
-def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Comparison:
+def compared(arguments: argparse.Namespace, work: Work, panel: JudgeRunner) -> Comparison:
     """Score, compare and print; files are written as asked.
 
     Raises:
@@ -134,7 +134,7 @@ def compared(arguments: argparse.Namespace, work: Work, panel: Panel) -> Compari
     return comparison
 
 
-def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel) -> None:
+def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, panel: JudgeRunner) -> None:
     """Do the ablations, print their tables, and write their figures and all numbers to the folder.
 
     Raises:
@@ -147,8 +147,8 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel)
     findings = ablate(panel, ground, plan)
     print("\n" + render_ablations(findings, ground, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
-        told = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
-        print("\n" + prose(told, arguments.style))
+        describe = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
+        print("\n" + prose(describe, arguments.style))
     record = {
         "level": ground.level,
         "statistics": list(ground.statistics),
@@ -163,7 +163,7 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: Plan, panel: Panel)
     print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
 
 
-def _ready(arguments: argparse.Namespace, work: Work, panel: Panel) -> tuple[list[Contestant], dict[str, str]]:
+def _ready(arguments: argparse.Namespace, work: Work, panel: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
     """The contestants whose roles this LM can play, and why the others' cannot be played.
 
     Raises:
@@ -171,7 +171,7 @@ def _ready(arguments: argparse.Namespace, work: Work, panel: Panel) -> tuple[lis
     """
     if arguments.no_preflight:
         return list(work.contestants), {}
-    ready: list[Contestant] = []
+    ready: list[Entrant] = []
     failed: dict[str, str] = {}
     for one in work.contestants:
         try:
@@ -198,7 +198,7 @@ def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
         return make_lm(
             arguments.lm,
             api_base=arguments.api_base,
-            store=Billing(journal),
+            store=UsageByJudge(journal),
             concurrency=arguments.concurrency,
             options=limits(arguments),
             **_sampling(arguments),

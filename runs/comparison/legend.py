@@ -12,7 +12,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.comparison.results import Comparison, Ground
+from debate_judge.runs.comparison.results import Comparison, EvalSetup
 
 FIGURES = (".png", ".svg", ".pdf")
 """Endings of a figure's file."""
@@ -44,7 +44,7 @@ class Setting:
             return "offline LM: transparent text statistics, a stand-in, not a language model"
         return f"LM: {self.lm}"
 
-    def about(self, ground: Ground) -> dict[str, Any]:
+    def about(self, ground: EvalSetup) -> dict[str, Any]:
         """Data, part and LM as plain values."""
         corpus = ground.corpus
         return {

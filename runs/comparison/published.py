@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.schema import Level
-from debate_judge.runs.comparison.results import Ground
+from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.comparison.table import SYMBOLS, number, plain_table, prose
 
 _TAKEN_OVER = "†"
@@ -205,7 +205,7 @@ PUBLISHED: tuple[PublishedTable, ...] = (
 )
 
 
-def fitting(ground: Ground) -> list[PublishedTable]:
+def fitting(ground: EvalSetup) -> list[PublishedTable]:
     """The published tables of the same set, level and at least one of the statistics."""
     return [
         table
@@ -216,7 +216,7 @@ def fitting(ground: Ground) -> list[PublishedTable]:
     ]
 
 
-def published(ground: Ground, style: str) -> str:
+def published(ground: EvalSetup, style: str) -> str:
     """The fitting tables as one, below a line that says what they are not."""
     tables = fitting(ground)
     if not tables:
@@ -266,7 +266,7 @@ def to_json(tables: Sequence[PublishedTable]) -> list[dict[str, object]]:
     ]
 
 
-def _cells(table: PublishedTable, row: PublishedRow, aspect: str | None, ground: Ground) -> str:
+def _cells(table: PublishedTable, row: PublishedRow, aspect: str | None, ground: EvalSetup) -> str:
     if aspect is not None and aspect not in table.aspects:
         return "–"
     return "/".join(number(table.cell(row, aspect, s)) for s in ground.statistics)

@@ -25,11 +25,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
 from debate_judge.programs.lm.prices import Price
-from debate_judge.runs.comparison.entrants import Contestant
-from debate_judge.runs.runner.billing import Bill
+from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.pairs import Pair, pairs_of
-from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
-from debate_judge.runs.runner.shared_pass import Job, run_together
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+from debate_judge.runs.runner.shared_pass import PassJob, run_together
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ Scores = Mapping[str, Sequence[GroupScores]]
 
 
 @dataclass(frozen=True)
-class Ground:
+class EvalSetup:
     """What all are compared on, and by what."""
 
     corpus: Corpus
@@ -70,13 +70,13 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntrantScores:
     """What one contestant gave, before anything is computed from it."""
 
     scores: Scores
     calls: float | None = None
     """LM calls per item, executed or not; None for scores from a file."""
-    bill: Bill | None = None
+    bill: JudgeUsage | None = None
     """Tokens of these calls; None for scores from a file."""
     items: int = 0
     """Different items that the bill is for."""
@@ -85,7 +85,7 @@ class Entry:
     note: str | None = None
     """What a reader of the table must know about it."""
 
-    def noted(self, note: str | None) -> Entry:
+    def noted(self, note: str | None) -> EntrantScores:
         """The same with a note, if there is one."""
         return replace(self, note=note or self.note)
 
@@ -97,11 +97,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Standing:
+class JudgeResult:
     """One row of the table."""
 
     name: str
-    entry: Entry
+    entry: EntrantScores
     table: AgreementTable
     usd: float | None
     """US dollars for a thousand items."""
@@ -124,8 +124,8 @@ class Standing:
 class Comparison:
     """All contestants on one corpus."""
 
-    ground: Ground
-    standings: tuple[Standing, ...]
+    ground: EvalSetup
+    standings: tuple[JudgeResult, ...]
     baseline: str
     differences: Mapping[str, Difference]
     """Contestant -> its difference to the baseline in the first statistic, averaged over aspects."""
@@ -150,8 +150,8 @@ class Comparison:
 
 
 def score_all(
-    panel: Panel, ground: Ground, contestants: Sequence[Contestant], *, progress: bool = True
-) -> tuple[dict[str, Entry], dict[str, str]]:
+    panel: JudgeRunner, ground: EvalSetup, contestants: Sequence[Entrant], *, progress: bool = True
+) -> tuple[dict[str, EntrantScores], dict[str, str]]:
     """Let all contestants score all candidates, in one pass.
 
     Args:
@@ -167,7 +167,7 @@ def score_all(
         dspy.LMError: The LM failed for good; what was answered is in its store.
         InputError: No contestant can score anything.
     """
-    bills = {c.name: Bill() for c in contestants}
+    bills = {c.name: JudgeUsage() for c in contestants}
     work = [(c, a) for c in contestants for a in ground.aspects]
     jobs = [_job(ground, c, a, bills[c.name]) for c, a in work]
     done = run_together(panel, jobs, "judges", progress=progress)
@@ -200,7 +200,7 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
     return f"scored nothing: {unscored[0].detail}"
 
 
-def _job(ground: Ground, contestant: Contestant, aspect: Aspect, bill: Bill) -> Job[tuple[Judgement, ...]]:
+def _job(ground: EvalSetup, contestant: Entrant, aspect: Aspect, bill: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
     """Each item by itself, or two candidates at once where all come in pairs and the judge compares."""
     judge = contestant.aspects[aspect.name].judge
     items = corpus_items(ground.corpus, aspect)
@@ -214,12 +214,14 @@ def _job(ground: Ground, contestant: Contestant, aspect: Aspect, bill: Bill) -> 
         return tuple(judge.verdict(transcript, rounds) for transcript in both)
 
     couples = pairs_of(items) if judge.compares else []
-    return Job(contestant.name, together, couples, bill) if couples else Job(contestant.name, alone, items, bill)
+    return (
+        PassJob(contestant.name, together, couples, bill) if couples else PassJob(contestant.name, alone, items, bill)
+    )
 
 
 def compare_all(
-    ground: Ground,
-    entries: Mapping[str, Entry],
+    ground: EvalSetup,
+    entries: Mapping[str, EntrantScores],
     *,
     baseline: str,
     price: Price | None = None,
@@ -248,7 +250,7 @@ def compare_all(
             return found
 
         standings = tuple(
-            Standing(name, entry, step(ground.agreement(entry.scores, LEVELS)), _usd(entry, price))
+            JudgeResult(name, entry, step(ground.agreement(entry.scores, LEVELS)), _usd(entry, price))
             for name, entry in entries.items()
         )
         differences = {name: step(ground.difference(entries[name].scores, base.scores)) for name in others if base}
@@ -258,15 +260,15 @@ def compare_all(
     return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
 
 
-def _best(ground: Ground, standings: Sequence[Standing], column: str) -> str | None:
+def _best(ground: EvalSetup, standings: Sequence[JudgeResult], column: str) -> str | None:
     """The contestant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
     statistic = ground.statistics[0]
 
-    def value(standing: Standing) -> float | None:
+    def value(standing: JudgeResult) -> float | None:
         table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
         return table[ground.level][statistic].value
 
-    def scores(standing: Standing) -> Scores:
+    def scores(standing: JudgeResult) -> Scores:
         return standing.entry.scores if column == AVERAGE else {column: standing.entry.scores[column]}
 
     ranked = sorted((s for s in standings if value(s) is not None), key=lambda s: -(value(s) or 0.0))
@@ -278,18 +280,18 @@ def _best(ground: Ground, standings: Sequence[Standing], column: str) -> str | N
 
 
 def _entry(
-    ground: Ground, contestant: Contestant, found: Mapping[str, list[Judgement]], bill: Bill, different: int
-) -> Entry:
+    ground: EvalSetup, contestant: Entrant, found: Mapping[str, list[Judgement]], bill: JudgeUsage, different: int
+) -> EntrantScores:
     scores = {
         a.name: group_scores(ground.corpus, a, found[a.name], contestant.aspects[a.name].granularity)
         for a in ground.aspects
     }
     everything = [judgement for judgements in found.values() for judgement in judgements]
     reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
-    return Entry(scores, calls_per_item(everything), bill, different, dict(sorted(reasons.items())))
+    return EntrantScores(scores, calls_per_item(everything), bill, different, dict(sorted(reasons.items())))
 
 
-def _usd(entry: Entry, price: Price | None) -> float | None:
+def _usd(entry: EntrantScores, price: Price | None) -> float | None:
     return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)
 
 

@@ -16,12 +16,12 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import require_level, require_ratings
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
-from debate_judge.runs.comparison.ablations.plan import Plan
+from debate_judge.runs.comparison.ablations.plan import AblationPlan
 from debate_judge.runs.comparison.ablations.studies import ABLATIONS
-from debate_judge.runs.comparison.entrants import Contestant, contestants, expected
+from debate_judge.runs.comparison.entrants import Entrant, contestants, expected
 from debate_judge.runs.comparison.external_scores import read_outside
 from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
-from debate_judge.runs.comparison.results import Entry, Ground
+from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.flags.judge import JudgeFlags, judge_options
 from debate_judge.runs.flags.lm import listed
 from debate_judge.runs.flags.named_texts import personas
@@ -31,16 +31,16 @@ from debate_judge.runs.flags.named_texts import personas
 class Work:
     """All that a command line asks for, checked before anything is spent."""
 
-    ground: Ground
-    contestants: tuple[Contestant, ...]
-    outside: Mapping[str, Entry]
+    ground: EvalSetup
+    contestants: tuple[Entrant, ...]
+    outside: Mapping[str, EntrantScores]
     """Judge -> its scores from a file."""
     baseline: str
     questions: Mapping[str, Question]
     """Aspect -> the decision that the data call for, for aspects whose ratings are categories."""
     setting: Setting
     figure: Path | None
-    plan: Plan | None
+    plan: AblationPlan | None
     """Of the ablations."""
 
 
@@ -66,7 +66,7 @@ def prepare(arguments: argparse.Namespace) -> Work:
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
     found = contestants(judges, aspects, options)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    ground = Ground(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
+    ground = EvalSetup(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
     outside = _outside(arguments.outside or (), ground, corpus, {c.name for c in found})
     work = Work(
         ground,
@@ -99,9 +99,9 @@ def _require_place(flag: str, name: str | None, *, folder: bool = False) -> None
         raise InputError("cannot be written", field=flag, expected=f"{expected} that may be written to", found=name)
 
 
-def _outside(given: Sequence[str], ground: Ground, whole: Corpus, taken: Set[str]) -> dict[str, Entry]:
+def _outside(given: Sequence[str], ground: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
     """Judge -> scores from its file."""
-    found: dict[str, Entry] = {}
+    found: dict[str, EntrantScores] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and name.strip() and path):
@@ -111,7 +111,7 @@ def _outside(given: Sequence[str], ground: Ground, whole: Corpus, taken: Set[str
             raise InputError("two judges of one name", field="--outside", expected="another name", found=name)
         one = read_outside(Path(path), ground.corpus, ground.aspects, known=whole)
         unscored = {"not in the file": one.missing} if one.missing else {}
-        found[name] = Entry(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
+        found[name] = EntrantScores(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
     return found
 
 
@@ -125,7 +125,7 @@ def _baseline(wanted: str | None, names: Sequence[str]) -> str:
     return wanted or names[0]
 
 
-def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan | None:
+def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> AblationPlan | None:
     if not arguments.ablations:
         if arguments.ablate:
             raise InputError(
@@ -139,7 +139,7 @@ def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Plan | N
             found=arguments.ablations,
             remedy=f"--ablations DIR --ablate {arguments.ablations}",
         )
-    return Plan(
+    return AblationPlan(
         preset("debate", {name: value for name, value in options.items() if name in options_of("debate")}),
         personas(Path(arguments.personas) if arguments.personas else None),
         tuple(listed(arguments.ablate)) or ABLATIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from debate_judge.data.agreement.tables import Agreement, Statistic
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, Standing
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
 from debate_judge.runs.reports.text import interval, markdown_table, p_text, text_table
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
@@ -82,7 +82,7 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
 
 
-def _row(comparison: Comparison, standing: Standing, column: str) -> list[Agreement]:
+def _row(comparison: Comparison, standing: JudgeResult, column: str) -> list[Agreement]:
     table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
     return [table[comparison.ground.level][s] for s in comparison.ground.statistics]
 
@@ -98,7 +98,7 @@ def _tail_header(comparison: Comparison) -> list[str]:
     return ["LM calls per item", "$ per 1,000 items", f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
 
 
-def _tail(comparison: Comparison, standing: Standing) -> list[str]:
+def _tail(comparison: Comparison, standing: JudgeResult) -> list[str]:
     difference = comparison.differences.get(standing.name)
     entry = standing.entry
     unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.standings) else []

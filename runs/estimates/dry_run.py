@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, AsyncRehearsalEngine, Case, RehearsalEngine
+from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, AsyncDryRunEngine, DryRunEngine, EstimateCase
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
@@ -22,7 +22,7 @@ from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
 """Calls of a rehearsal that are under way at once."""
@@ -119,10 +119,14 @@ class Target:
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
 
-    def cases(self) -> tuple[Case, Case, Case]:
+    def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
         """The cases that are rehearsed. The offline LM itself writes as it does in the expected one."""
         low, usual, high = self.reply_tokens
-        return Case("lower", low, False), Case("expected", usual, self.spec != OFFLINE), Case("upper", high)
+        return (
+            EstimateCase("lower", low, False),
+            EstimateCase("expected", usual, self.spec != OFFLINE),
+            EstimateCase("upper", high),
+        )
 
     def price(self, role: str) -> Price | None:
         """What the calls of a role cost: proposers are asked at once, all others in batches where those are wanted."""
@@ -152,7 +156,7 @@ class Estimate:
 
 
 def rehearse_all(
-    target: Target, work: Callable[[Case, Panel, Ledger], None], row: Callable[[str, str], str]
+    target: Target, work: Callable[[EstimateCase, JudgeRunner, Ledger], None], row: Callable[[str, str], str]
 ) -> Estimate:
     """Rehearse a run in each case.
 
@@ -168,7 +172,7 @@ def rehearse_all(
     with _paid(target.replies) as paid:
         for case in target.cases():
             ledger = Ledger(paid)
-            with Panel(_lm(target, case, ledger), progress=False) as panel:
+            with JudgeRunner(_lm(target, case, ledger), progress=False) as panel:
                 work(case, panel, ledger)
             rows: dict[str, Used] = {}
             for (stage, role), used in ledger.used.items():
@@ -181,8 +185,8 @@ def rehearse_all(
     return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
 
 
-def _lm(target: Target, case: Case, ledger: Ledger) -> JudgeLM:
-    engines = RehearsalEngine(case), AsyncRehearsalEngine(case)
+def _lm(target: Target, case: EstimateCase, ledger: Ledger) -> JudgeLM:
+    engines = DryRunEngine(case), AsyncDryRunEngine(case)
     try:
         return make_lm(
             target.spec,

@@ -13,10 +13,10 @@ from tqdm import tqdm
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.programs.compiled import AspectJudge
-from debate_judge.programs.dry_run import Case
+from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, rehearse_all
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.rows import Identity, format_of, whole_rows
 
 SCORED, COMPARED = 200, 96
@@ -126,7 +126,7 @@ def estimate_scoring(
             left += 1
             bar.update()
 
-    def work(case: Case, panel: Panel, ledger: Ledger) -> None:
+    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
         for aspect, sample in samples.items():
             ledger.stage = sample.stage("scoring")
             judge = judges[aspect].judge.rehearsal()
@@ -137,7 +137,7 @@ def estimate_scoring(
     return rehearse_all(target, work, lambda stage, role: role), left, done
 
 
-def _rehearse(panel: Panel, judge: Judge, items: Sequence[Item]) -> None:
+def _rehearse(panel: JudgeRunner, judge: Judge, items: Sequence[Item]) -> None:
     # Reference metrics ask no LM, and may load large models to say what an estimate does not need.
     if judge.named_predictors():
         panel.judge(judge, items)
@@ -162,7 +162,7 @@ def estimate_comparison(
     extents = {aspect.name: extent(corpus_items(corpus, aspect)) for aspect in aspects}
     steps = tqdm(total=3 * len(contestants), desc="rehearsing", unit="judge", delay=2, file=sys.stderr)
 
-    def work(case: Case, panel: Panel, ledger: Ledger) -> None:
+    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
         for name, judges in contestants.items():
             for aspect, items in samples.items():
                 ledger.stage = Stage.of(name, extents[aspect], extent(items))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
-from debate_judge.programs.lm.options import Budget
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
 from debate_judge.runs.reports.text import text_table
 
@@ -68,7 +68,7 @@ def _dollars(values: Sequence[float]) -> str:
     return " / ".join(f"{value:,.{digits}f}" for value in values)
 
 
-def _budget(budget: Budget, total: Three) -> str:
+def _budget(budget: BudgetCaps, total: Three) -> str:
     """How far the caps of `--budget` would reach."""
     found = []
     for name, cap in (("calls", budget.calls), ("tokens", budget.tokens), ("usd", budget.usd)):

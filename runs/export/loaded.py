@@ -23,7 +23,7 @@ from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 
 _ROW = {"text", "source", "context", "references"}
@@ -41,7 +41,7 @@ class LoadedJudge:
         self.fingerprint = export.fingerprint
         self.lm = lm
         self._journal = journal
-        self._panel: Panel | None = Panel(lm, progress=False).__enter__()
+        self._panel: JudgeRunner | None = JudgeRunner(lm, progress=False).__enter__()
 
     @property
     def task(self) -> Task:

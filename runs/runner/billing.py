@@ -16,11 +16,11 @@ from typing import Any
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 
-_PAYER: ContextVar[Bill | None] = ContextVar("payer", default=None)
+_PAYER: ContextVar[JudgeUsage | None] = ContextVar("payer", default=None)
 
 
 @dataclass
-class Bill:
+class JudgeUsage:
     """Tokens of all replies that one judge needed, whoever had them executed, and whenever."""
 
     fresh: int = 0
@@ -44,7 +44,7 @@ class Bill:
 
 
 @contextmanager
-def charged_to(bill: Bill | None) -> Iterator[None]:
+def charged_to(bill: JudgeUsage | None) -> Iterator[None]:
     """Charge the replies that are asked for in this block, and in tasks started in it, to `bill`; None to nobody."""
     token = _PAYER.set(bill)
     try:
@@ -53,7 +53,7 @@ def charged_to(bill: Bill | None) -> Iterator[None]:
         _PAYER.reset(token)
 
 
-class Billing:
+class UsageByJudge:
     """A `programs.lm.reply.ReplyStore` that charges whoever asks through it.
 
     Whoever looks for a reply in vain is charged when it comes, whichever task brings it: the replies of a batch job
@@ -65,7 +65,7 @@ class Billing:
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
-        self._owing: dict[str, list[Bill]] = {}
+        self._owing: dict[str, list[JudgeUsage]] = {}
 
     @property
     def jobs(self) -> Any:

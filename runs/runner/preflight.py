@@ -18,7 +18,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.roles.score_modes import NO_LOGPROBS
 from debate_judge.programs.transcript import Failure
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 _SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
 
@@ -67,7 +67,7 @@ def longest(items: Iterable[Item]) -> list[Item]:
     return [max(known, key=_length), min(known, key=_length)]
 
 
-def preflight(panel: Panel, trials: Sequence[Trial]) -> None:
+def preflight(panel: JudgeRunner, trials: Sequence[Trial]) -> None:
     """Have each role of each judge speak once.
 
     Raises:
@@ -85,7 +85,7 @@ def preflight(panel: Panel, trials: Sequence[Trial]) -> None:
         lm.batches = batches
 
 
-def _try_all(panel: Panel, trials: Sequence[Trial]) -> None:
+def _try_all(panel: JudgeRunner, trials: Sequence[Trial]) -> None:
     for trial in trials:
         if not trial.items or not trial.judge.named_predictors():
             continue
@@ -97,7 +97,7 @@ def _try_all(panel: Panel, trials: Sequence[Trial]) -> None:
             raise _complaint(panel.lm, trial, failure, too_long)
 
 
-def _tried(panel: Panel, judge: Judge, item: Item) -> Failure | None:
+def _tried(panel: JudgeRunner, judge: Judge, item: Item) -> Failure | None:
     async def work() -> Failure | None:
         with dspy.context(lm=panel.lm, disable_history=True, trace=None):
             return (await judge.try_out(item)).failure

@@ -1,6 +1,6 @@
 """Judge x items -> judgements, on one event loop with one LM and one limiter.
 
-`Panel` is what compile, compare and score share. It holds the loop in a thread of its own, so that DSPy's
+`JudgeRunner` is what compile, compare and score share. It holds the loop in a thread of its own, so that DSPy's
 optimizers, which evaluate from worker threads, use the same connections, limiter and store of replies.
 """
 
@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, in_granularity
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.prefix_warmup import Pilots
+from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.pairs import Pair, pairs_of
 
@@ -32,7 +32,7 @@ Q = TypeVar("Q", Item, Pair)
 """A question to a judge; its `key` tells equal ones."""
 
 
-class Panel:
+class JudgeRunner:
     """Runs debates for whoever asks, from any thread.
 
     Use as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any
@@ -41,12 +41,12 @@ class Panel:
 
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
-        self._pilots = Pilots() if lm.pilots else None
+        self._pilots = PrefixWarmup() if lm.pilots else None
         self._progress = progress and sys.stderr is not None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
 
-    def __enter__(self) -> Panel:
+    def __enter__(self) -> JudgeRunner:
         self._thread.start()
         return self
 
@@ -58,7 +58,7 @@ class Panel:
         self._thread.join()
         self._loop.close()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Panel:
+    def __deepcopy__(self, memo: dict[int, Any]) -> JudgeRunner:
         # Optimizers copy the programs that hold a panel; there is one loop.
         return self
 

@@ -15,15 +15,15 @@ from tqdm import tqdm
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.runs.runner.billing import Bill, charged_to
+from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.pairs import Pair
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Job(Generic[T]):
+class PassJob(Generic[T]):
     """One kind of work on a list of questions."""
 
     owner: str
@@ -31,14 +31,14 @@ class Job(Generic[T]):
     work: Callable[[Any], Awaitable[T]]
     """Takes one of the questions."""
     items: Sequence[Item] | Sequence[Pair]
-    bill: Bill | None = None
+    bill: JudgeUsage | None = None
     """Charged with all replies that the work needs."""
     lm: JudgeLM | None = None
     """In place of the panel's."""
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
+class PassResult(Generic[T]):
     """What came of a pass."""
 
     results: list[list[T]]
@@ -47,7 +47,7 @@ class Done(Generic[T]):
     """Owner -> why its work is impossible, on any item."""
 
 
-def run_together(panel: Panel, jobs: Sequence[Job[T]], what: str, *, progress: bool = True) -> Done[T]:
+def run_together(panel: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, progress: bool = True) -> PassResult[T]:
     """Do all jobs at once.
 
     Items take turns across jobs, so that what is asked about one text goes out together: the provider's prefix
@@ -67,7 +67,7 @@ def run_together(panel: Panel, jobs: Sequence[Job[T]], what: str, *, progress: b
 
 
 class _Pass(Generic[T]):
-    def __init__(self, panel: Panel, jobs: Sequence[Job[T]]) -> None:
+    def __init__(self, panel: JudgeRunner, jobs: Sequence[PassJob[T]]) -> None:
         self.panel = panel
         self.jobs = jobs
         self.unique: list[dict[str, Item | Pair]] = [{item.key: item for item in job.items} for job in jobs]
@@ -75,7 +75,7 @@ class _Pass(Generic[T]):
         self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
 
-    async def run(self, what: str, progress: bool) -> Done[T]:
+    async def run(self, what: str, progress: bool) -> PassResult[T]:
         total = sum(len(items) for items in self.unique)
         bar = tqdm(total=total, desc=what, unit="item", file=sys.stderr, delay=2, disable=not progress)
         try:
@@ -89,7 +89,7 @@ class _Pass(Generic[T]):
             # Many items meet the same fatal error; one of them tells the user enough.
             raise errors.exceptions[0] from None
         done = zip(self.jobs, self.results, strict=True)
-        return Done(
+        return PassResult(
             [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
             self.failed,
         )

@@ -1,6 +1,6 @@
 """Judging an endless stream of items: in order, with a bounded number in flight.
 
-`Panel` wants all items at once, which is right for a corpus; new texts may be more than memory holds.
+`JudgeRunner` wants all items at once, which is right for a corpus; new texts may be more than memory holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Item, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def window(lm: JudgeLM) -> int:
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
-def judge_in_order(panel: Panel, judge: CompiledJudge, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
+def judge_in_order(panel: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
     Items are taken as they are needed. If `items` itself raises (a bad line of a file), everything before it is
@@ -137,7 +137,7 @@ def _pass_on(fatal: Future[Judgement], done: Future[Judgement]) -> None:
             fatal.set_exception(error)
 
 
-async def _judge(panel: Panel, judge: CompiledJudge, item: Item) -> Judgement:
+async def _judge(panel: JudgeRunner, judge: CompiledJudge, item: Item) -> Judgement:
     panel.begin(item)
     with dspy.context(lm=panel.lm, disable_history=True, trace=None):
         return await judge.judge(item)

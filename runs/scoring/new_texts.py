@@ -8,7 +8,7 @@ from pathlib import Path
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.group_records import Tasks, csv_groups, jsonl_groups
-from debate_judge.data.files.groups import SUFFIXES, Entry, iter_groups
+from debate_judge.data.files.groups import SUFFIXES, GroupRecord, iter_groups
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
@@ -61,7 +61,7 @@ class _OneTask(Tasks):
         return task
 
 
-def _all_groups(path: Path, task: Task) -> Iterator[Entry]:
+def _all_groups(path: Path, task: Task) -> Iterator[GroupRecord]:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         return iter_groups(path, task)

@@ -24,7 +24,7 @@ class OutageError(Exception):
     """The LM has stopped answering."""
 
 
-class Guard:
+class OutageGuard:
     """Stands before `Results` and lets rows through in order.
 
     Args:

@@ -24,7 +24,7 @@ from debate_judge.runs.scoring.rows import Identity, Written, format_of, transcr
 
 
 @dataclass
-class Tally:
+class RowTotals:
     """What the results hold, rows of earlier runs included."""
 
     rows: int = 0
@@ -62,7 +62,7 @@ class Results:
         self, path: Path, *, made_from: Mapping[str, Any], source: Path, transcripts: Path | None = None
     ) -> None:
         self.path = path
-        self.tally = Tally()
+        self.tally = RowTotals()
         self._form = format_of(path)
         self._state = path.with_name(path.name + ".state.json")
         self._transcripts = transcripts

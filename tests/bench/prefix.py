@@ -37,12 +37,12 @@ from debate_judge import data
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Rules, corpus_items
+from debate_judge.programs.judge import DebateConfig, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import REQUEST
 from debate_judge.programs.roles.preamble import TASK
-from debate_judge.runs.runner.runner import Panel, scored
+from debate_judge.runs.runner.runner import JudgeRunner, scored
 from debate_judge.runs.runner.streaming import group_items, judge_in_order
 
 ROUNDS = 3
@@ -233,9 +233,9 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, pilots:
     lm = JudgeLM("played/lm", engine=played, async_engine=played, concurrency=concurrency)
     lm.pilots = pilots
     aspects = corpus.task.aspects[: arguments.aspects]
-    judge = Debate(rules=Rules(arguments.rounds, arguments.rounds > 0))
+    judge = Debate(rules=DebateConfig(arguments.rounds, arguments.rounds > 0))
     with patch("asyncio.new_event_loop", Clockwork):
-        panel = Panel(lm, progress=False)
+        panel = JudgeRunner(lm, progress=False)
     with panel:
         if arguments.order == "score":
             compiled = CompiledJudge(corpus.task, {a.name: AspectJudge(judge) for a in aspects})

@@ -37,7 +37,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.roles.adapter import RoleLastAdapter
 from debate_judge.programs.roles.role import material
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 ITEMS, ROUNDS, LATENCY = 400, 3, 0.2
 SYLLABLES = ["ba", "co", "di", "fu", "ga", "he", "ji", "ko", "lu", "ma", "ne", "or", "pa", "re", "si", "ta", "un", "vo"]
@@ -87,7 +87,7 @@ def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, 
         lm: JudgeLM = make_lm(
             "openai/mock", api_base=f"{base}/v1", store=Journal(Path(folder)), concurrency=concurrency
         )
-        with Panel(lm, progress=False) as panel:
+        with JudgeRunner(lm, progress=False) as panel:
             debate = Debate()
             panel.converse(debate, workload(ITEMS + 4)[ITEMS:], ROUNDS)
 

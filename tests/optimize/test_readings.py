@@ -11,11 +11,11 @@ import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.search.dev_scores import Point, Readings, Space, agreement_for_choice
+from debate_judge.optimize.search.dev_scores import DevScores, Point, Space, agreement_for_choice
 from debate_judge.programs.debate.judge import Debate, is_open
 from debate_judge.programs.debate.personas import PLAIN, STRICT
-from debate_judge.programs.judge import Judge, Rules, corpus_items
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
 
 SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
@@ -121,17 +121,17 @@ MOODY = debater(
 
 
 def variants() -> dict[str, Judge]:
-    return {"plain": Debate(PLAIN, Rules(3)), "strict": Debate(STRICT, Rules(3))}
+    return {"plain": Debate(PLAIN, DebateConfig(3)), "strict": Debate(STRICT, DebateConfig(3))}
 
 
-def every(space: Space, readings: Readings) -> Iterable[tuple[Point, Any]]:
+def every(space: Space, readings: DevScores) -> Iterable[tuple[Point, Any]]:
     return ((point, readings.scores(point)) for point in reversed(space.points()))
 
 
 def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(tmp_path: Path) -> None:
     space, lm = Space(("plain", "strict"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
-    with Panel(lm, progress=False) as panel:
-        readings = Readings(variants(), CORPUS, ASPECTS, panel, 3, "test")
+    with JudgeRunner(lm, progress=False) as panel:
+        readings = DevScores(variants(), CORPUS, ASPECTS, panel, 3, "test")
         for _, (scores, calls) in every(space, readings):
             assert set(scores) == {"clear", "sound"}
             assert [len(groups) for groups in scores.values()] == [3, 3]
@@ -152,11 +152,14 @@ def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(
 
 def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
     space = Space(("plain", "strict"), (0, 1, 2), (False, True))
-    with Panel(scripted_lm(MOODY), progress=False) as panel, Panel(scripted_lm(MOODY), progress=False) as fresh:
-        readings = Readings(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
+    with (
+        JudgeRunner(scripted_lm(MOODY), progress=False) as panel,
+        JudgeRunner(scripted_lm(MOODY), progress=False) as fresh,
+    ):
+        readings = DevScores(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
         for point, (scores, calls) in every(space, readings):
             judge = variants()[point.persona]
-            judge.rules = Rules(point.rounds, point.tie_breaker)
+            judge.rules = DebateConfig(point.rounds, point.tie_breaker)
             judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
             assert calls == sum(j.calls for j in judgements) / 12
             reported = [ASPECTS[0].scale.at(j.score, point.granularity) for j in judgements if hasattr(j, "score")]
@@ -164,8 +167,8 @@ def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
 
 
 def test_only_variants_that_were_needed_are_held(tmp_path: Path) -> None:
-    with Panel(scripted_lm(MOODY), progress=False) as panel:
-        readings = Readings(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
+    with JudgeRunner(scripted_lm(MOODY), progress=False) as panel:
+        readings = DevScores(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
         assert not readings.held
         readings.scores(Point("strict", 1, False, "given"))
         assert len(readings.by_rounds("strict", "clear", "spearman", "summary", seed=0)) == 3

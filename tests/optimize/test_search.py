@@ -15,8 +15,8 @@ import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES
-from debate_judge.optimize.search.dev_scores import Outcome, Point, Readings, Space
-from debate_judge.optimize.search.study import Criterion, Search, search
+from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
+from debate_judge.optimize.search.study import Criterion, SearchResult, search
 
 SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
 """57 points: 3 of the single call, and 3 personas x 3 rounds x 2 x 3 granularities."""
@@ -58,9 +58,9 @@ def rng_ratings(i: int, j: int) -> int:
     return (5 * j + i) % 6 + 1
 
 
-def run(fake: Fake, storage: Path, trials: int, space: Space = SPACE, seed: int = 0, **options: Any) -> Search:
+def run(fake: Fake, storage: Path, trials: int, space: Space = SPACE, seed: int = 0, **options: Any) -> SearchResult:
     return search(
-        cast(Readings, fake),
+        cast(DevScores, fake),
         space,
         criterion=Criterion("spearman", "summary", tolerance=1.0),
         trials=trials,
@@ -131,7 +131,7 @@ def test_each_outcome_is_reported_once(tmp_path: Path) -> None:
 # --- stopped and resumed ---
 
 
-def course(found: Search) -> tuple[Any, ...]:
+def course(found: SearchResult) -> tuple[Any, ...]:
     return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
 
 
@@ -140,13 +140,15 @@ TRIALS = 14
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Search:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """A search that nobody stopped."""
     return run(Fake(varied), tmp_path_factory.mktemp("straight") / "study.log", TRIALS)
 
 
 @pytest.mark.parametrize("stop", range(TRIALS))
-def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, straight: Search, stop: int) -> None:
+def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, straight: SearchResult, stop: int
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
     resumed = Fake(varied)
@@ -154,7 +156,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path,
     assert max(Counter(resumed.asked).values()) == 1
 
 
-def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: Search) -> None:
+def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: SearchResult) -> None:
     for stop in (2, 5, 5, 9, 13):
         with pytest.raises(KeyboardInterrupt):
             run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
@@ -180,7 +182,7 @@ def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: 
     first = run(Fake(varied), storage, TRIALS)
     other = Fake(lambda point: 1.0)
     search(
-        cast(Readings, other),
+        cast(DevScores, other),
         SPACE,
         criterion=Criterion("spearman", "summary", tolerance=1.0),
         trials=5,
@@ -195,7 +197,7 @@ def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: 
 # --- what is chosen ---
 
 
-def best_of(noise: Callable[[Point], float], tmp_path: Path, **options: Any) -> Search:
+def best_of(noise: Callable[[Point], float], tmp_path: Path, **options: Any) -> SearchResult:
     return run(Fake(noise, **options), tmp_path / "study.log", 57)
 
 
@@ -234,13 +236,13 @@ def test_the_pareto_front(tmp_path: Path) -> None:
         return Outcome(Point("a", int(calls), False, "given"), agreement, calls, {})
 
     outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
-    found = Search(outcomes[1], outcomes[0], tuple(outcomes), 6, cast(Readings, None))
+    found = SearchResult(outcomes[1], outcomes[0], tuple(outcomes), 6, cast(DevScores, None))
     assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
 
 
-def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: Search) -> None:
+def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: SearchResult) -> None:
     storage = tmp_path / "s.log"
-    found: list[Search] = []
+    found: list[SearchResult] = []
     waiting: list[threading.Thread] = []
 
     def second() -> None:

@@ -16,9 +16,9 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, Tuning
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN
-from debate_judge.programs.judge import Judge, Rules
+from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.lm.reply import Memory
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))
@@ -64,7 +64,7 @@ def rewarding(text: str) -> Callable[[str], str]:
 
 def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **options: Any) -> Judge:
     values = {"rounds": 1, "proposals": 1, "trials": 16, "seed": 0, **options}
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         return TUNERS[tuner](
             Tuning(
                 judge=judge or start(),
@@ -79,7 +79,7 @@ def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **op
 
 
 def start() -> Debate:
-    return Debate(PLAIN, Rules(1))
+    return Debate(PLAIN, DebateConfig(1))
 
 
 def test_none_returns_the_judge_and_asks_nobody() -> None:
@@ -110,7 +110,7 @@ def test_mipro_keeps_the_judge_where_nothing_is_better() -> None:
 
 def test_mipro_never_touches_the_tie_breaker() -> None:
     lm = scripted_lm(rewarding(BEST))
-    found = tuned(lm, judge=Debate(PLAIN, Rules(1, True)))
+    found = tuned(lm, judge=Debate(PLAIN, DebateConfig(1, True)))
     name = "tie_breaker.predict"
     assert found.instructions()[name] == start().instructions()[name]
     assert not any(start().instructions()[name] in prompt for prompt in lm.prompts)
@@ -118,7 +118,7 @@ def test_mipro_never_touches_the_tie_breaker() -> None:
 
 def test_mipro_leaves_the_critic_of_a_single_call_alone() -> None:
     lm = scripted_lm(rewarding(BEST))
-    found = tuned(lm, judge=Debate(PLAIN, Rules(0)), rounds=0)
+    found = tuned(lm, judge=Debate(PLAIN, DebateConfig(0)), rounds=0)
     assert found.instructions()["critic.predict"] == PLAIN.text
     assert lm.meter.asked["critic"] == 0
 
@@ -193,21 +193,21 @@ def test_an_error_of_our_own_is_raised_too(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(Panel, "converse", broken)
+    monkeypatch.setattr(JudgeRunner, "converse", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         tuned(scripted_lm(rewarding(BEST)))
 
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    converse, calls = Panel.converse, iter(range(1, 100))
+    converse, calls = JudgeRunner.converse, iter(range(1, 100))
 
-    def interrupted(self: Panel, *args: Any, **kwargs: Any) -> Any:
+    def interrupted(self: JudgeRunner, *args: Any, **kwargs: Any) -> Any:
         if next(calls) == number:
             raise KeyboardInterrupt
         return converse(self, *args, **kwargs)
 
-    monkeypatch.setattr(Panel, "converse", interrupted)
+    monkeypatch.setattr(JudgeRunner, "converse", interrupted)
     level = logging.getLogger("dspy").level
     with pytest.raises(KeyboardInterrupt):
         tuned(scripted_lm(rewarding(BEST)))

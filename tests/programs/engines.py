@@ -11,7 +11,7 @@ from dspy.lm15 import Message, Request, Response, Usage
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Rules
+from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.client import JudgeLM, Reply
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
@@ -63,7 +63,7 @@ def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> 
     return asyncio.run(go())
 
 
-def judged(lm: JudgeLM, rules: Rules = Rules(0), **settings: Any) -> Any:  # noqa: B008 - Rules are frozen
+def judged(lm: JudgeLM, rules: DebateConfig = DebateConfig(0), **settings: Any) -> Any:  # noqa: B008 - Rules are frozen
     async def go() -> Any:
         with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
             return await Debate(rules=rules).judge(ITEM)

@@ -14,20 +14,20 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Rules, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.lm.options import BatchPace, Budget
+from debate_judge.programs.lm.options import BatchTiming, BudgetCaps
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
 from tests.programs.test_faults import answer, expected, items
 
 HURRY = LMOptions(
     batch="openai",
-    batch_pace=BatchPace(quiet=0.03, first_poll=0.001, longest_poll=0.004, patience=0.2),
+    batch_pace=BatchTiming(quiet=0.03, first_poll=0.001, longest_poll=0.004, patience=0.2),
     first_wait=0.005,
     longest_wait=0.02,
 )
@@ -43,8 +43,8 @@ def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOp
 
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
-    with Panel(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=Rules(rounds)), what)
+    with JudgeRunner(lm, progress=False) as panel:
+        return panel.judge(Debate(rules=DebateConfig(rounds)), what)
 
 
 def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOptions = HURRY) -> list[Judgement]:
@@ -145,8 +145,10 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
     with BatchServer(answer) as server:
         server.held = True
         journal = Journal(tmp_path)
-        with Panel(lm_at(server, store=journal), progress=False) as panel:
-            flying = panel.submit(panel._each(work, lambda item: Debate(rules=Rules(1)).converse(item, 1), "debates"))
+        with JudgeRunner(lm_at(server, store=journal), progress=False) as panel:
+            flying = panel.submit(
+                panel._each(work, lambda item: Debate(rules=DebateConfig(1)).converse(item, 1), "debates")
+            )
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)
             flying.cancel()
@@ -275,15 +277,15 @@ def test_a_budget_holds_and_batch_jobs_cost_half(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("budget", "least", "most"),
     [
-        (Budget(calls=45), 45, 45),
+        (BudgetCaps(calls=45), 45, 45),
         # A call takes 120 tokens.
-        (Budget(tokens=6000), 40, 50),
+        (BudgetCaps(tokens=6000), 40, 50),
         # It costs 0.00026 dollars; at the full price 23 could be paid.
-        (Budget(usd=0.012), 40, 46),
+        (BudgetCaps(usd=0.012), 40, 46),
     ],
 )
 def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
-    tmp_path: Path, budget: Budget, least: int, most: int
+    tmp_path: Path, budget: BudgetCaps, least: int, most: int
 ) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text("[mock]\ninput = 2.0\noutput = 16.0\n")

@@ -11,11 +11,11 @@ import dspy
 import pytest
 from openai.types import Batch
 
-from debate_judge.programs.lm.batch.jobs import Job
-from debate_judge.programs.lm.batch.queue_quota import Room
-from debate_judge.programs.lm.batch.results import Answers, read_file, refusal
+from debate_judge.programs.lm.batch.jobs import BatchJob
+from debate_judge.programs.lm.batch.queue_quota import QueueQuota
+from debate_judge.programs.lm.batch.results import BatchResults, read_file, refusal
 
-JOB = Job("token", "http://localhost/v1", "openai/m", "scorer", 0, ("a", "b", "c"), 300, 0.0, "batch_1")
+JOB = BatchJob("token", "http://localhost/v1", "openai/m", "scorer", 0, ("a", "b", "c"), 300, 0.0, "batch_1")
 GOOD = {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 7}}
 
 
@@ -24,8 +24,8 @@ def line(key: str = "a", status: int | None = 200, body: Any = GOOD, error: Any 
     return json.dumps({"id": "x", "custom_id": key, "response": response, "error": error}).encode()
 
 
-def read(*lines: bytes) -> Answers:
-    answers = Answers()
+def read(*lines: bytes) -> BatchResults:
+    answers = BatchResults()
     read_file(b"\n".join(lines), JOB, answers)
     return answers
 
@@ -117,19 +117,19 @@ class Sized:
     size: int
 
 
-def sizes(room: Room, *calls: int, most_calls: int = 100, most_bytes: int = 1000) -> list[list[int]]:
+def sizes(room: QueueQuota, *calls: int, most_calls: int = 100, most_bytes: int = 1000) -> list[list[int]]:
     return [[c.size for c in part] for part in room.parts([Sized(n) for n in calls], most_calls, most_bytes)]
 
 
 def test_calls_are_parted_by_number_and_size() -> None:
-    room = Room(1.0)
+    room = QueueQuota(1.0)
     assert sizes(room, 1, 2, 3, 4, 5, most_calls=2) == [[1, 2], [3, 4], [5]]
     assert sizes(room, 400, 400, 400, 1200, 1, most_bytes=1000) == [[400, 400], [400], [1200], [1]]
     assert sizes(room) == []
 
 
 def test_a_refusal_halves_the_room_until_only_waiting_is_left() -> None:
-    room = Room(1.0)
+    room = QueueQuota(1.0)
     room.take(640)
     assert room.refused(640, 64) == 0.0
     assert sizes(room, *[10] * 64) == [[10] * 32, [10] * 32]
@@ -147,7 +147,7 @@ def test_a_refusal_halves_the_room_until_only_waiting_is_left() -> None:
 
 
 def test_jobs_that_go_well_make_room_again() -> None:
-    room = Room(1.0)
+    room = QueueQuota(1.0)
     room.take(640)
     room.refused(640, 64)
     room.leave(640)
@@ -158,7 +158,7 @@ def test_jobs_that_go_well_make_room_again() -> None:
 
 def test_jobs_wait_for_room_in_turn_and_one_alone_always_goes() -> None:
     async def go() -> list[str]:
-        room, order = Room(1.0), []
+        room, order = QueueQuota(1.0), []
         room.take(100)
         room.refused(100, 10)
 

@@ -13,7 +13,7 @@ from dspy import lm15
 
 from debate_judge.programs.lm.errors import UNREACHABLE, ProviderDownError
 from debate_judge.programs.lm.limits.caller import Caller
-from debate_judge.programs.lm.options import Budget, LMOptions
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Reply
 from tests.virtual_time import virtual_time
 
@@ -135,7 +135,7 @@ def test_every_call_ends_and_none_is_made_again_after_its_answer(seed: int) -> N
         options = LMOptions(
             attempt=30.0,
             rpm=provider.rng.choice((None, None, 120.0)),
-            budget=provider.rng.choice((Budget(), Budget(), Budget(calls=10_000))),
+            budget=provider.rng.choice((BudgetCaps(), BudgetCaps(), BudgetCaps(calls=10_000))),
         )
         with virtual_time(*CLOCKED) as run:
             caller = caller_of(provider, options, provider.rng.choice((1, 2, 8, 64)))

@@ -14,7 +14,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.voting import Comparison
+from debate_judge.programs.chateval.voting import PairVerdict
 from debate_judge.programs.judge import Item, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
@@ -55,7 +55,7 @@ def test_both_orders_are_averaged() -> None:
     comparison = compared(ChatEval(TWO, "simultaneous", turns=1), lm, BAD, GOOD)
     # bad first: bad 7, good 6. good first: good 8, bad 5. On average bad 6, good 7.
     scores = {"alpha": (6.0, 7.0), "beta": (6.0, 7.0)}
-    assert comparison == Comparison("lose", {"alpha": "lose", "beta": "lose"}, scores, 4, comparison.transcripts)
+    assert comparison == PairVerdict("lose", {"alpha": "lose", "beta": "lose"}, scores, 4, comparison.transcripts)
     shown = sorted((section(prompt, "answer_1"), section(prompt, "answer_2")) for prompt in lm.prompts)
     assert shown == [("bad", "good"), ("bad", "good"), ("good", "bad"), ("good", "bad")]
 

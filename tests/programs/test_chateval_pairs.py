@@ -13,7 +13,7 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.voting import MAJORITY
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.runs.runner.pairs import pairs_of
-from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
@@ -38,7 +38,7 @@ def judge_of(names: str = "alpha", communication: str = "none", turns: int = 1, 
 
 
 def judged(judge: ChatEval, lm: ScriptedLM, items: list[Item]) -> list[Judgement]:
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         return panel.judge(judge, items)
 
 

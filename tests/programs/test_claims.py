@@ -15,7 +15,7 @@ from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.programs.hallucination.claims import form_of, read_claims
 from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import Item, Rules, Unscored
+from debate_judge.programs.judge import DebateConfig, Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
@@ -70,7 +70,7 @@ def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
         with dspy.context(lm=lm, trace=None):
             return await work
 
-    return asyncio.run(under_lm(Hallucination(Options(**options), Rules(rounds=0)).judge(item)))
+    return asyncio.run(under_lm(Hallucination(Options(**options), DebateConfig(rounds=0)).judge(item)))
 
 
 def factual(claims: str) -> ScriptedLM:

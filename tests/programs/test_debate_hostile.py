@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Rules
+from debate_judge.programs.judge import DebateConfig, Item
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.debates import ITEM, heard, hold, scores, settles, speaker, summary
 
@@ -65,7 +65,7 @@ def course(lm: ScriptedLM, judge: Debate, item: Item) -> tuple[object, ...]:
     return turns, headers, type(judgement), summary(judgement)[:4], [len(p.split("\n\n")) for p in heard(lm)]
 
 
-def courses(text: str, quote: Callable[[str], str], where: str, rules: Rules) -> list[tuple[object, ...]]:
+def courses(text: str, quote: Callable[[str], str], where: str, rules: DebateConfig) -> list[tuple[object, ...]]:
     """The course of a debate about a harmless text and about `text`, which stands in the field `where`."""
     harmless = replace(ITEM, context="A fact.")
     changed: dict[str, Any] = {where: text}
@@ -78,13 +78,13 @@ def courses(text: str, quote: Callable[[str], str], where: str, rules: Rules) ->
 @pytest.mark.parametrize("where", ["text", "source", "context"])
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_no_text_steers_the_debate(text: str, where: str) -> None:
-    plain, attacked = courses(text, lambda prompt: "nothing", where, Rules(3, tie_breaker=True))
+    plain, attacked = courses(text, lambda prompt: "nothing", where, DebateConfig(3, tie_breaker=True))
     assert attacked == plain
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_no_text_steers_the_debate_through_those_who_quote_it(text: str) -> None:
-    for rules in (Rules(3), Rules(2, tie_breaker=True)):
+    for rules in (DebateConfig(3), DebateConfig(2, tie_breaker=True)):
         plain, attacked = courses(text, candidate_of, "text", rules)
         assert attacked == plain
 
@@ -97,5 +97,5 @@ def candidate_of(prompt: str) -> str:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*HOSTILE.values(), "\n", "\n\n", " ", "[", "# ", "<"]), max_size=5).map("".join))
 def test_no_mixture_of_them_does_either(text: str) -> None:
-    plain, attacked = courses(f"Roads. {text}", candidate_of, "text", Rules(2, tie_breaker=True))
+    plain, attacked = courses(f"Roads. {text}", candidate_of, "text", DebateConfig(2, tie_breaker=True))
     assert attacked == plain

@@ -21,7 +21,7 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.hallucination.evidence import Dense, TfIdf, best, make_ranker, sentences
 from debate_judge.programs.hallucination.judge import Hallucination, Options
 from debate_judge.programs.hallucination.web_search import SearchError, Serper, make_search
-from debate_judge.programs.judge import Item, Rules, Unscored
+from debate_judge.programs.judge import DebateConfig, Item, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
@@ -43,7 +43,7 @@ def checker() -> ScriptedLM:
 
 
 def judge(**options: Any) -> Hallucination:
-    return Hallucination(Options(**options), Rules(rounds=0))
+    return Hallucination(Options(**options), DebateConfig(rounds=0))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dspy
 import pytest
 
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, told
+from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError, describe
 
 ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
 
@@ -22,7 +22,7 @@ ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
     ],
 )
 def test_the_remedy_is_the_users_and_not_a_programmers(error: dspy.LMError, remedy: str) -> None:
-    text = told(error, "openai/m")
+    text = describe(error, "openai/m")
     assert remedy in text
     assert "run the same command again" in text
     assert "api_key" not in text

@@ -15,13 +15,13 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
 from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.lm.options import Budget
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
@@ -57,8 +57,8 @@ def answer(body: bytes) -> str:
 
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
-    with Panel(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=Rules(rounds)), what)
+    with JudgeRunner(lm, progress=False) as panel:
+        return panel.judge(Debate(rules=DebateConfig(rounds)), what)
 
 
 def lm_at(
@@ -277,14 +277,14 @@ def spent(lm: JudgeLM) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("budget", "caps"),
     [
-        (Budget(calls=77), {"calls": 77}),
-        (Budget(tokens=12_000), {"tokens": 12_000}),
-        (Budget(usd=0.02), {"usd": 0.02}),
-        (Budget(calls=40, tokens=12_000, usd=1.0), {"calls": 40}),
+        (BudgetCaps(calls=77), {"calls": 77}),
+        (BudgetCaps(tokens=12_000), {"tokens": 12_000}),
+        (BudgetCaps(usd=0.02), {"usd": 0.02}),
+        (BudgetCaps(calls=40, tokens=12_000, usd=1.0), {"calls": 40}),
     ],
 )
 def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
-    tmp_path: Path, budget: Budget, caps: dict[str, float]
+    tmp_path: Path, budget: BudgetCaps, caps: dict[str, float]
 ) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')

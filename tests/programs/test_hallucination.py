@@ -20,7 +20,7 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
 from debate_judge.programs.hallucination.debate import TRANSITIONS, View, claim_score, read_view
 from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import Item, Rules, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, requested, scripted_lm, section
 
@@ -78,7 +78,7 @@ def course(lm: ScriptedLM) -> list[tuple[str, str]]:
 
 
 def judge(rounds: int = 3, **options: Any) -> Hallucination:
-    return Hallucination(Options(**options), Rules(rounds=rounds))
+    return Hallucination(Options(**options), DebateConfig(rounds=rounds))
 
 
 def said(name: str, factual: bool, text: str) -> str:

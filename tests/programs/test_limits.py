@@ -9,10 +9,10 @@ import random
 import dspy
 import pytest
 
-from debate_judge.programs.lm.limits.budget import NOTHING, Need, Purse
-from debate_judge.programs.lm.limits.provider_limits import Pace
+from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.limits.rate_limiter import Limiter
-from debate_judge.programs.lm.options import Budget, LMOptions
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from tests.virtual_time import VirtualLoop, virtual_time
 
 
@@ -25,7 +25,7 @@ class World:
         options = LMOptions(
             rpm=rng.choice((None, None, 30.0, 600.0)), tpm=rng.choice((None, None, 50_000.0)), first_wait=0.5
         )
-        self.purse = Purse(Budget(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
+        self.purse = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
         self.limiter = Limiter(self.concurrency, options, self.purse)
         self.calm = rng.random() < 0.3
         self.queue: list[asyncio.Task[None]] = []
@@ -53,7 +53,7 @@ class World:
         again = True
         first = False
         while again:
-            need = Need(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NOTHING
+            need = TokenNeed(rng.uniform(1, 5000), 100, 100) if rng.random() < 0.5 else NOTHING
             task = asyncio.current_task()
             assert task is not None
             self.queue.append(task)
@@ -101,9 +101,11 @@ class World:
         elif chance < 0.92:
             limiter.fail(dspy.LMAuthError("no"))
         elif chance < 0.94:
-            limiter.told(Pace(self.rng.choice((None, 60.0, 6000.0)), self.rng.choice((None, 20_000.0, 500_000.0))))
+            limiter.told(
+                RateLimits(self.rng.choice((None, 60.0, 6000.0)), self.rng.choice((None, 20_000.0, 500_000.0)))
+            )
         else:
-            limiter.used(Need(100.0), self.rng.uniform(0, 3000))
+            limiter.used(TokenNeed(100.0), self.rng.uniform(0, 3000))
         return False
 
 

@@ -12,7 +12,7 @@ import pytest
 from dspy import lm15
 from dspy.lm15 import Response
 
-from debate_judge.programs.judge import Rules, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, Reply
 from debate_judge.programs.lm.journal import Journal
 from tests.programs.engines import OTHER, QUESTION, AsyncEngine, ask, judge_lm, judged, response
@@ -179,6 +179,6 @@ def test_a_debate_is_metered_under_the_names_of_its_roles() -> None:
         ]
     )
     lm, _ = judge_lm(lambda number: response(next(replies)))
-    verdict = judged(lm, Rules(1, True))
+    verdict = judged(lm, DebateConfig(1, True))
     assert isinstance(verdict, Verdict)
     assert lm.meter.executed == {"scorer": 2, "critic": 1, "tie-breaker": 1}

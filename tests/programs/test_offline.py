@@ -24,7 +24,7 @@ from debate_judge.programs.debate.personas import PERSONAS, STRICT, WEAK
 from debate_judge.programs.debate.scorer import Scoring
 from debate_judge.programs.debate.tie_breaker import TieBreaking
 from debate_judge.programs.geval.steps import Deriving
-from debate_judge.programs.judge import Item, Rules, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import persona as offline_persona
@@ -224,7 +224,7 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
 
     def judged(lm: Any) -> Any:
         with dspy.context(lm=lm):
-            return asyncio.run(Debate(rules=Rules(rounds=3, tie_breaker=True)).judge(asked))
+            return asyncio.run(Debate(rules=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
 
     verdict, same = judged(make_lm("offline")), judged(offline.offline_lm(cache=False))
     assert isinstance(verdict, Verdict)

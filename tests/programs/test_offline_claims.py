@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import Hallucination, Options
-from debate_judge.programs.judge import Item, Judge, Rules, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
 from debate_judge.programs.offline import claims as offline_claims
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline.prompt import Prompt
@@ -43,7 +43,7 @@ def judged(task: Task, source: str, text: str, judge: Judge | None = None, conte
 
     async def under_lm() -> Verdict:
         with dspy.context(lm=lm, trace=None):
-            found = await (judge or Hallucination(Options(), Rules(rounds=3))).judge(item)
+            found = await (judge or Hallucination(Options(), DebateConfig(rounds=3))).judge(item)
             assert isinstance(found, Verdict), found
             return found
 
@@ -67,7 +67,7 @@ def test_words_and_numbers_without_ground_are_seen(text: str, factual: bool) -> 
 
 
 def test_long_knowledge_is_searched_and_a_debate_held() -> None:
-    judge = Hallucination(Options(whole=0, snippets=1), Rules(rounds=2))
+    judge = Hallucination(Options(whole=0, snippets=1), DebateConfig(rounds=2))
     verdict = judged(NEWS, ARTICLE, "Police asked witnesses.", judge)
     # Claims, queries, the initial agent and two rounds.
     assert (verdict.score, verdict.calls) == (1.0, 9)
@@ -87,6 +87,6 @@ def test_nothing_is_known_about_a_bare_question() -> None:
 
 def test_too_many_sentences_become_fewer_claims() -> None:
     text = " ".join(f"Van {n} drove." for n in range(5))
-    judge = Hallucination(Options(max_claims=2), Rules(rounds=0))
+    judge = Hallucination(Options(max_claims=2), DebateConfig(rounds=0))
     claims = judged(NEWS, ARTICLE, text, judge).transcript.turns[0].text
     assert claims == "1. Van 0 drove. Van 1 drove. Van 2 drove.\n2. Van 3 drove. Van 4 drove."

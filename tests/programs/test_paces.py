@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.provider_limits import Pace, told_pace, usual_pace
+from debate_judge.programs.lm.limits.provider_limits import RateLimits, default_limits, limits_from_headers
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
 
@@ -19,30 +19,34 @@ from debate_judge.programs.make_lm import make_lm
 @pytest.mark.parametrize(
     ("spec", "api_base", "pace"),
     [
-        ("openai/gpt-4o-mini", None, Pace(500, 200_000)),
-        ("anthropic/claude-sonnet-4-5", None, Pace(50, 40_000)),
-        ("openai/llama", "http://localhost:8000/v1", Pace()),
-        ("hosted_vllm/llama", None, Pace()),
-        ("nobody/knows", None, Pace()),
+        ("openai/gpt-4o-mini", None, RateLimits(500, 200_000)),
+        ("anthropic/claude-sonnet-4-5", None, RateLimits(50, 40_000)),
+        ("openai/llama", "http://localhost:8000/v1", RateLimits()),
+        ("hosted_vllm/llama", None, RateLimits()),
+        ("nobody/knows", None, RateLimits()),
     ],
 )
-def test_usual_paces(spec: str, api_base: str | None, pace: Pace) -> None:
-    assert usual_pace(spec, api_base) == pace
+def test_usual_paces(spec: str, api_base: str | None, pace: RateLimits) -> None:
+    assert default_limits(spec, api_base) == pace
 
 
 @pytest.mark.parametrize(
     ("headers", "spec", "pace"),
     [
-        ({"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"}, "openai/m", Pace(1e4, 2e6)),
-        ({"x-ratelimit-limit-tokens": "500"}, "openai/m", Pace(None, 500)),
-        ({"x-ratelimit-limit-requests": "14400", "x-ratelimit-limit-tokens": "6000"}, "groq/m", Pace(None, 6000)),
+        (
+            {"x-ratelimit-limit-requests": "10000", "x-ratelimit-limit-tokens": "2000000"},
+            "openai/m",
+            RateLimits(1e4, 2e6),
+        ),
+        ({"x-ratelimit-limit-tokens": "500"}, "openai/m", RateLimits(None, 500)),
+        ({"x-ratelimit-limit-requests": "14400", "x-ratelimit-limit-tokens": "6000"}, "groq/m", RateLimits(None, 6000)),
         ({"x-ratelimit-limit-requests": "0"}, "openai/m", None),
         ({"x-ratelimit-limit-requests": "many"}, "openai/m", None),
         ({}, "openai/m", None),
     ],
 )
-def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: Pace | None) -> None:
-    assert told_pace(headers, spec) == pace
+def test_limits_that_an_answer_names(headers: dict[str, str], spec: str, pace: RateLimits | None) -> None:
+    assert limits_from_headers(headers, spec) == pace
 
 
 class _Server(BaseHTTPRequestHandler):
@@ -86,19 +90,19 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
 @pytest.mark.parametrize(
     ("options", "pace"),
     [
-        (LMOptions(), Pace(120, 90_000)),
-        (LMOptions(usual=Pace(10, 10)), Pace(120, 90_000)),
-        (LMOptions(rpm=600), Pace(600, 90_000)),
-        (LMOptions(rpm=60, tpm=1_000_000), Pace(60, 1_000_000)),
+        (LMOptions(), RateLimits(120, 90_000)),
+        (LMOptions(usual=RateLimits(10, 10)), RateLimits(120, 90_000)),
+        (LMOptions(rpm=600), RateLimits(600, 90_000)),
+        (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
 )
 def test_what_the_answers_name_holds_unless_the_user_said_otherwise(
-    address: str, options: LMOptions, pace: Pace
+    address: str, options: LMOptions, pace: RateLimits
 ) -> None:
     assert asked(address, options).caller.limiter.pace == pace
 
 
 def test_before_the_first_answer_the_usual_pace_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert make_lm("openai/gpt-4o-mini").caller.limiter.pace == Pace(500, 200_000)
-    assert make_lm("openai/gpt-4o-mini", options=LMOptions(rpm=9)).caller.limiter.pace == Pace(9, 200_000)
+    assert make_lm("openai/gpt-4o-mini").caller.limiter.pace == RateLimits(500, 200_000)
+    assert make_lm("openai/gpt-4o-mini", options=LMOptions(rpm=9)).caller.limiter.pace == RateLimits(9, 200_000)

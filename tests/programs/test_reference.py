@@ -17,7 +17,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import metric
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.metrics.overlap import TOKENIZERS, Bleu, RougeL
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))
 TASK = Task("support", "question", "answer", ASPECTS)
@@ -29,7 +29,7 @@ def item(text: str, *references: str, source: str = "some source", context: str 
 
 
 def judged(judge: Metric, *items: Item) -> list[Judgement]:
-    with Panel(make_lm("offline"), progress=False) as panel:
+    with JudgeRunner(make_lm("offline"), progress=False) as panel:
         return panel.judge(judge, items)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.results import Entry, Ground
+from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from tests.fakes import debater, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -33,14 +33,14 @@ def corpus(*groups: Sequence[int], name: str = "test") -> Corpus:
     )
 
 
-def ground(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> Ground:
+def ground(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> EvalSetup:
     """The same to compare on, at summary level, by Spearman and tau-b."""
-    return Ground(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
+    return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
 
 
-def entry(on: Ground, **scores: Callable[[float, int], float | None]) -> Entry:
+def entry(on: EvalSetup, **scores: Callable[[float, int], float | None]) -> EntrantScores:
     """Scores as functions of the rating and the number of the group."""
-    return Entry(
+    return EntrantScores(
         {
             name: [
                 GroupScores(

@@ -14,14 +14,21 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.judge import Rules
+from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.ablations.distribution import bins, distributions, steadiness
-from debate_judge.runs.comparison.ablations.plan import Findings, Plan, ablate, render
-from debate_judge.runs.comparison.ablations.studies import ABLATIONS, another_sample, by_rounds, by_style, hold, repeats
+from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate, render
+from debate_judge.runs.comparison.ablations.studies import (
+    ABLATIONS,
+    another_sample,
+    by_rounds,
+    by_style,
+    record_debates,
+    repeats,
+)
 from debate_judge.runs.comparison.figures import ablation_figures
-from debate_judge.runs.comparison.results import AVERAGE, Ground, Scores
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
 
@@ -30,19 +37,19 @@ ITEMS = 9
 TEXTS = {name: persona.text for name, persona in PERSONAS.items()}
 
 
-def plan(*which: str, **changes: Any) -> Plan:
-    return Plan(Debate(rules=Rules(2)), TEXTS, which, **{"max_rounds": 3, "runs": 2, **changes})
+def plan(*which: str, **changes: Any) -> AblationPlan:
+    return AblationPlan(Debate(rules=DebateConfig(2)), TEXTS, which, **{"max_rounds": 3, "runs": 2, **changes})
 
 
-def ablated(lm: ScriptedLM, *which: str, on: Ground = GROUND, **changes: Any) -> Findings:
-    with Panel(lm, progress=False) as panel:
+def ablated(lm: ScriptedLM, *which: str, on: EvalSetup = GROUND, **changes: Any) -> Findings:
+    with JudgeRunner(lm, progress=False) as panel:
         return ablate(panel, on, plan(*which, **changes), progress=False)
 
 
 def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
     lm = scripted_lm(arguing(2))
-    with Panel(lm, progress=False) as panel:
-        held = hold(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
+    with JudgeRunner(lm, progress=False) as panel:
+        held = record_debates(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
         asked = lm.meter.asked.total()
         study = by_rounds(GROUND, held, 4)
         assert lm.meter.asked.total() == asked
@@ -57,10 +64,10 @@ def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
 
 def test_reading_off_gives_what_a_shorter_debate_gives() -> None:
     lm = scripted_lm(arguing(2))
-    with Panel(lm, progress=False) as panel:
-        longest = hold(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
+    with JudgeRunner(lm, progress=False) as panel:
+        longest = record_debates(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
         for n in range(4):
-            shorter = hold(panel, GROUND, {"d": (Debate(), n)}, progress=False)["d"]
+            shorter = record_debates(panel, GROUND, {"d": (Debate(), n)}, progress=False)["d"]
             assert longest.at(GROUND, n) == shorter.at(GROUND, n)
 
 
@@ -79,9 +86,11 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
         return debater(score="3", decision="ISSUE" if devil else "NO ISSUE", final_score=the_number)(prompt)
 
     lm = scripted_lm(script)
-    with Panel(lm, progress=False) as panel:
-        judges = Debate(rules=Rules(2)).variants(TEXTS)
-        held = hold(panel, GROUND, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False)
+    with JudgeRunner(lm, progress=False) as panel:
+        judges = Debate(rules=DebateConfig(2)).variants(TEXTS)
+        held = record_debates(
+            panel, GROUND, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False
+        )
         study = by_style(panel, GROUND, held, 2, progress=False)
     assert {name: v.calls for name, v in study.variants.items()} == {
         "plain": 2,
@@ -99,8 +108,8 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
 
 def test_repeats_ask_anew_and_find_their_replies_again() -> None:
     lm = scripted_lm(arguing(1), temperature=0.0)
-    with Panel(lm, progress=False) as panel:
-        hold(panel, GROUND, {"d": (Debate(), 2)}, progress=False)
+    with JudgeRunner(lm, progress=False) as panel:
+        record_debates(panel, GROUND, {"d": (Debate(), 2)}, progress=False)
         once = lm.meter.executed.total()
         for _ in range(2):
             found = repeats(panel, GROUND, Debate(), 2, 3, 0.7, progress=False)
@@ -128,7 +137,7 @@ def test_a_repeat_is_the_same_lm_but_for_temperature_and_identity() -> None:
 # --- spread ---
 
 
-def scores(on: Ground, *values: float | None) -> Scores:
+def scores(on: EvalSetup, *values: float | None) -> Scores:
     given = iter(values)
     return entry(on, coherence=lambda rating, group: next(given)).scores
 
@@ -251,4 +260,4 @@ def test_there_is_a_table_and_a_figure_for_each(findings: Findings) -> None:
 )
 def test_plans_that_cannot_be_done(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Plan(Debate(), TEXTS, **changes)
+        AblationPlan(Debate(), TEXTS, **changes)

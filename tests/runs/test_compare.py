@@ -15,7 +15,7 @@ from debate_judge.data.splits import split
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Rules
+from debate_judge.programs.judge import DebateConfig
 from debate_judge.runs import compare
 from debate_judge.runs.export import folder as export
 from tests.fakes import debater
@@ -97,7 +97,7 @@ def test_the_same_command_goes_on_from_the_store_with_the_same_result(
 
 @pytest.fixture
 def tuned(rated: Path, tmp_path: Path) -> Path:
-    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(Debate(rules=Rules(1)), "half") for name in ASPECTS})
+    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(Debate(rules=DebateConfig(1)), "half") for name in ASPECTS})
     held_out = split(data.load(str(rated)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
     evidence = {"splits": {"held_out": held_out}}
     return export.save(tmp_path / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")

@@ -12,16 +12,16 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Rules
+from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.comparison.entrants import Contestant, contestants
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, Entry, Ground, compare_all, score_all
+from debate_judge.runs.comparison.entrants import Entrant, contestants
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all, score_all
 from debate_judge.runs.comparison.table import latex, money, render
-from debate_judge.runs.runner.billing import Billing
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.billing import UsageByJudge
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
 
@@ -29,13 +29,13 @@ GROUND = ground([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def scored(lm: JudgeLM, *names: str, on: Ground = GROUND) -> tuple[dict[str, Entry], dict[str, str]]:
-    with Panel(lm) as panel:
+def scored(lm: JudgeLM, *names: str, on: EvalSetup = GROUND) -> tuple[dict[str, EntrantScores], dict[str, str]]:
+    with JudgeRunner(lm) as panel:
         return score_all(panel, on, contestants(names, on.aspects), progress=False)
 
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
-    return scripted_lm(script, store=Billing(Memory()))
+    return scripted_lm(script, store=UsageByJudge(Memory()))
 
 
 def test_a_debate_with_a_tie_breaker_costs_only_the_tie_breaks_more() -> None:
@@ -80,13 +80,13 @@ class Impossible(Debate):
         raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
 
 
-def impossible(name: str) -> Contestant:
-    return Contestant(name, {"coherence": AspectJudge(Impossible(rules=Rules(0)))})
+def impossible(name: str) -> Entrant:
+    return Entrant(name, {"coherence": AspectJudge(Impossible(rules=DebateConfig(0)))})
 
 
 def test_a_contestant_that_fails_does_not_take_the_others_along() -> None:
     both = [impossible("broken"), *contestants(["single"], GROUND.aspects)]
-    with Panel(lm_of(debater(score=the_number))) as panel:
+    with JudgeRunner(lm_of(debater(score=the_number))) as panel:
         entries, failed = score_all(panel, GROUND, both, progress=False)
     assert list(entries) == ["single"]
     assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
@@ -97,7 +97,7 @@ def test_a_contestant_that_fails_does_not_take_the_others_along() -> None:
 
 
 def test_where_no_contestant_can_score_the_user_is_told() -> None:
-    with Panel(lm_of(debater())) as panel, pytest.raises(InputError, match="log-probabilities"):
+    with JudgeRunner(lm_of(debater())) as panel, pytest.raises(InputError, match="log-probabilities"):
         score_all(panel, GROUND, [impossible("broken")], progress=False)
 
 
@@ -125,9 +125,9 @@ class Comparing(Debate):
 
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
-    judge = Contestant("c", {"coherence": AspectJudge(Comparing(rules=Rules(0)))})
+    judge = Entrant("c", {"coherence": AspectJudge(Comparing(rules=DebateConfig(0)))})
     pairs = ground([1, 5], [44444, 2])
-    with Panel(lm_of(debater(score="2"))) as panel:
+    with JudgeRunner(lm_of(debater(score="2"))) as panel:
         entries, _ = score_all(panel, pairs, [judge], progress=False)
         found = entries["c"]
         assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
@@ -156,7 +156,7 @@ def torn(rating: float, group: int) -> float:
     return rating if group % 2 else -rating
 
 
-def compared(entries: Mapping[str, Entry], baseline: str) -> Comparison:
+def compared(entries: Mapping[str, EntrantScores], baseline: str) -> Comparison:
     return compare_all(MANY, entries, baseline=baseline)
 
 
@@ -299,7 +299,7 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
     from debate_judge.runs.export import folder as export
     from tests.runs.rated import TASK
 
-    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(rules=Rules(0)))})
+    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(rules=DebateConfig(0)))})
     folders = [
         export.save(
             tmp_path / place / "mine",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Rules
+from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import ROUND, Meter
@@ -62,7 +62,7 @@ def test_tokens_that_the_server_did_not_count_are_not_taken_for_none() -> None:
 
 
 def test_a_debate_is_billed_round_by_round() -> None:
-    debate = Debate(rules=Rules(rounds=2, tie_breaker=True))
+    debate = Debate(rules=DebateConfig(rounds=2, tie_breaker=True))
     _, lm = judged(debate, scores(3), objects(), scores(4), objects(), scores(5), settles(4))
     assert sorted((role, turn) for role, turn in lm.meter.accounts) == [
         ("critic", 1),

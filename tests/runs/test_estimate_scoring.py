@@ -15,10 +15,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.dry_run import Case, rehearse, tokens_of
+from debate_judge.programs.dry_run import EstimateCase, dry_reply, tokens_of
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.options import Budget, LMOptions
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
@@ -26,7 +26,7 @@ from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage,
 from debate_judge.runs.estimates.items import Sample, estimate_comparison, estimate_scoring, extent, sampled_groups
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.export.folder import save
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 
 OFFLINE = Target("offline")
@@ -54,7 +54,7 @@ def estimated(name: str, corpus: Corpus, tmp_path: Path, target: Target = OFFLIN
 def executed(name: str, corpus: Corpus, lm: JudgeLM) -> dict[str, int]:
     """Role -> calls that the judge really makes for the same items."""
     judge = build(JUDGES[name].kind, JUDGES[name].config)
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         for aspect in corpus.task.aspects[:2]:
             panel.judge(judge, corpus_items(corpus, aspect))
     return dict(lm.meter.executed)
@@ -117,9 +117,9 @@ def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
         "[[ ## candidate ## ]]\nA text.\n\n[[ ## role ## ]]\nYou are the Scorer.\n\n"
         "Reply with these fields:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
     )
-    for case in (Case("lower", 80, False), Case("expected", 250), Case("upper", 800)):
-        assert rehearse(case, "", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
-    reply = rehearse(Case("upper", 800), "", prompt, {"max_tokens": 300})
+    for case in (EstimateCase("lower", 80, False), EstimateCase("expected", 250), EstimateCase("upper", 800)):
+        assert dry_reply(case, "", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
+    reply = dry_reply(EstimateCase("upper", 800), "", prompt, {"max_tokens": 300})
     assert reply.output_tokens == pytest.approx(300, rel=0.1)
     assert reply.input_tokens == tokens_of(prompt)
 
@@ -224,7 +224,7 @@ def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> No
     ],
 )
 def test_a_budget_is_compared_with_the_total(calls: int, expected: str) -> None:
-    target = replace(OFFLINE, options=LMOptions(budget=Budget(calls=calls)))
+    target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     rows = {"all": (Used(10, 1, 1), Used(20, 2, 2), Used(30, 3, 3))}
     assert f"--budget: calls={calls} {expected}" in render(Estimate(rows, target), "role")
 

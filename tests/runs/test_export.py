@@ -20,7 +20,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read, save
 from debate_judge.runs.export.loaded import LoadedJudge, Recent
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.tiny_models import skip_without
 
@@ -81,7 +81,7 @@ def asked_by(judge: CompiledJudge) -> list[tuple[str, str]]:
     """System text and prompt of every call that judging one item per aspect makes, in order."""
     lm = scripted_lm(SCRIPT, concurrency=1)
     items = [Item("g", "c", TASK, a, "My order is late.", "Sorry!", "Be polite.") for a in TASK.aspects]
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         for item in items[:1] + items[2:]:
             panel.judge(judge.aspects[item.aspect.name].judge, [item])
     return list(zip(lm.systems, lm.prompts, strict=True))

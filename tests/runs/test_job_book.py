@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.programs.lm.batch.job_files import FileBook
-from debate_judge.programs.lm.batch.jobs import BookInMemory, Job, JobBook, book_of
+from debate_judge.programs.lm.batch.job_files import JobFiles
+from debate_judge.programs.lm.batch.jobs import BatchJob, JobBook, JobsInMemory, book_of
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Memory, Reply
 
-JOB = Job("t1", "http://localhost/v1", "openai/m", "scorer", 2, ("a", "b"), 300, 5.0)
+JOB = BatchJob("t1", "http://localhost/v1", "openai/m", "scorer", 2, ("a", "b"), 300, 5.0)
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_jobs_are_noted_replaced_and_struck_out(kind: str, tmp_path: Path) -> None:
-    book: JobBook = FileBook(tmp_path, lambda: None) if kind == "file" else BookInMemory()
+    book: JobBook = JobFiles(tmp_path, lambda: None) if kind == "file" else JobsInMemory()
     other = replace(JOB, token="t2", made=6.0)
     book.note(JOB)
     book.note(other)
@@ -37,11 +37,11 @@ def test_another_process_finds_the_notes_beside_the_replies(tmp_path: Path) -> N
     journal.close()
     assert book_of(Journal(tmp_path)).jobs() == [JOB]
     assert Path(journal.jobs.place(JOB)).parent == tmp_path
-    assert isinstance(book_of(Memory()), BookInMemory)
+    assert isinstance(book_of(Memory()), JobsInMemory)
 
 
 def test_the_replies_are_on_disk_before_a_job_is_forgotten(tmp_path: Path) -> None:
-    book = FileBook(tmp_path, lambda: flushed.append(len(book.jobs())))
+    book = JobFiles(tmp_path, lambda: flushed.append(len(book.jobs())))
     flushed: list[int] = []
     book.note(JOB)
     book.strike(JOB)
@@ -59,7 +59,7 @@ def test_a_journal_with_notes_is_read_as_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"token": "t1"}', '{"token": "other", "keys": []}'])
 def test_what_is_no_note_is_left_alone_and_told(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "t1.job").write_text(text)
-    book = FileBook(tmp_path, lambda: None)
+    book = JobFiles(tmp_path, lambda: None)
     book.note(replace(JOB, token="t2"))
     with caplog.at_level(logging.WARNING):
         assert [job.token for job in book.jobs()] == ["t2"]
@@ -68,7 +68,7 @@ def test_what_is_no_note_is_left_alone_and_told(text: str, tmp_path: Path, caplo
 
 
 def test_a_note_that_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    book = FileBook(tmp_path / "absent", lambda: None)
+    book = JobFiles(tmp_path / "absent", lambda: None)
     with pytest.raises(OSError, match="absent"):
         book.note(JOB)
     assert list(tmp_path.iterdir()) == []

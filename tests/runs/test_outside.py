@@ -14,7 +14,7 @@ import pytest
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.external_scores import Outside, read_outside
+from debate_judge.runs.comparison.external_scores import ExternalScores, read_outside
 
 ASPECTS = tuple(Aspect(name, f"Whether it has {name}.", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))
 COMPARED = ASPECTS[:2]
@@ -77,7 +77,7 @@ def as_csv(path: Path, rows: list[Row]) -> Path:
 Write = Callable[[Path, list[Row]], Path]
 
 
-def read(path: Path) -> Outside:
+def read(path: Path) -> ExternalScores:
     return read_outside(path, PART, COMPARED, known=WHOLE)
 
 

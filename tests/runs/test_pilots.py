@@ -13,13 +13,13 @@ from dspy import lm15
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Rules, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, LMOptions
 from debate_judge.programs.lm.limits import prefix_warmup as pilots
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import debater, section
 
@@ -67,13 +67,13 @@ def items(*sources: str, aspects: Sequence[Aspect] = ASPECTS[:1]) -> list[Item]:
 
 
 def judged(lm: JudgeLM, work: Sequence[Item], rounds: int = 0) -> list[Judgement]:
-    with Panel(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=Rules(rounds)), work)
+    with JudgeRunner(lm, progress=False) as panel:
+        return panel.judge(Debate(rules=DebateConfig(rounds)), work)
 
 
 def streamed(lm: JudgeLM, work: Sequence[Item]) -> list[Judgement]:
-    compiled = CompiledJudge(TASK, {a.name: AspectJudge(Debate(rules=Rules(0))) for a in ASPECTS})
-    with Panel(lm, progress=False) as panel:
+    compiled = CompiledJudge(TASK, {a.name: AspectJudge(Debate(rules=DebateConfig(0))) for a in ASPECTS})
+    with JudgeRunner(lm, progress=False) as panel:
         return [judgement for _, judgement in judge_in_order(panel, compiled, work)]
 
 
@@ -155,14 +155,14 @@ def test_replies_from_the_store_neither_lead_nor_wait() -> None:
 
 def test_a_source_that_was_sent_of_late_needs_no_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, events = lm_of()
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         for aspect in ASPECTS[:2]:
-            panel.judge(Debate(rules=Rules(0)), items("abc", aspects=[aspect]))
+            panel.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[aspect]))
         assert events[:2] == [">a", "<a"]
         assert events[6:9] == [">a", ">b", ">c"]
         events.clear()
         monkeypatch.setattr(pilots, "LIFE", 0.0)
-        panel.judge(Debate(rules=Rules(0)), items("abc", aspects=[ASPECTS[2]]))
+        panel.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[ASPECTS[2]]))
         assert events[:4] == [">a", "<a", ">b", ">c"]
 
 
@@ -192,8 +192,8 @@ class Simultaneous(Debate):
 
 def test_simultaneous_calls_of_one_item_are_simultaneous() -> None:
     lm, events = lm_of()
-    with Panel(lm, progress=False) as panel:
-        panel.judge(Simultaneous(rules=Rules(0)), items("ab"))
+    with JudgeRunner(lm, progress=False) as panel:
+        panel.judge(Simultaneous(rules=DebateConfig(0)), items("ab"))
     assert events[:3] == [">a", ">a", "<a"]
     assert ">b" in events[3:]
 
@@ -212,14 +212,14 @@ class Sourceless(Debate):
 
 def test_a_call_without_the_source_has_nothing_to_wait_for() -> None:
     lm, events = lm_of()
-    with Panel(lm, progress=False) as panel:
-        panel.judge(Sourceless(rules=Rules(0)), items("abc"))
+    with JudgeRunner(lm, progress=False) as panel:
+        panel.judge(Sourceless(rules=DebateConfig(0)), items("abc"))
     assert events[:3] == [">a", ">b", ">c"]
 
 
 def test_who_is_cancelled_in_the_lead_holds_nobody_back() -> None:
     async def main() -> list[str]:
-        led, order = pilots.Pilots(), []
+        led, order = pilots.PrefixWarmup(), []
         never = asyncio.Event()
 
         async def call(name: str, until: asyncio.Event) -> None:
@@ -246,8 +246,8 @@ def test_who_is_cancelled_in_the_lead_holds_nobody_back() -> None:
 def test_the_latest_sources_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pilots, "_ROOM", 2)
     lm, events = lm_of()
-    with Panel(lm, progress=False) as panel:
-        judge = Debate(rules=Rules(0))
+    with JudgeRunner(lm, progress=False) as panel:
+        judge = Debate(rules=DebateConfig(0))
         for names in ("ab", "cd", "ef"):
             panel.judge(judge, items(names))
         events.clear()

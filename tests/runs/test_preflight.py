@@ -15,7 +15,7 @@ from debate_judge.programs import preset
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
@@ -34,7 +34,7 @@ def corpus() -> Corpus:
 
 
 def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         preflight(panel, trials(name, preset(name, options), corpus(), [TONE]))
 
 
@@ -49,7 +49,7 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
 def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
     lm = scripted_lm(debater())
     judge = preset("debate", {})
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         preflight(panel, trials("debate", judge, corpus(), [TONE]))
         before = len(lm.prompts)
         panel.judge(judge, corpus_items(corpus(), TONE))
@@ -59,7 +59,7 @@ def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
 
 def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         preflight(panel, trials("debate", preset("debate", {}), corpus(), [TONE]))
         assert not lm.meter.asked
     silent = scripted_lm(debater())
@@ -109,7 +109,7 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
         return debater()(prompt)
 
     items = longest(corpus_items(corpus(), TONE))
-    with Panel(scripted_lm(script), progress=False) as panel:
+    with JudgeRunner(scripted_lm(script), progress=False) as panel:
         preflight(panel, [Trial("tone", preset("debate", {}), items, new=True)])
         with pytest.raises(InputError, match="does not fit"):
             preflight(panel, [Trial("tone", preset("debate", {}), items)])
@@ -142,6 +142,6 @@ def test_the_longest_and_the_shortest() -> None:
 
 def test_a_judge_without_items_is_left_out() -> None:
     lm = scripted_lm(debater())
-    with Panel(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as panel:
         preflight(panel, [Trial("debate", preset("debate", {}), [])])
     assert not lm.prompts

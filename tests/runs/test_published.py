@@ -11,16 +11,16 @@ from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.schema import Aspect, Corpus, Origin, Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import PUBLISHED, PublishedTable, fitting, published, to_json
-from debate_judge.runs.comparison.results import Ground
+from debate_judge.runs.comparison.results import EvalSetup
 from tests.runs.rated import corpus
 
 # As printed: in both places the paper's average is not the mean of its columns.
 ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
 
 
-def ground(data: str, task: Task, statistics: tuple[Statistic, ...], aspects: tuple[Aspect, ...] = ()) -> Ground:
+def ground(data: str, task: Task, statistics: tuple[Statistic, ...], aspects: tuple[Aspect, ...] = ()) -> EvalSetup:
     found = Corpus(task, corpus([1, 2]).groups, Origin(data, "nowhere"))
-    return Ground(found, aspects or task.aspects, "summary", statistics)
+    return EvalSetup(found, aspects or task.aspects, "summary", statistics)
 
 
 SUMMEVAL = ground("summeval", SUMMARIZATION, ("spearman", "kendall"))

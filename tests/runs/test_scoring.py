@@ -16,9 +16,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import (
+    DebateConfig,
     Item,
     Judgement,
-    Rules,
     Unscored,
     Verdict,
     corpus_items,
@@ -26,7 +26,7 @@ from debate_judge.programs.judge import (
     items_of,
 )
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores, require_scored, scored
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores, require_scored, scored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 COHERENCE = Aspect("coherence", "Do the sentences build on each other?", Scale(1, 5))
@@ -57,8 +57,8 @@ def literal() -> Callable[[str], str]:
     return debater(score=the_text)
 
 
-def judged(lm: ScriptedLM, items: list[Item], rules: Rules = Rules(1)) -> list[Judgement]:  # noqa: B008 - frozen
-    with Panel(lm, progress=False) as panel:
+def judged(lm: ScriptedLM, items: list[Item], rules: DebateConfig = DebateConfig(1)) -> list[Judgement]:  # noqa: B008 - frozen
+    with JudgeRunner(lm, progress=False) as panel:
         return panel.judge(Debate(rules=rules), items)
 
 
@@ -90,7 +90,7 @@ def test_a_panel_settles_what_is_open_and_nothing_else() -> None:
         final_score="4.5",
     )
     lm = scripted_lm(decision)
-    judgements = judged(lm, corpus_items(CORPUS, COHERENCE), Rules(1, True))
+    judgements = judged(lm, corpus_items(CORPUS, COHERENCE), DebateConfig(1, True))
     assert [score_of(j) for j in judgements] == [4.5, 4.5, 3, 5, 1]
     assert lm.meter.executed == {"scorer": 7, "critic": 5, "tie-breaker": 2}
     assert calls_per_item(judgements) == 14 / 5
@@ -98,17 +98,17 @@ def test_a_panel_settles_what_is_open_and_nothing_else() -> None:
 
 def test_calls_of_many_items_overlap() -> None:
     lm = scripted_lm(literal(), latency=0.05, concurrency=4)
-    judged(lm, corpus_items(CORPUS, COHERENCE), Rules(0))
+    judged(lm, corpus_items(CORPUS, COHERENCE), DebateConfig(0))
     assert 2 <= lm.peak <= 4
 
 
 def test_any_thread_may_ask() -> None:
     items = corpus_items(CORPUS, COHERENCE)
     found: dict[int, list[float | None]] = {}
-    with Panel(scripted_lm(literal(), latency=0.01), progress=False) as panel:
+    with JudgeRunner(scripted_lm(literal(), latency=0.01), progress=False) as panel:
 
         def ask(number: int) -> None:
-            found[number] = [score_of(j) for j in panel.judge(Debate(rules=Rules(1)), items)]
+            found[number] = [score_of(j) for j in panel.judge(Debate(rules=DebateConfig(1)), items)]
 
         threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
         for thread in threads:
@@ -120,7 +120,7 @@ def test_any_thread_may_ask() -> None:
 
 def test_a_panel_that_was_left_runs_no_thread() -> None:
     before = set(threading.enumerate())
-    with Panel(scripted_lm(literal()), progress=False) as panel:
+    with JudgeRunner(scripted_lm(literal()), progress=False) as panel:
         assert {t.name for t in set(threading.enumerate()) - before} == {"judge-loop"}
         assert copy.deepcopy({"panel": panel})["panel"] is panel
     assert set(threading.enumerate()) <= before
@@ -128,8 +128,8 @@ def test_a_panel_that_was_left_runs_no_thread() -> None:
 
 def test_leaving_a_panel_ends_what_still_runs() -> None:
     lm = scripted_lm(literal(), latency=60)
-    with Panel(lm, progress=False) as panel:
-        future = panel.submit(Debate(rules=Rules(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
+    with JudgeRunner(lm, progress=False) as panel:
+        future = panel.submit(Debate(rules=DebateConfig(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
         time.sleep(0.05)
     assert future.cancelled() or future.exception() is not None
 
@@ -180,7 +180,7 @@ class Refusing(Debate):
 
 
 def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
-    with Panel(scripted_lm(literal()), progress=False) as panel, pytest.raises(InputError, match="not for me"):
+    with JudgeRunner(scripted_lm(literal()), progress=False) as panel, pytest.raises(InputError, match="not for me"):
         panel.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
 
 
@@ -202,11 +202,11 @@ def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
     items = corpus_items(CORPUS, COHERENCE)
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        judged(lm, items, Rules(0))
+        judged(lm, items, DebateConfig(0))
     executed = len(lm.prompts)
     assert 1 <= executed < 5
     # The next run pays for the rest only.
-    assert [score_of(j) for j in judged(lm, items, Rules(0))] == [2, 4, 3, 5, 1]
+    assert [score_of(j) for j in judged(lm, items, DebateConfig(0))] == [2, 4, 3, 5, 1]
     assert len(lm.prompts) == 5
 
 

@@ -12,10 +12,10 @@ from dspy import lm15
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item, Judgement, Rules, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.fakes import debater, section
 
@@ -48,9 +48,9 @@ class Engine:
 def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> None:
     engine = Engine()
     lm = JudgeLM("test/m", engine=engine, async_engine=engine)
-    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(rules=Rules(0)))})
+    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(rules=DebateConfig(0)))})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(20)]
     got: list[Judgement] = []
-    with Panel(lm, progress=False) as panel, pytest.raises(dspy.LMAuthError):
+    with JudgeRunner(lm, progress=False) as panel, pytest.raises(dspy.LMAuthError):
         got.extend(judgement for _, judgement in judge_in_order(panel, compiled, work))
     assert [type(judgement) for judgement in got] == [Verdict, Verdict]

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 import dspy
 import orjson
 
-from debate_judge.programs.lm.batch.jobs import Job, JobBook
-from debate_judge.programs.lm.batch.pending import Call, Waiting
+from debate_judge.programs.lm.batch.jobs import BatchJob, JobBook
+from debate_judge.programs.lm.batch.pending import Call, PendingCalls
 from debate_judge.programs.lm.batch.progress import about, progress, say
-from debate_judge.programs.lm.batch.queue_quota import Room
-from debate_judge.programs.lm.batch.results import OVER, Answers, read_file, refusal
+from debate_judge.programs.lm.batch.queue_quota import QueueQuota
+from debate_judge.programs.lm.batch.results import OVER, BatchResults, read_file, refusal
 from debate_judge.programs.lm.batch.service import ENDPOINT, BatchService
 from debate_judge.programs.lm.errors import fatal
 from debate_judge.programs.lm.http.chat_completions import body_of
-from debate_judge.programs.lm.options import BatchPace
+from debate_judge.programs.lm.options import BatchTiming
 from debate_judge.programs.lm.reply import Messages, Reply, ReplyStore
 from debate_judge.programs.lm.usage import ROUND, Meter
 
@@ -42,7 +42,7 @@ _SILENCE = 600.0
 """Seconds after which a line of progress is repeated, as a sign of life."""
 
 
-class BatchLine:
+class BatchDispatcher:
     """Makes calls to one model by batch jobs. Belongs to one event loop at a time.
 
     Args:
@@ -55,7 +55,7 @@ class BatchLine:
     """
 
     def __init__(
-        self, service: BatchService, book: JobBook, *, store: ReplyStore, meter: Meter, pace: BatchPace, model: str
+        self, service: BatchService, book: JobBook, *, store: ReplyStore, meter: Meter, pace: BatchTiming, model: str
     ) -> None:
         self._service, self._book, self._store, self._meter, self._pace = service, book, store, meter, pace
         self._model = model
@@ -103,10 +103,10 @@ class BatchLine:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._last = 0.0
-        self._room = Room(self._pace.longest_poll)
+        self._room = QueueQuota(self._pace.longest_poll)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._jobs: dict[str, Job] = {}
-        self._waiting = Waiting(self._model, self._pace.tries)
+        self._jobs: dict[str, BatchJob] = {}
+        self._waiting = PendingCalls(self._model, self._pace.tries)
         self._gathered: dict[str, Call] = {}
         self._taken: set[str] = set()
         for job in self._book.jobs():
@@ -157,17 +157,17 @@ class BatchLine:
         keys, size = [call.key for call in calls], sum(call.size for call in calls)
         await self._room.enter(size)
 
-        async def begin() -> Job | None:
+        async def begin() -> BatchJob | None:
             # Somebody may have gone meanwhile, and another have come for the same reply.
             wanted = self._waiting.among(keys)
             return await self._submit(wanted) if wanted else None
 
         await self._see_through(begin, keys, size)
 
-    async def _take_up(self, job: Job) -> None:
+    async def _take_up(self, job: BatchJob) -> None:
         """See a job through that another process has made, or was about to make."""
 
-        async def begin() -> Job | None:
+        async def begin() -> BatchJob | None:
             if job.id is not None:
                 return job
             batch = await self._service.find(job)
@@ -178,7 +178,9 @@ class BatchLine:
 
         await self._see_through(begin, job.keys, job.size)
 
-    async def _see_through(self, begin: Callable[[], Awaitable[Job | None]], keys: Collection[str], size: int) -> None:
+    async def _see_through(
+        self, begin: Callable[[], Awaitable[BatchJob | None]], keys: Collection[str], size: int
+    ) -> None:
         again: list[Call] = []
         try:
             job = await begin()
@@ -196,7 +198,7 @@ class BatchLine:
         for call in dict.fromkeys([*again, *self._waiting.among(keys)]):
             self._gather(call)
 
-    async def _submit(self, calls: list[Call]) -> Job:
+    async def _submit(self, calls: list[Call]) -> BatchJob:
         token, (role, turn) = uuid.uuid4().hex, calls[0].group
         lines = [call.line for call in calls]
         if self._waiting.in_doubt(calls) and len(calls) < self._pace.calls:
@@ -206,13 +208,13 @@ class BatchLine:
         data = b"".join(lines)
         file = await self._service.upload(data, f"{role}-{turn}-{token[:8]}.jsonl")
         keys = tuple(call.key for call in calls)
-        job = Job(token, self._service.address, self._model, role, turn, keys, len(data), time.time())
+        job = BatchJob(token, self._service.address, self._model, role, turn, keys, len(data), time.time())
         batch = await self._service.create(file, self._note(job))
         job = self._note(replace(job, id=batch.id))
         say(about(job, "sent"))
         return job
 
-    async def _wait_for(self, job: Job) -> Batch:
+    async def _wait_for(self, job: BatchJob) -> Batch:
         """Look at a job until it is over."""
         pause, shown, shown_at = self._pace.first_poll, "", 0.0
         while True:
@@ -233,11 +235,11 @@ class BatchLine:
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, self._pace.longest_poll)
 
-    async def _finish(self, job: Job, batch: Batch) -> list[Call]:
+    async def _finish(self, job: BatchJob, batch: Batch) -> list[Call]:
         """Keep and hand out what a job that is over has brought; returns the calls to be asked again."""
         if batch.status == "failed":
             return await self._refused(job, batch)
-        answers = Answers()
+        answers = BatchResults()
         for file in (batch.output_file_id, batch.error_file_id):
             raw = await self._service.download(file) if file else b""
             if raw is None:
@@ -255,7 +257,7 @@ class BatchLine:
         self._room.went_well()
         return self._waiting.hand_out(job, batch.status, answers)
 
-    async def _refused(self, job: Job, batch: Batch) -> list[Call]:
+    async def _refused(self, job: BatchJob, batch: Batch) -> list[Call]:
         """Deal with a job that was not taken."""
         why = refusal(batch, job)
         self._strike(job)
@@ -267,7 +269,7 @@ class BatchLine:
             raise why.error
         return self._waiting.turn_away(job, why)
 
-    def _note(self, job: Job) -> Job:
+    def _note(self, job: BatchJob) -> BatchJob:
         try:
             self._book.note(job)
         except OSError as error:
@@ -275,7 +277,7 @@ class BatchLine:
         self._jobs[job.token] = job
         return job
 
-    def _strike(self, job: Job) -> None:
+    def _strike(self, job: BatchJob) -> None:
         self._book.strike(job)
         self._jobs.pop(job.token, None)
 

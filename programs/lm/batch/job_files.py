@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from debate_judge.programs.lm.batch.jobs import Job
+from debate_judge.programs.lm.batch.jobs import BatchJob
 
 _LOG = logging.getLogger(__name__)
 
 
-class FileBook:
+class JobFiles:
     """A `programs.lm.batch.jobs.JobBook` on disk. Several processes may share a folder.
 
     Args:
@@ -27,12 +27,12 @@ class FileBook:
         self._folder = folder
         self._flush = flush
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[BatchJob]:
         """The jobs that are written down. What cannot be read is passed over, and said."""
         found = (self._read(path) for path in self._folder.glob("*.job"))
         return sorted((job for job in found if job is not None), key=lambda job: (job.made, job.token))
 
-    def note(self, job: Job) -> None:
+    def note(self, job: BatchJob) -> None:
         path = self._path(job)
         temporary = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
         try:
@@ -45,20 +45,20 @@ class FileBook:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def strike(self, job: Job) -> None:
+    def strike(self, job: BatchJob) -> None:
         self._flush()
         self._path(job).unlink(missing_ok=True)
 
-    def place(self, job: Job) -> str:
+    def place(self, job: BatchJob) -> str:
         return str(self._path(job))
 
-    def _path(self, job: Job) -> Path:
+    def _path(self, job: BatchJob) -> Path:
         return self._folder / f"{job.token}.job"
 
-    def _read(self, path: Path) -> Job | None:
+    def _read(self, path: Path) -> BatchJob | None:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            job = Job(**{**record, "keys": tuple(str(key) for key in record["keys"])})
+            job = BatchJob(**{**record, "keys": tuple(str(key) for key in record["keys"])})
             if f"{job.token}.job" != path.name or not (job.id is None or isinstance(job.id, str)):
                 raise ValueError("it is not about this job")
         except FileNotFoundError:

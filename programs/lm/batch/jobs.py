@@ -9,7 +9,7 @@ from debate_judge.programs.lm.reply import ReplyStore
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """One batch job, from just before it is made until its replies are in the store."""
 
     token: str
@@ -36,19 +36,19 @@ class Job:
 class JobBook(Protocol):
     """Where jobs are written down. `programs.lm.batch.job_files` keeps them in files, beside the replies."""
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[BatchJob]:
         """The jobs whose replies are not all in the store yet, the oldest first."""
         ...
 
-    def note(self, job: Job) -> None:
+    def note(self, job: BatchJob) -> None:
         """Write a job down; what was noted of the same token before is replaced."""
         ...
 
-    def strike(self, job: Job) -> None:
+    def strike(self, job: BatchJob) -> None:
         """Forget a job, after its replies have reached the store for good."""
         ...
 
-    def place(self, job: Job) -> str:
+    def place(self, job: BatchJob) -> str:
         """Where the job is written down, for messages."""
         ...
 
@@ -61,25 +61,25 @@ class JobStore(ReplyStore, Protocol):
     def jobs(self) -> JobBook: ...
 
 
-class BookInMemory:
+class JobsInMemory:
     """A book that lasts as long as the process."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BatchJob] = {}
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[BatchJob]:
         return list(self._jobs.values())
 
-    def note(self, job: Job) -> None:
+    def note(self, job: BatchJob) -> None:
         self._jobs[job.token] = job
 
-    def strike(self, job: Job) -> None:
+    def strike(self, job: BatchJob) -> None:
         self._jobs.pop(job.token, None)
 
-    def place(self, job: Job) -> str:
+    def place(self, job: BatchJob) -> str:
         return "the memory of this process"
 
 
 def book_of(store: ReplyStore) -> JobBook:
     """The store's own book, or one in memory."""
-    return store.jobs if isinstance(store, JobStore) else BookInMemory()
+    return store.jobs if isinstance(store, JobStore) else JobsInMemory()

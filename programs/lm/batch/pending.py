@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import dspy
 
-from debate_judge.programs.lm.batch.jobs import Job
-from debate_judge.programs.lm.batch.results import Answers, Refusal
+from debate_judge.programs.lm.batch.jobs import BatchJob
+from debate_judge.programs.lm.batch.results import BatchResults, Refusal
 from debate_judge.programs.lm.errors import ProviderDownError, fatal
 from debate_judge.programs.lm.reply import Reply
 
@@ -34,7 +34,7 @@ class Call:
         return len(self.line)
 
 
-class Waiting:
+class PendingCalls:
     """Key -> the call that is waited for.
 
     Args:
@@ -73,7 +73,7 @@ class Waiting:
         for call in self.among(list(self._calls)):
             call.future.set_exception(error)
 
-    def hand_out(self, job: Job, state: str, answers: Answers) -> list[Call]:
+    def hand_out(self, job: BatchJob, state: str, answers: BatchResults) -> list[Call]:
         """Give each caller what a job that is over has brought; returns the calls to be asked again.
 
         Raises:
@@ -102,7 +102,7 @@ class Waiting:
                 call.future.set_exception(error)
         return again
 
-    def turn_away(self, job: Job, why: Refusal) -> list[Call]:
+    def turn_away(self, job: BatchJob, why: Refusal) -> list[Call]:
         """Tell the callers whose lines were the reason why a job was not taken; returns the other calls."""
         for call in self.among(job.keys):
             call.tries += 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from debate_judge.programs.lm.batch.jobs import Job
+from debate_judge.programs.lm.batch.jobs import BatchJob
 
 if TYPE_CHECKING:
     from openai.types import Batch
 
 
-def about(job: Job, state: str) -> str:
+def about(job: BatchJob, state: str) -> str:
     """A line about a job."""
     return f"batch job {job.name}: role {job.role}, round {job.round}, {len(job.keys):,} calls, {state}"
 

@@ -24,7 +24,7 @@ class Sized(Protocol):
 S = TypeVar("S", bound=Sized)
 
 
-class Room:
+class QueueQuota:
     """Bytes of the jobs that are at the service.
 
     The provider counts tokens, of all that the account has there. It says that they are too many only after a job

@@ -10,7 +10,7 @@ import dspy
 import orjson
 from dspy import lm15
 
-from debate_judge.programs.lm.batch.jobs import Job
+from debate_judge.programs.lm.batch.jobs import BatchJob
 from debate_judge.programs.lm.errors import lm_error
 from debate_judge.programs.lm.http.chat_completions import read_reply, refused
 from debate_judge.programs.lm.reply import Reply
@@ -26,7 +26,7 @@ _BILLING = ("billing_hard_limit_reached", "insufficient_quota", "billing_not_act
 
 
 @dataclass(slots=True)
-class Answers:
+class BatchResults:
     """Key of a call -> what became of it; a key that stands in neither was not answered."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Answers:
         return len(self.replies) + sum(not dspy.is_retryable_lm_error(error) for error in self.errors.values())
 
 
-def read_file(raw: bytes, job: Job, into: Answers) -> None:
+def read_file(raw: bytes, job: BatchJob, into: BatchResults) -> None:
     """Read a file of answers, whose lines come in any order.
 
     A line is {"custom_id", "response": {"status_code", "body"} or null, "error": {"code", "message"} or null}; an
@@ -85,7 +85,7 @@ class Refusal:
     """What no other job could escape, where that is the reason."""
 
 
-def refusal(batch: Batch, job: Job) -> Refusal:
+def refusal(batch: Batch, job: BatchJob) -> Refusal:
     """Read the errors of a job in state `failed`: each has a code, a message, and a line, from 1, or none."""
     found = (batch.errors.data if batch.errors else None) or []
     codes = [e.code or "" for e in found]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import dspy
 from dspy import lm15
 
-from debate_judge.programs.lm.batch.jobs import Job
+from debate_judge.programs.lm.batch.jobs import BatchJob
 from debate_judge.programs.lm.errors import ProviderDownError, lm_error
 from debate_judge.programs.lm.http.chat_completions import refused, retry_after
 from debate_judge.programs.lm.options import LMOptions
@@ -91,7 +91,7 @@ class BatchService:
                 f"{self.address} has no batch service; leave --batch away ({error})", model=self._model
             ) from error
 
-    async def create(self, file: str, job: Job) -> Batch:
+    async def create(self, file: str, job: BatchJob) -> Batch:
         """Make the job; if an earlier attempt made it after all, return that one."""
         attempts = 0
 
@@ -116,11 +116,11 @@ class BatchService:
 
         return await self._patiently(once)
 
-    async def find(self, job: Job) -> Batch | None:
+    async def find(self, job: BatchJob) -> Batch | None:
         """The job that bears this token, if it was ever made."""
         return await self._patiently(lambda: self._search(job))
 
-    async def _search(self, job: Job) -> Batch | None:
+    async def _search(self, job: BatchJob) -> Batch | None:
         async for batch in self._client.batches.list(limit=100, timeout=_STALLED):
             if (_batch(batch).metadata or {}).get(_TOKEN) == job.token:
                 return batch

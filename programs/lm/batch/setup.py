@@ -10,8 +10,8 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import COMPATIBLE
-from debate_judge.programs.lm.batch.dispatcher import BatchLine
-from debate_judge.programs.lm.batch.jobs import Job, book_of
+from debate_judge.programs.lm.batch.dispatcher import BatchDispatcher
+from debate_judge.programs.lm.batch.jobs import BatchJob, book_of
 from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import ReplyStore
@@ -36,7 +36,7 @@ def require_batchable(spec: str) -> None:
         )
 
 
-def _warn_of(jobs: Sequence[Job]) -> None:
+def _warn_of(jobs: Sequence[BatchJob]) -> None:
     """Say that calls which are about to be made one by one may stand in batch jobs that are paid for."""
     if jobs:
         _LOG.warning(
@@ -46,7 +46,9 @@ def _warn_of(jobs: Sequence[Job]) -> None:
         )
 
 
-def line_for(spec: str, api_base: str | None, options: LMOptions, store: ReplyStore, meter: Meter) -> BatchLine | None:
+def line_for(
+    spec: str, api_base: str | None, options: LMOptions, store: ReplyStore, meter: Meter
+) -> BatchDispatcher | None:
     """The line for openai/MODEL, None where no batch jobs are wanted; the key comes from OPENAI_API_KEY.
 
     Raises:
@@ -61,4 +63,4 @@ def line_for(spec: str, api_base: str | None, options: LMOptions, store: ReplySt
         raise dspy.LMNotConfiguredError("--batch openai needs a key: set OPENAI_API_KEY", model=spec)
     address = api_base or os.environ.get("OPENAI_API_BASE") or COMPATIBLE["openai"]
     service = BatchService(address, key or None, spec, options)
-    return BatchLine(service, book, store=store, meter=meter, pace=options.batch_pace, model=spec)
+    return BatchDispatcher(service, book, store=store, meter=meter, pace=options.batch_pace, model=spec)

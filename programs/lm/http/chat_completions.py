@@ -21,7 +21,7 @@ from dspy.lm15 import Message, Request, Response, Usage
 from debate_judge.programs.lm.errors import UNREACHABLE
 from debate_judge.programs.lm.http.connection import Wire, wire
 from debate_judge.programs.lm.http.response import Answer, UnreachableError, WireError
-from debate_judge.programs.lm.limits.provider_limits import Pace, told_pace
+from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
 from debate_judge.programs.lm.reply import Messages, Reply
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
@@ -58,9 +58,9 @@ class OpenAICompatible:
         self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self.told: Callable[[Pace], None] | None = None
+        self.told: Callable[[RateLimits], None] | None = None
         """Who wants to know of the limits that the server names."""
-        self._pace: Pace | None = None
+        self._pace: RateLimits | None = None
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -101,7 +101,7 @@ class OpenAICompatible:
         return read_reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
 
     def _tell(self, headers: Mapping[str, str], spec: str) -> None:
-        pace = told_pace(headers, spec)
+        pace = limits_from_headers(headers, spec)
         if self.told is not None and pace is not None and pace != self._pace:
             self._pace = pace
             self.told(pace)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.options import Budget
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 
@@ -15,7 +15,7 @@ TOKENS_PER_BYTE = 0.27
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class TokenNeed:
     """What a call is expected to use, and at most."""
 
     tokens: float = 0.0
@@ -26,10 +26,10 @@ class Need:
     """Whether it goes out in a batch job, at half the price."""
 
 
-NOTHING = Need()
+NOTHING = TokenNeed()
 
 
-class Estimate:
+class TokenEstimator:
     """Tokens of a call before it is made, learned from the replies so far."""
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Estimate:
         self._mean_output, self._most_output = 300.0, 1000.0
         self._seen = 0
 
-    def need(self, size: int, max_tokens: int | None) -> Need:
+    def need(self, size: int, max_tokens: int | None) -> TokenNeed:
         """Of a call with `size` bytes of text, whose reply ends at `max_tokens` if that is set."""
         most_output = max_tokens or 4 * self._most_output
         mean_output = min(self._mean_output, most_output)
         # A server adds some tokens of its own around each message.
-        return Need(size * self._mean + mean_output, size * self._most + 32, most_output)
+        return TokenNeed(size * self._mean + mean_output, size * self._most + 32, most_output)
 
     def learn(self, size: int, reply: Reply) -> None:
         """Take in how many tokens a call of `size` bytes really used, where the provider says it."""
@@ -64,10 +64,10 @@ class Estimate:
         return size * self._mean, reply.output_tokens or len(reply.text.encode()) * self._mean
 
 
-class Purse:
+class Budget:
     """Keeps a run inside its budget, the calls in flight included. May be used from several threads."""
 
-    def __init__(self, budget: Budget, price: Price | None) -> None:
+    def __init__(self, budget: BudgetCaps, price: Price | None) -> None:
         if budget.usd is not None and price is None:
             raise ValueError("a budget in money needs a price")
         self._budget = budget
@@ -77,7 +77,7 @@ class Purse:
         self._held = [0.0, 0.0, 0.0]
         self._lock = threading.Lock()
 
-    def admits(self, need: Need) -> bool:
+    def admits(self, need: TokenNeed) -> bool:
         """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
         budget, most = self._budget, self._most(need)
         caps = (budget.calls, budget.tokens, budget.usd)
@@ -86,12 +86,12 @@ class Purse:
             for cap, paid, held, wanted in zip(caps, self._paid, self._held, most, strict=True)
         )
 
-    def hold(self, need: Need) -> None:
+    def hold(self, need: TokenNeed) -> None:
         """Set aside what a call may cost at most."""
         with self._lock:
             self._held = [a + b for a, b in zip(self._held, self._most(need), strict=True)]
 
-    def free(self, need: Need) -> None:
+    def free(self, need: TokenNeed) -> None:
         """Take back what was set aside for a call that is over."""
         with self._lock:
             self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
@@ -102,7 +102,7 @@ class Purse:
         with self._lock:
             self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
 
-    def _most(self, need: Need) -> tuple[float, float, float]:
+    def _most(self, need: TokenNeed) -> tuple[float, float, float]:
         cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
         return 1.0, need.most_input + need.most_output, cost
 

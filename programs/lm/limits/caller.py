@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import dspy
 
 from debate_judge.programs.lm.errors import fatal, lm_error
-from debate_judge.programs.lm.limits.budget import NOTHING, Estimate, Need, Purse
-from debate_judge.programs.lm.limits.circuit_breaker import Breaker
-from debate_judge.programs.lm.limits.provider_limits import Pace
+from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
+from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.limits.rate_limiter import Limiter
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
@@ -67,11 +67,11 @@ class Caller:
     ) -> None:
         self._model = model
         self._options = options
-        self._purse = Purse(options.budget, price) if options.budget else None
-        self._estimate = Estimate() if options.tpm or options.usual.tpm or options.budget else None
+        self._purse = Budget(options.budget, price) if options.budget else None
+        self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
         self.limiter = Limiter(concurrency, options, self._purse)
         self._gate = Limiter(sys.maxsize, LMOptions(), self._purse)
-        self.breaker = Breaker(model, options)
+        self.breaker = CircuitBreaker(model, options)
         self._control = control
         self._question: asyncio.Task[bool] | None = None
         self._numbers = itertools.count()
@@ -140,10 +140,10 @@ class Caller:
         finally:
             self._gate.release(need)
 
-    def told(self, pace: Pace) -> None:
+    def told(self, pace: RateLimits) -> None:
         """Keep to the limits that the provider names, in place of the usual ones."""
         if pace.tpm is not None and self._estimate is None:
-            self._estimate = Estimate()
+            self._estimate = TokenEstimator()
         self.limiter.told(pace)
 
     def _begin(self) -> _Progress:
@@ -209,10 +209,10 @@ class Caller:
                     self._purse.free(need)
             time.sleep(wait)
 
-    def _need(self, size: int, max_tokens: int | None) -> Need:
+    def _need(self, size: int, max_tokens: int | None) -> TokenNeed:
         return NOTHING if self._estimate is None else self._estimate.need(size, max_tokens)
 
-    def _settle(self, size: int, need: Need, reply: Reply) -> None:
+    def _settle(self, size: int, need: TokenNeed, reply: Reply) -> None:
         if self._estimate is None:
             return
         used = self._estimate.used(size, reply)

@@ -22,7 +22,7 @@ _START = 20.0
 """Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Watches the failures of all calls.
 
     A streak is what has failed since the last answer to anybody. Refusals for being too fast are part of it,

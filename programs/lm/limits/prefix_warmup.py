@@ -27,10 +27,10 @@ _ROOM = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class WarmupTurn:
     """What one question is about: all its calls, those of simultaneous roles included, are one turn."""
 
-    pilots: Pilots
+    pilots: PrefixWarmup
     source: str
     context: str
     candidate: str
@@ -41,21 +41,21 @@ class Turn:
         return hash((self.source, self.context))
 
 
-_TURN: ContextVar[Turn | None] = ContextVar("turn", default=None)
+_TURN: ContextVar[WarmupTurn | None] = ContextVar("turn", default=None)
 
 
-class Pilots:
+class PrefixWarmup:
     """Knows which sources are being sent for the first time, and which are cached. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._flying: dict[int, tuple[Turn, asyncio.Future[None]]] = {}
+        self._flying: dict[int, tuple[WarmupTurn, asyncio.Future[None]]] = {}
         self._cached: OrderedDict[int, float] = OrderedDict()
 
     def begin(self, source: str, context: str, candidate: str) -> None:
         """Say what the running task, and whatever it starts, asks about from now on."""
-        _TURN.set(Turn(self, source, context, candidate))
+        _TURN.set(WarmupTurn(self, source, context, candidate))
 
-    async def wait(self, turn: Turn, crowded: bool) -> Callable[[], None]:
+    async def wait(self, turn: WarmupTurn, crowded: bool) -> Callable[[], None]:
         """Wait for the leading call about the turn's source if one is under way, or be it; returns what ends it."""
         loop = asyncio.get_running_loop()
         prefix = turn.prefix

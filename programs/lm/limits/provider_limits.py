@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RateLimits:
     """Limits of an account; None is none that is known."""
 
     rpm: float | None = None
@@ -22,18 +22,18 @@ class Pace:
     """Tokens per minute, input and output."""
 
 
-NO_LIMIT = Pace()
+NO_LIMIT = RateLimits()
 
-PACES: Mapping[str, Pace] = MappingProxyType(
+DEFAULT_LIMITS: Mapping[str, RateLimits] = MappingProxyType(
     {
-        "openai": Pace(500, 200_000),
-        "anthropic": Pace(50, 40_000),
-        "gemini": Pace(150, 1_000_000),
-        "mistral": Pace(60, 500_000),
-        "groq": Pace(30, 6_000),
-        "cohere": Pace(500),
+        "openai": RateLimits(500, 200_000),
+        "anthropic": RateLimits(50, 40_000),
+        "gemini": RateLimits(150, 1_000_000),
+        "mistral": RateLimits(60, 500_000),
+        "groq": RateLimits(30, 6_000),
+        "cohere": RateLimits(500),
         "deepseek": NO_LIMIT,
-        "xai": Pace(480),
+        "xai": RateLimits(480),
     }
 )
 """Prefix of the spec -> limits of the provider's smallest account that is paid for (of Groq's free one)."""
@@ -42,19 +42,19 @@ _REQUESTS = ("x-ratelimit-limit-requests",)
 _TOKENS = ("x-ratelimit-limit-tokens",)
 
 
-def usual_pace(spec: str, api_base: str | None) -> Pace:
+def default_limits(spec: str, api_base: str | None) -> RateLimits:
     """The limits to begin with; none for an address of one's own."""
-    return NO_LIMIT if api_base else PACES.get(spec.partition("/")[0], NO_LIMIT)
+    return NO_LIMIT if api_base else DEFAULT_LIMITS.get(spec.partition("/")[0], NO_LIMIT)
 
 
-def told_pace(headers: Mapping[str, str], spec: str) -> Pace | None:
+def limits_from_headers(headers: Mapping[str, str], spec: str) -> RateLimits | None:
     """The limits per minute that an answer names, or None where it names none.
 
     Groq counts requests by the day under the same name, so that only its tokens are believed.
     """
     rpm = None if spec.startswith("groq/") else _number(headers, _REQUESTS)
     tpm = _number(headers, _TOKENS)
-    return None if rpm is None and tpm is None else Pace(rpm, tpm)
+    return None if rpm is None and tpm is None else RateLimits(rpm, tpm)
 
 
 def _number(headers: Mapping[str, str], names: tuple[str, ...]) -> float | None:

@@ -14,8 +14,8 @@ from collections import deque
 
 import dspy
 
-from debate_judge.programs.lm.limits.budget import NOTHING, Need, Purse
-from debate_judge.programs.lm.limits.provider_limits import Pace
+from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
 
 _CUT = 0.3
@@ -70,20 +70,20 @@ class Limiter:
         purse: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
     """
 
-    def __init__(self, concurrency: int, options: LMOptions | None = None, purse: Purse | None = None) -> None:
+    def __init__(self, concurrency: int, options: LMOptions | None = None, purse: Budget | None = None) -> None:
         options = options or LMOptions()
         self.concurrency = concurrency
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
         self._purse = purse
-        self._own = Pace(options.rpm, options.tpm)
-        self.pace = Pace()
+        self._own = RateLimits(options.rpm, options.tpm)
+        self.pace = RateLimits()
         """The limits that now hold."""
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
         self.told(options.usual)
-        self._waiting: deque[tuple[asyncio.Future[None], Need]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], TokenNeed]] = deque()
         self._closed_until = 0.0
         self._probing: float | None = None
         self._cut_at = 0.0
@@ -104,7 +104,7 @@ class Limiter:
         """Whether somebody waits for a place."""
         return bool(self._waiting)
 
-    async def acquire(self, need: Need = NOTHING, *, first: bool = False) -> None:
+    async def acquire(self, need: TokenNeed = NOTHING, *, first: bool = False) -> None:
         """Wait for a place.
 
         Args:
@@ -134,7 +134,7 @@ class Limiter:
                 self._pump()
             raise
 
-    def release(self, need: Need = NOTHING, *, pass_on: bool = True) -> None:
+    def release(self, need: TokenNeed = NOTHING, *, pass_on: bool = True) -> None:
         """Give a place back, and let whoever waits have it; not if the same caller asks for it at once."""
         self.in_flight = max(0, self.in_flight - 1)
         if self._purse is not None:
@@ -142,9 +142,9 @@ class Limiter:
         if pass_on and self._waiting:
             self._pump()
 
-    def told(self, pace: Pace) -> None:
+    def told(self, pace: RateLimits) -> None:
         """The provider has said what it allows, or is known to; what the user has set stays."""
-        pace = Pace(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
+        pace = RateLimits(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
         if pace.rpm != self.pace.rpm:
             self._requests = None if pace.rpm is None else Bucket(pace.rpm, pace.rpm / 60)
         if pace.tpm != self.pace.tpm:
@@ -158,7 +158,7 @@ class Limiter:
             self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
-    def used(self, need: Need, tokens: float) -> None:
+    def used(self, need: TokenNeed, tokens: float) -> None:
         """Correct the count of tokens by what a call really used."""
         if self._tokens is not None:
             self._tokens.take(tokens - need.tokens)
@@ -198,7 +198,7 @@ class Limiter:
             if not future.done():
                 future.set_exception(error)
 
-    def _delay(self, now: float, need: Need) -> float:
+    def _delay(self, now: float, need: TokenNeed) -> float:
         """Seconds until a call may go: 0 now, infinite when a place must become free first."""
         if self.in_flight >= int(self.window):
             return math.inf
@@ -211,7 +211,7 @@ class Limiter:
             delay = max(delay, self._tokens.wait(now, need.tokens))
         return delay
 
-    def _admit(self, need: Need) -> None:
+    def _admit(self, need: TokenNeed) -> None:
         self.in_flight += 1
         if self._purse is not None:
             self._purse.hold(need)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from debate_judge.data.schema import Scale
-from debate_judge.runs.comparison.results import AVERAGE, Ground, Scores
+from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 
 _MOST_POINTS = 11
 """Scales with more points than this are shown in ten equal parts."""
@@ -64,7 +64,7 @@ class Steadiness:
         return statistics.stdev(values) if len(values) == len(self.agreement[column]) > 1 else None
 
 
-def distributions(ground: Ground, judges: Mapping[str, Scores]) -> dict[str, Distribution]:
+def distributions(ground: EvalSetup, judges: Mapping[str, Scores]) -> dict[str, Distribution]:
     """Aspect -> how often each point of the scale was given, by the raters on average and by each judge.
 
     Mean ratings between two points go to the nearer one, halves up. Only what was rated is counted.
@@ -86,7 +86,7 @@ def distributions(ground: Ground, judges: Mapping[str, Scores]) -> dict[str, Dis
     return found
 
 
-def steadiness(ground: Ground, runs: Sequence[Scores]) -> Steadiness:
+def steadiness(ground: EvalSetup, runs: Sequence[Scores]) -> Steadiness:
     """What changes from run to run.
 
     Args:

@@ -22,17 +22,17 @@ from debate_judge.runs.comparison.ablations.studies import (
     by_persona,
     by_rounds,
     by_style,
-    hold,
+    record_debates,
     repeats,
 )
-from debate_judge.runs.comparison.results import AVERAGE, Ground
+from debate_judge.runs.comparison.results import AVERAGE, EvalSetup
 from debate_judge.runs.comparison.table import SYMBOLS, number, plain_table, prose
 from debate_judge.runs.reports.text import interval, p_text
-from debate_judge.runs.runner.runner import Panel
+from debate_judge.runs.runner.runner import JudgeRunner
 
 
 @dataclass(frozen=True)
-class Plan:
+class AblationPlan:
     """What is to be varied."""
 
     judge: Judge
@@ -80,7 +80,7 @@ class Findings:
         }
 
 
-def ablate(panel: Panel, ground: Ground, plan: Plan, *, progress: bool = True) -> Findings:
+def ablate(panel: JudgeRunner, ground: EvalSetup, plan: AblationPlan, *, progress: bool = True) -> Findings:
     """Do the ablations that the plan names.
 
     Raises:
@@ -93,7 +93,7 @@ def ablate(panel: Panel, ground: Ground, plan: Plan, *, progress: bool = True) -
     rounds = {name: n for name in judges if name in wanted}
     if set(which) & {"rounds", "personas", "styles", "distribution"}:
         rounds[STRICT.name] = max(n, plan.max_rounds) if "rounds" in which else n
-    held = hold(panel, ground, {name: (judges[name], r) for name, r in rounds.items()}, progress=progress)
+    held = record_debates(panel, ground, {name: (judges[name], r) for name, r in rounds.items()}, progress=progress)
     studies: list[Study] = []
     if "rounds" in which:
         studies.append(by_rounds(ground, held[STRICT.name], plan.max_rounds))
@@ -113,7 +113,7 @@ def ablate(panel: Panel, ground: Ground, plan: Plan, *, progress: bool = True) -
     return Findings(tuple(studies), spread, steady)
 
 
-def render(findings: Findings, ground: Ground, style: str) -> str:
+def render(findings: Findings, ground: EvalSetup, style: str) -> str:
     """A short table for each ablation, each under a line that says what it is."""
     blocks = [f"{prose(study.title, style)}\n\n{_study_table(study, ground, style)}" for study in findings.studies]
     if findings.distributions:
@@ -123,7 +123,7 @@ def render(findings: Findings, ground: Ground, style: str) -> str:
     return "\n\n".join(blocks)
 
 
-def _study_table(study: Study, ground: Ground, style: str) -> str:
+def _study_table(study: Study, ground: EvalSetup, style: str) -> str:
     first, level = ground.statistics[0], ground.level
     mark = SYMBOLS[first]
     several = len(ground.aspects) > 1
@@ -176,7 +176,7 @@ def _distances(spread: Spread) -> list[str]:
     return ["–" if v is None else f"{v:.2f}" for v in (spread.wasserstein, spread.total_variation)]
 
 
-def _stability_table(found: Mapping[str, Steadiness], ground: Ground, style: str) -> str:
+def _stability_table(found: Mapping[str, Steadiness], ground: EvalSetup, style: str) -> str:
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     columns = ground.columns
     header = [

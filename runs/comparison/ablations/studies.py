@@ -15,9 +15,9 @@ from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.comparison.results import Ground, Scores
-from debate_judge.runs.runner.runner import Panel, calls_per_item, group_scores
-from debate_judge.runs.runner.shared_pass import Job, run_together
+from debate_judge.runs.comparison.results import EvalSetup, Scores
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+from debate_judge.runs.runner.shared_pass import PassJob, run_together
 
 ABLATIONS = ("rounds", "personas", "styles", "distribution", "stability")
 
@@ -26,7 +26,7 @@ Transcripts = Mapping[str, Sequence[Transcript]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class StudyScores:
     """Judgements of all items under one choice."""
 
     scores: Scores
@@ -59,15 +59,15 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Held:
+class RecordedDebates:
     """Debates as they were held, to be read at any smaller number of rounds."""
 
     judge: Judge
     transcripts: Transcripts
 
-    def at(self, ground: Ground, rounds: int) -> Reading:
+    def at(self, ground: EvalSetup, rounds: int) -> StudyScores:
         """The judgements, had the debates been stopped after `rounds` rounds."""
-        return reading(
+        return study_scores(
             ground,
             {
                 aspect: [self.judge.verdict(t.until(rounds), rounds) for t in transcripts]
@@ -76,16 +76,16 @@ class Held:
         )
 
 
-def reading(ground: Ground, judged: Mapping[str, Sequence[Judgement]]) -> Reading:
+def study_scores(ground: EvalSetup, judged: Mapping[str, Sequence[Judgement]]) -> StudyScores:
     """Judgements laid beside the ratings."""
     scores = {a.name: group_scores(ground.corpus, a, judged[a.name], "given") for a in ground.aspects}
     everything = [j for judgements in judged.values() for j in judgements]
-    return Reading(scores, calls_per_item(everything), sum(isinstance(j, Unscored) for j in everything))
+    return StudyScores(scores, calls_per_item(everything), sum(isinstance(j, Unscored) for j in everything))
 
 
-def hold(
-    panel: Panel, ground: Ground, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
-) -> dict[str, Held]:
+def record_debates(
+    panel: JudgeRunner, ground: EvalSetup, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
+) -> dict[str, RecordedDebates]:
     """Hold the debates of several judges in one pass.
 
     Args:
@@ -99,62 +99,71 @@ def hold(
         InputError: A judge cannot be had with this LM or on these scales.
     """
 
-    def job(name: str, judge: Judge, rounds: int, items: Sequence[Item]) -> Job[Transcript]:
-        return Job(name, lambda item: judge.converse(item, rounds), items)
+    def job(name: str, judge: Judge, rounds: int, items: Sequence[Item]) -> PassJob[Transcript]:
+        return PassJob(name, lambda item: judge.converse(item, rounds), items)
 
     items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
     jobs = [job(name, *judges[name], items[a]) for name in judges for a in items]
     found = iter(_results(panel, jobs, "debates", progress))
-    return {name: Held(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
+    return {name: RecordedDebates(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
 
 
-def by_rounds(ground: Ground, held: Held, rounds: int) -> Study:
+def by_rounds(ground: EvalSetup, held: RecordedDebates, rounds: int) -> Study:
     """Agreement at every n from 0 to `rounds`, read off debates that were held at least so long."""
     readings = {str(n): held.at(ground, n) for n in range(rounds + 1)}
     return _study(ground, "rounds", "Agreement by the number of rounds n, DEBATE without tie-breaker", readings, "0")
 
 
-def by_persona(ground: Ground, held: Mapping[str, Held], rounds: int) -> Study:
+def by_persona(ground: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int) -> Study:
     """Agreement by the Critic's persona at one n."""
     readings = {name: one.at(ground, rounds) for name, one in held.items()}
     title = f"Agreement by the Critic's persona, n = {rounds}, without tie-breaker"
     return _study(ground, "personas", title, readings, PLAIN.name)
 
 
-def by_style(panel: Panel, ground: Ground, held: Mapping[str, Held], rounds: int, *, progress: bool = True) -> Study:
+def by_style(
+    panel: JudgeRunner, ground: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int, *, progress: bool = True
+) -> Study:
     """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
     items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
-    def job(persona: str, aspect: str) -> Job[Transcript]:
+    def job(persona: str, aspect: str) -> PassJob[Transcript]:
         one = held[persona]
         open_at_n = {item.key: t.until(rounds) for item, t in zip(items[aspect], one.transcripts[aspect], strict=True)}
-        return Job(persona, lambda item: one.judge.settle(item, open_at_n[item.key]), items[aspect])
+        return PassJob(persona, lambda item: one.judge.settle(item, open_at_n[item.key]), items[aspect])
 
     found = iter(_results(panel, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
-    readings: dict[str, Reading] = {}
+    readings: dict[str, StudyScores] = {}
     for persona, style in styles.items():
         judge = held[persona].judge
         readings[style] = held[persona].at(ground, rounds)
         settled = {a: [judge.verdict(t, rounds) for t in next(found)] for a in items}
-        readings[f"{style} + tie-breaker"] = reading(ground, settled)
+        readings[f"{style} + tie-breaker"] = study_scores(ground, settled)
     title = f"Agreement by debating style, n = {rounds}"
     return _study(ground, "styles", title, readings, "plain")
 
 
 def repeats(
-    panel: Panel, ground: Ground, judge: Judge, rounds: int, runs: int, temperature: float, *, progress: bool = True
-) -> list[Held]:
+    panel: JudgeRunner,
+    ground: EvalSetup,
+    judge: Judge,
+    rounds: int,
+    runs: int,
+    temperature: float,
+    *,
+    progress: bool = True,
+) -> list[RecordedDebates]:
     """Hold the same debates several times over, each time with other samples of the LM."""
 
-    def job(lm: JudgeLM, number: int, items: Sequence[Item]) -> Job[Transcript]:
-        return Job(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
+    def job(lm: JudgeLM, number: int, items: Sequence[Item]) -> PassJob[Transcript]:
+        return PassJob(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
 
     items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
     lms = [another_sample(panel.lm, number, temperature) for number in range(1, runs + 1)]
     jobs = [job(lm, number, items[a]) for number, lm in enumerate(lms, 1) for a in items]
     found = iter(_results(panel, jobs, "repeated debates", progress))
-    return [Held(judge, {a: next(found) for a in items}) for _ in lms]
+    return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
 
 
 def another_sample(lm: JudgeLM, number: int, temperature: float) -> JudgeLM:
@@ -171,14 +180,16 @@ def another_sample(lm: JudgeLM, number: int, temperature: float) -> JudgeLM:
     return other
 
 
-def _results(panel: Panel, jobs: Sequence[Job[Transcript]], what: str, progress: bool) -> list[list[Transcript]]:
+def _results(
+    panel: JudgeRunner, jobs: Sequence[PassJob[Transcript]], what: str, progress: bool
+) -> list[list[Transcript]]:
     done = run_together(panel, jobs, what, progress=progress)
     for error in done.failed.values():
         raise error
     return done.results
 
 
-def _study(ground: Ground, name: str, title: str, readings: Mapping[str, Reading], baseline: str) -> Study:
+def _study(ground: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:
     base: Mapping[str, Sequence[GroupScores]] = readings[baseline].scores
     differences = {n: ground.difference(r.scores, base) for n, r in readings.items() if n != baseline}
     corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
