@@ -24,7 +24,7 @@ class Run:
     aspects: list[Aspect]
     statistic: Statistic
     level: Level
-    panel: JudgeRunner
+    runner: JudgeRunner
     tracker: Tracker
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""

@@ -1,4 +1,4 @@
-"""What a compile would take before anything is spent, by a rehearsal of its steps on a sample of each part.
+"""What a compile would take before anything is spent, by a dry run of its steps on a sample of each part.
 
 Split, tuner, search space and held-out comparison are those of the compile itself (`optimize.job`), with an LM that
 costs nothing. Three things nobody can know beforehand: how long debates last (`programs.dry_run`), which points
@@ -31,7 +31,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import DebateConfig, Item, Judge, corpus_items
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, rehearse_all, reply_tokens
+from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.tracker import Tracker
@@ -71,15 +71,15 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     target = _target(settings, lengths)
     _, aspects, questions, level, splits = prepared(settings)
     plan = CompilePlan(settings, personas, splits, aspects, questions, level)
-    steps = tqdm(total=3 * len(plan.units), desc="rehearsing", unit="aspect", delay=2, file=sys.stderr)
+    steps = tqdm(total=3 * len(plan.units), desc="dry run", unit="aspect", delay=2, file=sys.stderr)
 
-    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for unit in plan.units:
-            _DryRun(plan, unit, case, panel, ledger).run_through()
+            _DryRun(plan, unit, case, runner, ledger).run_through()
             steps.update()
 
     with steps:
-        return rehearse_all(target, work, _row)
+        return dry_run_all(target, work, _row)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -106,9 +106,9 @@ class _DryRun:
     """One case of the steps of `optimize.selection.choose` and `optimize.held_out.prove` for one unit."""
 
     def __init__(
-        self, plan: CompilePlan, unit: tuple[Aspect, ...], case: EstimateCase, panel: JudgeRunner, ledger: Ledger
+        self, plan: CompilePlan, unit: tuple[Aspect, ...], case: EstimateCase, runner: JudgeRunner, ledger: Ledger
     ) -> None:
-        self.plan, self.unit, self.case, self.panel, self.ledger = plan, unit, case, panel, ledger
+        self.plan, self.unit, self.case, self.runner, self.ledger = plan, unit, case, runner, ledger
         self.label = "+".join(a.name for a in unit)
         seed, limit = plan.settings.seed, max(1, SAMPLED // len(plan.aspects))
         parts = plan.splits
@@ -125,30 +125,30 @@ class _DryRun:
             list(unit),
             cast(Statistic, plan.settings.objective),
             plan.level,
-            panel,
-            # Nothing of a rehearsal is tracked.
+            runner,
+            # Nothing of a dry run is tracked.
             cast(Tracker, None),
-            "rehearsal",
+            "dry run",
             plan.questions,
         )
 
     def run_through(self) -> None:
         settings = self.plan.settings
-        base = start(settings).rehearsal()
+        base = start(settings).dry_run_copy()
         variants = self._tuned(base)
         found = allowed_space(self.run, base, variants, self.unit)
         held, ties = _visits(found, settings.trials, self.case, settings.seed)
-        readings = DevScores(variants, self.sampled.dev, self.unit, self.panel, base.rules.rounds, self.label)
+        dev_scores = DevScores(variants, self.sampled.dev, self.unit, self.runner, base.rules.rounds, self.label)
         self._begin("search, debates", self.plan.splits.dev, self.sampled.dev)
         for variant in held:
-            readings.judgements(variant, base.rules.rounds, False)
+            dev_scores.judgements(variant, base.rules.rounds, False)
         self._begin("search, tie-breaks", self.plan.splits.dev, self.sampled.dev)
         for variant, rounds in ties:
-            readings.judgements(variant, rounds, True)
+            dev_scores.judgements(variant, rounds, True)
         self._begin("held-out", self.plan.splits.held_out, self.sampled.held_out)
-        single, uncompiled = (judge.rehearsal() for judge in untouched(settings))
+        single, uncompiled = (judge.dry_run_copy() for judge in untouched(settings))
         for judge in (uncompiled, single, self._chosen(variants, found)):
-            self.panel.judge(judge, _items(self.sampled.held_out, self.unit))
+            self.runner.judge(judge, _items(self.sampled.held_out, self.unit))
 
     def _tuned(self, base: Judge) -> dict[str, Judge]:
         """The variants of the search, after tuning."""

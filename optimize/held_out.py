@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from debate_judge.data.agreement.decisions import Decided, decide, with_cut
+from debate_judge.data.agreement.decisions import Decided, decide, with_tuned_threshold
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import Run
@@ -70,7 +70,7 @@ def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, 
             ("single", single, "given"),
             ("compiled", chosen.judge, chosen.granularity),
         ):
-            found = run.panel.judge(judge, items, f"{aspect.name}: held-out, {name}")
+            found = run.runner.judge(judge, items, f"{aspect.name}: held-out, {name}")
             judged[name][aspect.name] = (found, cast(Granularity, granularity))
     compiled_alone = [j for found, _ in judged["compiled"].values() for j in found]
     require_scored(compiled_alone, run.settings.max_unscored, "held-out items")
@@ -107,7 +107,10 @@ def _decisions(
     on_scale = start(run.settings).on_scale
     for name in COMPARED[1:]:
         found[name] = decide(scores[name], questions, on_scale=on_scale, resamples=resamples, seed=seed)
-    cut = {name: with_cut(question, searches[name].chosen.scores[name], "dev") for name, question in questions.items()}
+    cut = {
+        name: with_tuned_threshold(question, searches[name].chosen.scores[name], "dev")
+        for name, question in questions.items()
+    }
     cut = {name: question for name, question in cut.items() if question != questions[name]}
     found[DEV_CUT] = decide(scores["compiled"], cut, resamples=resamples, seed=seed)
     return {name: by_aspect for name, by_aspect in found.items() if by_aspect}

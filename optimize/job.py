@@ -91,14 +91,14 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     """
     corpus, aspects, questions, level, splits = prepared(settings)
     identity = fingerprint([settings.identity(), corpus.digest, dict(personas), start(settings).instructions()])
-    with _panel(settings, progress) as panel, _tracker(settings, identity) as tracker:
+    with _runner(settings, progress) as runner, _tracker(settings, identity) as tracker:
         run = Run(
-            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, panel, tracker, identity,
+            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, runner, tracker, identity,
             questions,
         )  # fmt: skip
         announce(run)
         if not settings.no_preflight:
-            preflight(panel, trials(settings.judge, _fullest(settings), corpus, aspects))
+            preflight(runner, trials(settings.judge, _fullest(settings), corpus, aspects))
         units = [tuple(aspects)] if settings.shared else [(a,) for a in aspects]
         judges: dict[str, AspectJudge] = {}
         searches: dict[str, SearchResult] = {}
@@ -109,10 +109,10 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         judge = CompiledJudge(corpus.task, judges)
         held_out = evaluate_held_out(run, judge, searches)
         folder = publish(run, judge, searches, held_out, run_name(settings, identity))
-        meter = panel.lm.meter
+        meter = runner.lm.meter
         return Result(
             settings, run.statistic, level, splits, judge, searches, held_out,
-            meter.asked.total(), meter.executed.total(), cost_rows(meter, panel.lm.price), folder,
+            meter.asked.total(), meter.executed.total(), cost_rows(meter, runner.lm.price), folder,
             tracker.run_id, tracker.ui_hint, tracker.run_link(),
         )  # fmt: skip
 
@@ -181,12 +181,12 @@ def run_name(settings: Settings, identity: str) -> str:
 
 
 @contextmanager
-def _panel(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
+def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
     journal = Journal(Path(settings.store) / "replies" / settings.lm.replace("/", "_"))
     try:
         lm = _lm(settings, journal)
-        with JudgeRunner(lm, progress=progress) as panel:
-            yield panel
+        with JudgeRunner(lm, progress=progress) as runner:
+            yield runner
     finally:
         journal.close()
 

@@ -56,7 +56,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
     tracker.metrics(decision_tables.metrics(held_out.decisions))
-    meter = run.panel.lm.meter
+    meter = run.runner.lm.meter
     tracker.metrics(
         {
             # The trials log their dev agreement under the same name, so that the UI sorts them together.
@@ -71,7 +71,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
             "cached_input_tokens": meter.cached_tokens,
             "output_tokens": meter.output_tokens,
             "recalled_tokens": meter.total.stored,
-            "usd": None if run.panel.lm.price is None else meter.total.cost(run.panel.lm.price),
+            "usd": None if run.runner.lm.price is None else meter.total.cost(run.runner.lm.price),
         }
     )
     for aspect, found in searches.items():
@@ -83,7 +83,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     )
     tracker.text("instructions.diff", instruction_diff(run, judge))
     tracker.table("transcripts.json", _transcript_rows(run, held_out))
-    tracker.table("costs.json", cost_rows(meter, run.panel.lm.price))
+    tracker.table("costs.json", cost_rows(meter, run.runner.lm.price))
     folder = _export(run, judge, searches, held_out, name)
     tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
     return folder
@@ -105,8 +105,8 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     }
     if run.settings.lm == OFFLINE:
         evidence["note"] = OFFLINE_NOTE
-    sampling = {name: run.panel.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
-    lm = {"spec": run.settings.lm, "api_base": run.panel.lm.endpoint or None, **sampling}
+    sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+    lm = {"spec": run.settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
     folder = Path(run.settings.store) / "exports" / name
     return export.save(folder, judge, lm=lm, evidence=evidence, name=name)
 
@@ -146,8 +146,8 @@ def instruction_diff(run: Run, judge: CompiledJudge) -> str:
 
 def _rounds_figure(run: Run, aspect: str, found: SearchResult, note: str | None) -> Figure:
     series = {
-        variant: found.readings.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
-        for variant in found.readings.held
+        variant: found.dev_scores.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
+        for variant in found.dev_scores.held
     }
     point = found.chosen.point
     return figures.agreement_by_rounds(

@@ -40,9 +40,9 @@ def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJ
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
     logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
-    readings = DevScores(variants, run.splits.dev, aspects, run.panel, base.rules.rounds, label)
+    dev_scores = DevScores(variants, run.splits.dev, aspects, run.runner, base.rules.rounds, label)
     found = search(
-        readings,
+        dev_scores,
         allowed_space(run, base, variants, aspects),
         criterion=Criterion(run.statistic, run.level, run.settings.tolerance),
         trials=run.settings.trials,
@@ -52,7 +52,7 @@ def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJ
         on_trial=lambda outcome: _log(run, label, outcome),
     )
     point = found.chosen.point
-    on_dev = readings.judgements(point.persona, point.rounds, point.tie_breaker)
+    on_dev = dev_scores.judgements(point.persona, point.rounds, point.tie_breaker)
     require_scored(on_dev, run.settings.max_unscored, f"dev items ({label})")
     judge = variants[point.persona].deepcopy()
     judge.rules = DebateConfig(point.rounds, point.tie_breaker)
@@ -111,7 +111,7 @@ def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: Mapping[s
         Tuning(
             base,
             rated,
-            run.panel,
+            run.runner,
             base.rules.rounds,
             run.statistic,
             personas,

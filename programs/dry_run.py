@@ -1,4 +1,4 @@
-"""An LM for a rehearsal: the offline LM's replies at assumed lengths, and at the two extremes of how a debate can go.
+"""An LM for a dry run: the offline LM's replies at assumed lengths, and at the two extremes of how a debate can go.
 
 How long a debate lasts is decided by what its roles reply. In the lower case everybody is content at once, in the
 upper case nobody ever is, and between the two the offline LM decides about the very texts. A new role of which the

@@ -113,7 +113,7 @@ class Judge(dspy.Module):
         """
         raise NotImplementedError(f"the judge {self.kind!r} does not compare")
 
-    async def settle(self, item: Item, transcript: Transcript) -> Transcript:
+    async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
         return transcript
 
@@ -129,8 +129,8 @@ class Judge(dspy.Module):
         """Predictor name -> instructions that a tuner should try besides its own proposals."""
         return {}
 
-    def rehearsal(self) -> Judge:
-        """A copy that asks nobody but the LM, for a rehearsal in which nothing may be spent."""
+    def dry_run_copy(self) -> Judge:
+        """A copy that asks nobody but the LM, for a dry run in which nothing may be spent."""
         return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
@@ -150,10 +150,10 @@ class Judge(dspy.Module):
         """Judge one item by the judge's own rules."""
         transcript = await self.converse(item, self.rules.rounds)
         if self.rules.tie_breaker:
-            transcript = await self.settle(item, transcript)
+            transcript = await self.break_tie(item, transcript)
         return self.verdict(transcript, self.rules.rounds)
 
-    async def try_out(self, item: Item) -> Transcript:
+    async def smoke_test(self, item: Item) -> Transcript:
         """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
         return await self.converse(item, min(self.rules.rounds, 1))
 

@@ -2,7 +2,7 @@
 
     python runs/compare.py --data sample --judges rouge-l,single,debate
     python runs/compare.py --data summeval --judges single,geval,debate+tiebreak,chateval --lm openai/gpt-4o-mini
-    python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --outside mine=scores.jsonl
+    python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
     python runs/compare.py --data summeval --judges single,debate --ablations figures/
 
 A judge is a name (single, multiagent, debate, ... rouge-l) or the folder of an export. Scored are the held-out
@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--judges", default="rouge-l,single,debate", help=f"comma-separated: {', '.join(JUDGES)}, or an export's folder"
     )
     judges.add_argument(
-        "--outside",
+        "--external",
         action="append",
         metavar="NAME=FILE",
         help="scores of any other judge: rows of group, candidate, aspect, score; may be repeated",

@@ -191,7 +191,7 @@ def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
         if before and left:
             _say(f"{before} rows are in {out} already; going on from there")
         if not arguments.no_preflight:
-            judge.try_out(left)
+            judge.smoke_test(left)
         _append_all(judge, items, results, patient=arguments.max_unscored >= 1)
     tally = results.tally
     if not tally.rows:

@@ -45,8 +45,8 @@ def check_corpus(corpus: Corpus) -> None:
 
 def judged(judge: Judge, items: list[Item]) -> list[Judgement]:
     """Judge with the offline LM, from nothing."""
-    with JudgeRunner(make_lm("offline"), progress=False) as panel:
-        return panel.judge(judge, items)
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        return runner.judge(judge, items)
 
 
 def check_judge(preset: Preset, items: list[Item]) -> None:

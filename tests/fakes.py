@@ -1,7 +1,7 @@
 """An LM whose replies a test writes, and which remembers what it was asked.
 
 lm = scripted_lm(debater(score="4", decision="NO ISSUE"))
-with Panel(lm) as panel: ...
+with JudgeRunner(lm) as runner: ...
 assert len(lm.prompts) == 2
 """
 

@@ -55,8 +55,8 @@ def test_tuner(name: str) -> None:
     small = type(corpus)(corpus.task, corpus.groups[:3], corpus.origin)
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     before = dict(judge.instructions())
-    with JudgeRunner(make_lm("offline"), progress=False) as panel:
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
         personas = {"plain": before["critic.predict"], "strict": "You play the devil's advocate, as much as you can."}
-        tuning = Tuning(judge, found, panel, 1, "spearman", personas, 1, 3, 0, "test")
+        tuning = Tuning(judge, found, runner, 1, "spearman", personas, 1, 3, 0, "test")
         check_tuned(tuning, TUNERS[name](tuning), before)

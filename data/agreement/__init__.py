@@ -1,1 +1,4 @@
-"""agreement: see the modules."""
+"""Agreement of scores with human ratings: correlations, decisions, intervals, and the values they are reported in.
+
+Uses numpy, scipy and the schema; knows no file format, no judge and no LM.
+"""

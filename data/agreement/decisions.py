@@ -80,7 +80,7 @@ class Decided:
     """Groups with something labelled, the unit of resampling."""
 
     @property
-    def trivial(self) -> float:
+    def majority_baseline(self) -> float:
         """The accuracy of always deciding for the most frequent label: what a judge has to beat."""
         return max(self.labels.values()) / sum(self.labels.values())
 
@@ -165,7 +165,7 @@ def decide(
     return {name: decided for name, decided in found.items() if decided is not None}
 
 
-def with_cut(question: Question, groups: Sequence[GroupScores], where: str) -> Question:
+def with_tuned_threshold(question: Question, groups: Sequence[GroupScores], where: str) -> Question:
     """The question with the cut on scores that has the best balanced accuracy on `groups`.
 
     Candidates for the cut are the threshold and the middles between neighbouring scores; of equally good ones the

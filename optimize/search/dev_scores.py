@@ -78,14 +78,14 @@ class DevScores:
         variants: Mapping[str, Judge],
         corpus: Corpus,
         aspects: Sequence[Aspect],
-        panel: JudgeRunner,
+        runner: JudgeRunner,
         n_max: int,
         label: str,
     ) -> None:
         self.variants = variants
         self._corpus = corpus
         self._aspects = aspects
-        self._panel = panel
+        self._runner = runner
         self._n_max = n_max
         self._label = label
         self._debates: dict[str, list[Transcript]] = {}
@@ -103,14 +103,14 @@ class DevScores:
             key = (persona, rounds)
             if key not in self._settled:
                 what = f"{self._label}: ties, {persona}, n = {rounds}"
-                self._settled[key] = self._panel.settle(judge, self._items, transcripts, what)
+                self._settled[key] = self._runner.break_tie(judge, self._items, transcripts, what)
             transcripts = self._settled[key]
         return [judge.verdict(t, rounds) for t in transcripts]
 
     def _debate(self, persona: str) -> list[Transcript]:
         if persona not in self._debates:
             what = f"{self._label}: debates, {persona}"
-            self._debates[persona] = self._panel.converse(self.variants[persona], self._items, self._n_max, what)
+            self._debates[persona] = self._runner.converse(self.variants[persona], self._items, self._n_max, what)
         return self._debates[persona]
 
     def scores(self, point: Point) -> tuple[dict[str, list[GroupScores]], float]:

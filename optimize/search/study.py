@@ -35,7 +35,7 @@ class SearchResult:
     """Every distinct point that was evaluated, in the order of the study."""
     space: int
     """Number of points there were."""
-    readings: DevScores
+    dev_scores: DevScores
     """What the outcomes were read off."""
 
     @property
@@ -60,7 +60,7 @@ class Criterion:
 
 
 def search(
-    readings: DevScores,
+    dev_scores: DevScores,
     space: Space,
     *,
     criterion: Criterion,
@@ -82,7 +82,7 @@ def search(
 
     def evaluate(point: Point) -> Outcome:
         if point not in outcomes:
-            scores, calls = readings.scores(point)
+            scores, calls = dev_scores.scores(point)
             outcomes[point] = Outcome(
                 point, agreement_for_choice(scores, criterion.statistic, criterion.level), calls, scores
             )
@@ -95,7 +95,7 @@ def search(
             report([outcome.agreement, outcome.calls])
     found = tuple(outcomes.values())
     best = max(found, key=lambda o: (o.agreement, -o.calls))
-    return SearchResult(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), readings)
+    return SearchResult(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), dev_scores)
 
 
 def _cheapest_equal(found: Sequence[Outcome], best: Outcome, criterion: Criterion, seed: int) -> Outcome:

@@ -1,4 +1,7 @@
-"""Tuners: from a judge and training examples to better instructions. `TUNERS` names them."""
+"""Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
+
+A tuner is one file with a function `Tuning -> Judge`; it uses the runner and `optimize.examples`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Tuning:
     judge: Judge
     """The judge to improve; never changed, a tuner returns a copy."""
     examples: list[dspy.Example]
-    panel: JudgeRunner
+    runner: JudgeRunner
     rounds: int
     statistic: Statistic
     personas: Mapping[str, str]

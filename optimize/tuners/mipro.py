@@ -31,8 +31,8 @@ class _SeededMIPRO(dspy.MIPROv2):
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(
             metric=_unused_metric,
-            prompt_model=tuning.panel.lm,
-            task_model=tuning.panel.lm,
+            prompt_model=tuning.runner.lm,
+            task_model=tuning.runner.lm,
             max_bootstrapped_demos=0,
             max_labeled_demos=0,
             auto=None,
@@ -95,7 +95,7 @@ class _SeededMIPRO(dspy.MIPROv2):
         tuning = self._tuning
         items = [item for example in devset for item in example.questions]
         try:
-            transcripts = tuning.panel.converse(program, items, tuning.rounds, f"{tuning.label}: tuning")
+            transcripts = tuning.runner.converse(program, items, tuning.rounds, f"{tuning.label}: tuning")
         except Exception as error:
             raise _Abort from error
         judged = iter([program.verdict(t, tuning.rounds) for t in transcripts])
@@ -113,7 +113,7 @@ def tune(tuning: Tuning) -> Judge:
     """
     optimizer = _SeededMIPRO(tuning)
     try:
-        with _quiet(), dspy.context(lm=tuning.panel.lm, adapter=dspy.ChatAdapter(), disable_history=True):
+        with _quiet(), dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True):
             best: Judge = optimizer.compile(
                 tuning.judge,
                 trainset=tuning.examples,

@@ -1,1 +1,4 @@
-"""chateval: see the modules."""
+"""ChatEval (Chan et al. 2023): referees with roles, three ways of communicating, votes and averages.
+
+Uses the roles and the judge contract; knows no other judge.
+"""

@@ -66,12 +66,12 @@ class DiscussionLog:
     failure: Failure | None = None
 
     def take(
-        self, turn: int, agents: Sequence[Speaker], answers: Sequence[Utterance | NoAnswer]
+        self, turn: int, speakers: Sequence[Speaker], answers: Sequence[Utterance | NoAnswer]
     ) -> list[Utterance] | None:
-        """Note what `agents` said at one time; None when one of them said nothing usable, which ends the talk."""
+        """Note what `speakers` said at one time; None when one of them said nothing usable, which ends the talk."""
         spoken = [answer for answer in answers if isinstance(answer, Utterance)]
         self.said += spoken
-        failed = [(a.name, answer) for a, answer in zip(agents, answers, strict=True) if isinstance(answer, NoAnswer)]
+        failed = [(a.name, answer) for a, answer in zip(speakers, answers, strict=True) if isinstance(answer, NoAnswer)]
         if not failed:
             return spoken
         name, first = failed[0]
@@ -83,73 +83,73 @@ Strategy = Callable[[Sequence[Speaker], Speaker | None, int], Awaitable[Discussi
 """(agents, summarizer, number of turns T) -> the minutes."""
 
 
-async def one_by_one(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
+async def one_by_one(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """Algorithm 1: a message reaches its speaker and those who speak later in the order, the first agent never."""
-    return await _in_order(agents, turns, lambda n, m: m >= n and m > 0)
+    return await _in_order(speakers, turns, lambda n, m: m >= n and m > 0)
 
 
-async def round_table(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
+async def round_table(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """In order like Algorithm 1, but a message reaches everybody."""
-    return await _in_order(agents, turns, lambda n, m: True)
+    return await _in_order(speakers, turns, lambda n, m: True)
 
 
-async def _in_order(agents: Sequence[Speaker], turns: int, reaches: Callable[[int, int], bool]) -> DiscussionLog:
-    minutes = DiscussionLog()
-    heard: list[list[Utterance]] = [[] for _ in agents]
+async def _in_order(speakers: Sequence[Speaker], turns: int, reaches: Callable[[int, int], bool]) -> DiscussionLog:
+    log = DiscussionLog()
+    heard: list[list[Utterance]] = [[] for _ in speakers]
     for turn in range(turns):
         ROUND.set(turn)
-        for n, agent in enumerate(agents):
-            message = minutes.take(turn, [agent], [await agent.speak(turn, _text(heard[n]))])
+        for n, speaker in enumerate(speakers):
+            message = log.take(turn, [speaker], [await speaker.speak(turn, _text(heard[n]))])
             if message is None:
-                return minutes
-            for m in range(len(agents)):
+                return log
+            for m in range(len(speakers)):
                 if reaches(n, m):
                     heard[m] += message
-    return minutes
+    return log
 
 
-async def simultaneous(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
+async def simultaneous(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """Algorithm 2: all speak at once, then everybody hears what everybody said in that turn."""
-    minutes = DiscussionLog()
+    log = DiscussionLog()
     heard: list[Utterance] = []
     for turn in range(turns):
         ROUND.set(turn)
-        buffer = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
+        buffer = log.take(turn, speakers, await _at_once(speakers, turn, _text(heard)))
         if buffer is None:
             break
         heard += buffer
-    return minutes
+    return log
 
 
 async def simultaneous_with_summarizer(
-    agents: Sequence[Speaker], summarizer: Speaker | None, turns: int
+    speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int
 ) -> DiscussionLog:
     """Algorithm 3: as Algorithm 2, but all that anybody has heard is a summary of everything said so far."""
     if summarizer is None:
         raise ValueError("this strategy needs a summarizer")
-    minutes = DiscussionLog()
+    log = DiscussionLog()
     buffer: list[Utterance] = []
     heard: list[Utterance] = []
     for turn in range(turns):
         ROUND.set(turn)
         if turn > 0:
-            summary = minutes.take(turn, [summarizer], [await summarizer.speak(turn, _text(buffer))])
+            summary = log.take(turn, [summarizer], [await summarizer.speak(turn, _text(buffer))])
             if summary is None:
                 break
             heard = summary
-        spoken = minutes.take(turn, agents, await _at_once(agents, turn, _text(heard)))
+        spoken = log.take(turn, speakers, await _at_once(speakers, turn, _text(heard)))
         if spoken is None:
             break
         buffer += spoken
-    return minutes
+    return log
 
 
-async def no_talk(agents: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
+async def no_talk(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
     """The ensemble (section 3.2): each speaks once and hears nobody."""
-    minutes = DiscussionLog()
+    log = DiscussionLog()
     ROUND.set(0)
-    minutes.take(0, agents, await _at_once(agents, 0, ""))
-    return minutes
+    log.take(0, speakers, await _at_once(speakers, 0, ""))
+    return log
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
@@ -164,8 +164,8 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 """Name in a configuration -> strategy."""
 
 
-async def _at_once(agents: Sequence[Speaker], turn: int, heard: str) -> list[Utterance | NoAnswer]:
-    return await asyncio.gather(*(agent.speak(turn, heard) for agent in agents))
+async def _at_once(speakers: Sequence[Speaker], turn: int, heard: str) -> list[Utterance | NoAnswer]:
+    return await asyncio.gather(*(speaker.speak(turn, heard) for speaker in speakers))
 
 
 def _text(messages: Sequence[Utterance]) -> str:

@@ -70,8 +70,8 @@ class ChatEval(Judge):
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the discussion: a first turn and `rounds` more, which are T = `rounds` + 1."""
-        minutes = await self._discuss(item, rounds, lambda referee, heard, n: referee.rate(item, heard, n))
-        return _transcript(minutes)
+        log = await self._discuss(item, rounds, lambda referee, heard, n: referee.rate(item, heard, n))
+        return _transcript(log)
 
     async def _discuss(
         self,
@@ -79,7 +79,7 @@ class ChatEval(Judge):
         rounds: int,
         ask: Callable[[Referee, str, Sequence[int]], Awaitable[RoleReply[RefereeOpinion] | NoAnswer]],
     ) -> DiscussionLog:
-        def agent(index: int, name: str, referee: Referee) -> Speaker:
+        def speaker(index: int, name: str, referee: Referee) -> Speaker:
             # Numbers of their own keep referees of one role from being given one another's samples.
             numbers = range(index * self.samples, (index + 1) * self.samples)
 
@@ -91,9 +91,9 @@ class ChatEval(Judge):
 
             return Speaker(name, speak)
 
-        agents = [agent(index, *pair) for index, pair in enumerate(self.roles.items())]
+        speakers = [speaker(index, *pair) for index, pair in enumerate(self.roles.items())]
         with dspy.context(adapter=ADAPTER):
-            return await STRATEGIES[self.communication](agents, self._summing_up(item), rounds + 1)
+            return await STRATEGIES[self.communication](speakers, self._summing_up(item), rounds + 1)
 
     def _summing_up(self, item: Item) -> Speaker | None:
         summarizer = self.summarizer
@@ -239,8 +239,8 @@ def _check_pair(item_a: Item, item_b: Item) -> None:
             raise InputError("two answers to one question are compared", field=name, expected=repr(one), found=other)
 
 
-def _transcript(minutes: DiscussionLog) -> Transcript:
-    return Transcript(tuple(map(_turn, minutes.said)), minutes.failure)
+def _transcript(log: DiscussionLog) -> Transcript:
+    return Transcript(tuple(map(_turn, log.said)), log.failure)
 
 
 def _turn(said: Utterance) -> Turn:

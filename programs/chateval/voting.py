@@ -71,8 +71,8 @@ def tally(held: Sequence[DiscussionLog], turn: int) -> Votes:
         held: The discussion with the first answer shown first and, where there was one, the other way round.
         turn: From 0; nobody failed until then.
     """
-    straight = [_latest(minutes, turn) for minutes in held[:1]] + [
-        {name: (a, b) for name, (b, a) in _latest(minutes, turn).items()} for minutes in held[1:]
+    straight = [_latest(log, turn) for log in held[:1]] + [
+        {name: (a, b) for name, (b, a) in _latest(log, turn).items()} for log in held[1:]
     ]
     scores = {name: _mean([scored[name] for scored in straight]) for name in straight[0]}
     votes = {name: _vote(a, b) for name, (a, b) in scores.items()}
@@ -91,7 +91,7 @@ def pair_transcripts(held: Sequence[DiscussionLog], turns: int, scale: Scale) ->
         turns: T.
         scale: The aspect's.
     """
-    failures = [minutes.failure for minutes in held if minutes.failure is not None]
+    failures = [log.failure for log in held if log.failure is not None]
     broken = min((failure.round for failure in failures), default=turns)
     outcomes = [tally(held, turn) for turn in range(broken)]
     first = [_turns(held, turn, 0, outcomes, scale) for turn in range(turns)]
@@ -102,7 +102,7 @@ def pair_transcripts(held: Sequence[DiscussionLog], turns: int, scale: Scale) ->
 def _turns(
     held: Sequence[DiscussionLog], turn: int, answer: int, outcomes: Sequence[Votes], scale: Scale
 ) -> list[Turn]:
-    said = [_told(s, order, answer) for order, minutes in enumerate(held) for s in minutes.said if s.turn == turn]
+    said = [_told(s, order, answer) for order, log in enumerate(held) for s in log.said if s.turn == turn]
     if turn >= len(outcomes):
         return said
     outcome = outcomes[turn]
@@ -126,7 +126,7 @@ def spoken(said: Utterance) -> str:
 
 def _failure(held: Sequence[DiscussionLog], answer: int) -> Failure | None:
     """The earliest failure, with the calls that this answer's transcript accounts for."""
-    failures = [minutes.failure for minutes in held if minutes.failure is not None]
+    failures = [log.failure for log in held if log.failure is not None]
     if not failures:
         return None
     first = min(failures, key=lambda failure: failure.round)
@@ -138,8 +138,8 @@ def _transcript(turns: Sequence[Sequence[Turn]], failure: Failure | None) -> Tra
     return Transcript(tuple(turn for together in turns for turn in together), failure)
 
 
-def _latest(minutes: DiscussionLog, turn: int) -> dict[str, tuple[float, float]]:
-    return {s.speaker: (s.scores[0], s.scores[1]) for s in minutes.said if s.scores and s.turn <= turn}
+def _latest(log: DiscussionLog, turn: int) -> dict[str, tuple[float, float]]:
+    return {s.speaker: (s.scores[0], s.scores[1]) for s in log.said if s.scores and s.turn <= turn}
 
 
 def _mean(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -29,7 +29,7 @@ class Critic(Role):
     def __init__(self, persona: Persona = STRICT) -> None:
         super().__init__(Criticism, persona.text)
 
-    async def speak(self, item: Item, transcript: Transcript, panel: str = "") -> Turn | NoAnswer:
+    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
         """Review the latest score of the debate.
 
         Only this reply's own decision field is consulted: a quotation of the protocol's words elsewhere, be it
@@ -45,7 +45,7 @@ class Critic(Role):
                 return replies.Unreadable("the decision was ISSUE but no feedback was given")
             return content, (replies.NO_ISSUE if content else feedback)
 
-        answer = await self.ask(item, str(transcript), read, panel)
+        answer = await self.ask(item, str(transcript), read, preamble)
         if not isinstance(answer, RoleReply):
             return answer
         content, text = answer.value

@@ -51,7 +51,7 @@ class Debate(Judge):
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
         with dspy.context(adapter=ADAPTER):
             ROUND.set(0)
-            told = self.panel()
+            told = self.preamble()
             transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript(), told))
             for number in range(1, rounds + 1):
                 if transcript.failure is not None or transcript.settled:
@@ -62,7 +62,7 @@ class Debate(Judge):
                     transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript, told))
         return transcript
 
-    async def settle(self, item: Item, transcript: Transcript) -> Transcript:
+    async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
         if transcript.failure is not None or not is_open(transcript):
             return transcript
@@ -70,8 +70,8 @@ class Debate(Judge):
             ROUND.set(transcript.rounds)
             return await self._tie_broken(item, transcript)
 
-    async def try_out(self, item: Item) -> Transcript:
-        transcript = await super().try_out(item)
+    async def smoke_test(self, item: Item) -> Transcript:
+        transcript = await super().smoke_test(item)
         if not (self.rules.tie_breaker and self.rules.rounds) or transcript.failure is not None:
             return transcript
         with dspy.context(adapter=ADAPTER):
@@ -79,7 +79,7 @@ class Debate(Judge):
             return await self._tie_broken(item, transcript)
 
     async def _tie_broken(self, item: Item, transcript: Transcript) -> Transcript:
-        spoken = await self.tie_breaker.speak(item, transcript, self.panel())
+        spoken = await self.tie_breaker.speak(item, transcript, self.preamble())
         return _extend(transcript, "tie-breaker", transcript.rounds, spoken)
 
     def preamble(self) -> str:

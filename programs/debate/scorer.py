@@ -46,13 +46,13 @@ class Scorer(Sampled):
         super().__init__(WholeScoring if mode.name == "expected" else Scoring, instructions)
         self.mode = mode
 
-    async def speak(self, item: Item, transcript: Transcript, panel: str = "") -> Turn | NoAnswer:
+    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
         """Score `item` given the debate so far (empty for the first score), in a debate with what all are told.
 
         Raises:
             InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
         """
-        answer = await score_in(self.mode, self, item, str(transcript), panel=panel)
+        answer = await score_in(self.mode, self, item, str(transcript), preamble=preamble)
         if not isinstance(answer, RoleReply):
             return answer
         found = answer.value

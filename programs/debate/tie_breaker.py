@@ -28,7 +28,7 @@ class TieBreaker(Role):
     def __init__(self, instructions: str | None = None) -> None:
         super().__init__(TieBreaking, instructions)
 
-    async def speak(self, item: Item, transcript: Transcript, panel: str = "") -> Turn | NoAnswer:
+    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
         """Settle an open debate."""
 
         def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
@@ -38,7 +38,7 @@ class TieBreaker(Role):
             side = fields["side"].strip()
             return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
 
-        answer = await self.ask(item, str(transcript), read, panel)
+        answer = await self.ask(item, str(transcript), read, preamble)
         if not isinstance(answer, RoleReply):
             return answer
         score, reasoning = answer.value

@@ -48,7 +48,7 @@ class FormFiller(Sampled):
         Raises:
             InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
         """
-        return await score_in(mode, self, item, "", {"steps": replies.disarm(steps)})
+        return await score_in(mode, self, item, "", {"steps": replies.escape(steps)})
 
 
 class GEval(Judge):

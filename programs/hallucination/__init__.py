@@ -1,1 +1,4 @@
-"""hallucination: see the modules."""
+"""The Markov-chain debate about hallucinations (Sun et al. 2024): claims, evidence, verification; and its baselines.
+
+Uses the roles and the judge contract; web search is its only other way out.
+"""

@@ -106,7 +106,7 @@ class ClaimExtractor(Sampled):
         task = f"The candidate is a {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
         if form != "document":
             task = f"The source is a {item.task.source_label}. {task}"
-        inputs = {"task": task, "candidate": replies.disarm(text)}
+        inputs = {"task": task, "candidate": replies.escape(text)}
         if form == "document":
             inputs["source"] = ""
         return await self.bound(inputs).ask(item, "", lambda fields: read_claims(fields["claims"], self.most))

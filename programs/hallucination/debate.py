@@ -157,8 +157,8 @@ class ChainAgent(Sampled):
             known = "The evidence was found on the web and may be beside the point or in error."
         inputs = {
             "task": f"{kind} {known}",
-            "evidence": replies.disarm(evidence.text),
-            "claim": replies.disarm(claim),
+            "evidence": replies.escape(evidence.text),
+            "claim": replies.escape(claim),
         }
         return await self.bound(inputs).ask(item, "\n\n".join(map(_line, heard)), read_view)
 

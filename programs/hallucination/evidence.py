@@ -69,7 +69,7 @@ class QueryWriter(Sampled):
             one, other = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
             return (one, other) if one and other else replies.Unreadable("two queries are needed")
 
-        return await self.bound({"claim": replies.disarm(claim)}).ask(item, "", read)
+        return await self.bound({"claim": replies.escape(claim)}).ask(item, "", read)
 
 
 class Ranker(Protocol):

@@ -174,7 +174,7 @@ class Hallucination(Judge):
         reason: StopReason = "rounds over" if open_claims else "no issue" if held or not states else "single call"
         return Verdict(score, held, reason, transcript.calls, transcript)
 
-    def rehearsal(self) -> Hallucination:
+    def dry_run_copy(self) -> Hallucination:
         one: Hallucination = self.deepcopy()
         if self.gathering.search is not None:
             one.gathering = replace(self.gathering, search=Unsearched())

@@ -1,1 +1,4 @@
-"""lm: see the modules."""
+"""The transport of LM calls: client, engines, options, usage, prices, and the journal of replies.
+
+Uses DSPy and `data.errors`; knows no judge and no prompt.
+"""

@@ -20,7 +20,7 @@ from dspy.lm15 import Request, Response
 
 from debate_judge.programs.lm.engines import RequestEngine, reply_of, response_of
 from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
-from debate_judge.programs.lm.limits import prefix_warmup as pilots
+from debate_judge.programs.lm.limits import prefix_warmup as prefix_warmup
 from debate_judge.programs.lm.limits.caller import Caller
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
@@ -66,11 +66,11 @@ class JudgeLM(dspy.LM):
         self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control)
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         if isinstance(self._line, OpenAICompatible):
-            self._line.told = self.caller.told
+            self._line.on_rate_limits = self.caller.on_rate_limits
         self.batches: BatchDispatcher | None = None
         """Where calls go out in batch jobs, the way that `ask` takes."""
         self._flying: dict[str, asyncio.Future[None]] = {}
-        self.pilots: bool = getattr(async_engine, "caches_prefixes", True)
+        self.prefix_warmup: bool = getattr(async_engine, "caches_prefixes", True)
         """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
         super().__init__(
@@ -150,7 +150,7 @@ class JudgeLM(dspy.LM):
             # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
             await asyncio.wait((self._flying[key],))
         if stored is not None:
-            self.meter.recall(role, stored, batch=self.batches is not None)
+            self.meter.hit(role, stored, batch=self.batches is not None)
             return stored
 
         landed = asyncio.get_running_loop().create_future()
@@ -162,7 +162,7 @@ class JudgeLM(dspy.LM):
                 # It is in the store already, with all that came in the same job.
                 self.meter.spend(role, reply, batch=True)
                 return reply
-            async with pilots.turn(messages, self.caller.limiter.full) as over:
+            async with prefix_warmup.turn(messages, self.caller.limiter.full) as over:
 
                 async def send() -> Reply:
                     try:
@@ -233,7 +233,7 @@ class StoredEngine:
         lm.meter.ask(self.role)
         stored = lm.store.get(key)
         if stored is not None:
-            lm.meter.recall(self.role, stored)
+            lm.meter.hit(self.role, stored)
             return response_of(request.model, stored)
 
         def send() -> Reply:
@@ -260,7 +260,7 @@ class AsyncStoredEngine:
         lm.meter.ask(self.role)
         stored = lm.store.get(key)
         if stored is not None:
-            lm.meter.recall(self.role, stored)
+            lm.meter.hit(self.role, stored)
             return response_of(request.model, stored)
 
         async def send() -> Reply:

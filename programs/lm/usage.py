@@ -20,7 +20,7 @@ class Tokens:
 
     calls: int = 0
     """Executed."""
-    recalled: int = 0
+    cache_hits: int = 0
     """Replies that the store gave: paid for earlier, or by another caller of this run."""
     fresh: int = 0
     """Input at the full price."""
@@ -89,11 +89,11 @@ class Meter:
                 tokens.batch_cached += reply.cached_tokens
                 tokens.batch_output += reply.output_tokens
 
-    def recall(self, role: str, reply: Reply, *, batch: bool = False) -> None:
+    def hit(self, role: str, reply: Reply, *, batch: bool = False) -> None:
         """Count a reply that the store gave; `batch` says how it would have been asked for."""
         with self._lock:
             tokens = self._of(role)
-            tokens.recalled += 1
+            tokens.cache_hits += 1
             tokens.stored_input += reply.input_tokens
             tokens.stored_output += reply.output_tokens
             if batch:

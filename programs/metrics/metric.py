@@ -70,8 +70,8 @@ class Metric(Judge):
             raise ValueError("a metric that did not fail has a value")
         return Verdict(score, 0, "single call", 0, transcript)
 
-    def rehearsal(self) -> Judge:
-        """A metric that computes nothing: a rehearsal counts LM calls, and here there are none."""
+    def dry_run_copy(self) -> Judge:
+        """A metric that computes nothing: a dry run counts LM calls, and here there are none."""
         return _Silent()
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.offline import claims as offline_claims
-from debate_judge.programs.offline import other_judges as offline_panels
+from debate_judge.programs.offline import other_judges
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import proposer as offline_proposer
 from debate_judge.programs.offline import roles as offline_roles
@@ -52,11 +52,11 @@ Speaker = Callable[[Prompt], dict[str, str]]
 SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
     {
         "decision": offline_roles.criticise,
-        "final_score": offline_roles.settle,
+        "final_score": offline_roles.break_tie,
         "score": offline_roles.score,
-        "score_1": offline_panels.compare,
-        "steps": offline_panels.derive_steps,
-        "summary": offline_panels.sum_up,
+        "score_1": other_judges.compare,
+        "steps": other_judges.derive_steps,
+        "summary": other_judges.sum_up,
         "facts": offline_claims.select_facts,
         "claims": offline_claims.extract_claims,
         "query_1": offline_claims.write_queries,

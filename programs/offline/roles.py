@@ -148,7 +148,7 @@ def criticise(prompt: Prompt) -> dict[str, str]:
     return {"review": review, "decision": "ISSUE", "feedback": feedback}
 
 
-def settle(prompt: Prompt) -> dict[str, str]:
+def break_tie(prompt: Prompt) -> dict[str, str]:
     """The Tie-breaker: all evidence, raised or not, and who was nearer to it."""
     case = case_of(prompt)
     now, final = case.merit(), case.merit(everything=True)

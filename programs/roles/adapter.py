@@ -157,18 +157,18 @@ def _user_text(layout: _Layout, inputs: dict[str, Any]) -> str:
     def sections(names: Iterable[str]) -> list[str]:
         return [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in names if inputs.get(name)]
 
-    panel = inputs.get("panel")
-    role = f"[[ ## role ## ]]\n{_role(layout.instructions, panel, str(inputs.get('speaker') or ''))}"
-    request = layout.brief if panel else layout.request
+    preamble = inputs.get("panel")
+    role = f"[[ ## role ## ]]\n{_role(layout.instructions, preamble, str(inputs.get('speaker') or ''))}"
+    request = layout.brief if preamble else layout.request
     return "\n\n".join([*sections(layout.shared), role, *sections((*layout.own, "correction")), request])
 
 
-def _role(instructions: str, panel: str | None, speaker: str) -> str:
+def _role(instructions: str, preamble: str | None, speaker: str) -> str:
     """What the role is told at the end; what the panel was told is not said twice."""
-    if not panel:
+    if not preamble:
         return instructions
     own = f"You are the {speaker}."
-    return own if instructions in panel else f"{own} {instructions}"
+    return own if instructions in preamble else f"{own} {instructions}"
 
 
 def _reply_text(layout: _Layout, demo: dict[str, Any]) -> str:

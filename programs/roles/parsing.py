@@ -59,7 +59,7 @@ class Unreadable:
     """Worded for the LM, which is told it when it is asked again."""
 
 
-def disarm(text: str) -> str:
+def escape(text: str) -> str:
     """Break everything in a text that `sections` would take for structure: field headers and thinking tags.
 
     A space is all it takes, so the text stays readable; a second pass changes nothing more.
@@ -69,7 +69,7 @@ def disarm(text: str) -> str:
 
 def excerpt(text: str, most: int = 100) -> str:
     """The beginning of a reply on one line, for people: nothing in it can move a cursor or pass for structure."""
-    line = disarm(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()))
+    line = escape(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

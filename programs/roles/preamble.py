@@ -21,11 +21,11 @@ def preamble(scorer: type[Signature], critic: type[Signature], tie_breaker: type
     """The text for roles of these signatures; it depends on the Scorer's instructions and nobody else's."""
     # mypy takes pydantic model classes for unhashable; classes hash by identity.
     roles: Any = (scorer, critic, tie_breaker)
-    return _panel(*roles)
+    return _preamble(*roles)
 
 
 @lru_cache(maxsize=256)
-def _panel(scorer: Any, critic: Any, tie_breaker: Any) -> str:
+def _preamble(scorer: Any, critic: Any, tie_breaker: Any) -> str:
     return "\n".join(
         [
             "Each member replies in a form of its own, every field under its header and in this order.",

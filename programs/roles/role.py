@@ -68,7 +68,7 @@ class Role(dspy.Module):
         self.predict = dspy.Predict(signature if instructions is None else signature.with_instructions(instructions))
 
     async def ask(
-        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable], panel: str = ""
+        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable], preamble: str = ""
     ) -> RoleReply[T] | NoAnswer:
         """Ask, and once more with what was wrong if the reply cannot be read.
 
@@ -78,11 +78,11 @@ class Role(dspy.Module):
             item: What is asked about.
             debate: What was said before.
             read: From the fields of a reply to what it says.
-            panel: What all members of the debate are told (`programs.roles.preamble`).
+            preamble: What all members of the debate are told (`programs.roles.preamble`).
         """
         inputs = material(item, debate)
-        if panel:
-            inputs |= {"panel": panel, "speaker": self.speaker.capitalize()}
+        if preamble:
+            inputs |= {"panel": preamble, "speaker": self.speaker.capitalize()}
         why = ""
         for attempt in (1, 2):
             correction = f"Your last reply could not be used: {why}." if why else ""
@@ -147,13 +147,13 @@ def material(item: Item, debate: str) -> dict[str, str]:
     scale = aspect.scale
     return {
         "task": sentence + " One aspect of the candidate is rated.",
-        "source": _disarmed(item.source),
-        "context": _disarmed(item.context),
+        "source": _escaped(item.source),
+        "context": _escaped(item.context),
         "aspect": f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}",
-        "candidate": _disarmed(item.text),
-        "debate": replies.disarm(debate),
+        "candidate": _escaped(item.text),
+        "debate": replies.escape(debate),
     }
 
 
 # A source is read in every turn of every debate about any of its candidates.
-_disarmed = lru_cache(maxsize=1024)(replies.disarm)
+_escaped = lru_cache(maxsize=1024)(replies.escape)

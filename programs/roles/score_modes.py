@@ -79,7 +79,7 @@ class ParsedScore:
 
 
 async def score_in(
-    mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None, panel: str = ""
+    mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None, preamble: str = ""
 ) -> RoleReply[ParsedScore] | NoAnswer:
     """Have `speaker` score `item`; its signature has an output field `score` and perhaps a `rationale`.
 
@@ -89,17 +89,17 @@ async def score_in(
         item: What is scored.
         debate: What was said before.
         inputs: Input fields besides the material, disarmed.
-        panel: What all members of the debate are told.
+        preamble: What all members of the debate are told.
 
     Raises:
         InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
     """
     if mode.name == "expected":
-        return await _expected(speaker, item, debate, inputs, panel)
+        return await _expected(speaker, item, debate, inputs, preamble)
     if mode.name == "sampled":
-        return await _sampled(mode.samples, speaker, item, debate, inputs, panel)
+        return await _sampled(mode.samples, speaker, item, debate, inputs, preamble)
     one = speaker.bound(inputs) if inputs else speaker
-    return await one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel)
+    return await one.ask(item, debate, lambda fields: _read(fields, item.aspect), preamble)
 
 
 def _read(fields: Fields, aspect: Aspect) -> ParsedScore | replies.Unreadable:
@@ -108,10 +108,10 @@ def _read(fields: Fields, aspect: Aspect) -> ParsedScore | replies.Unreadable:
 
 
 async def _sampled(
-    k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
+    k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, preamble: str
 ) -> RoleReply[ParsedScore] | NoAnswer:
     bound = (speaker.bound(inputs, sample(i)) for i in range(k))
-    asked = (one.ask(item, debate, lambda fields: _read(fields, item.aspect), panel) for one in bound)
+    asked = (one.ask(item, debate, lambda fields: _read(fields, item.aspect), preamble) for one in bound)
     answers = await asyncio.gather(*asked)
     calls = sum(answer.calls for answer in answers)
     readings = [answer.value for answer in answers if isinstance(answer, RoleReply)]
@@ -131,7 +131,7 @@ def _nearest(readings: Sequence[ParsedScore], mean: float) -> ParsedScore:
 
 
 async def _expected(
-    speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, panel: str
+    speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, preamble: str
 ) -> RoleReply[ParsedScore] | NoAnswer:
     scale = item.aspect.scale
     whole_points(scale)
@@ -143,7 +143,7 @@ async def _expected(
         found = expectation(fields["score"], one.logprobs, scale, item.aspect.name)
         return found if isinstance(found, replies.Unreadable) else (found, fields.get("rationale", ""))
 
-    answer = await one.ask(item, debate, read, panel)
+    answer = await one.ask(item, debate, read, preamble)
     if isinstance(answer, NoAnswer):
         return answer
     if answer.value is None:

@@ -26,7 +26,7 @@ class Entrant:
     """Of an export: the fingerprint of the groups that it was neither tuned nor chosen on."""
 
 
-def contestants(
+def entrants(
     names: Sequence[str], aspects: Sequence[Aspect], options: Mapping[str, Any] | None = None
 ) -> list[Entrant]:
     """The judges that a user named, in that order.
@@ -40,7 +40,7 @@ def contestants(
         InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.
     """
     chosen = options_for(names, options or {})
-    found = [_contestant(name, aspects, chosen.get(name, {})) for name in names]
+    found = [_entrant(name, aspects, chosen.get(name, {})) for name in names]
     twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
     # Two exports whose folders have the same name go by their paths.
     found = [
@@ -53,7 +53,7 @@ def contestants(
     return found
 
 
-def _contestant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Entrant:
+def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Entrant:
     if name in JUDGES:
         judge = AspectJudge(preset(name, options))
         return Entrant(name, {a.name: judge for a in aspects})

@@ -56,10 +56,10 @@ class _Found(NamedTuple):
     line: int
 
 
-def read_outside(
+def read_external(
     path: Path, corpus: Corpus, aspects: Sequence[Aspect], *, known: Corpus | None = None
 ) -> ExternalScores:
-    """Read the scores of an outside judge.
+    """Read the scores of an external judge.
 
     Args:
         path: A .jsonl, .json or .csv file.

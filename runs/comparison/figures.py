@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 
 def table_figure(comparison: Comparison, part: str, note: str) -> Figure:
     """Agreement of all judges by aspect and on average, with intervals."""
-    ground = comparison.ground
-    tables = {s.name: s.table for s in comparison.standings}
+    setup = comparison.setup
+    tables = {s.name: s.table for s in comparison.results}
     title = f"Agreement with the raters, {part}"
-    return held_out_agreement(tables, ground.statistics[0], level=ground.level, title=title, note=note)
+    return held_out_agreement(tables, setup.statistics[0], level=setup.level, title=title, note=note)
 
 
-def ablation_figures(findings: Findings, ground: EvalSetup, part: str, note: str) -> dict[str, Figure]:
+def ablation_figures(findings: Findings, setup: EvalSetup, part: str, note: str) -> dict[str, Figure]:
     """Name -> figure, of all that was found."""
-    figures = {study.name: study_figure(study, ground, part, note) for study in findings.studies}
+    figures = {study.name: study_figure(study, setup, part, note) for study in findings.studies}
     if findings.distributions:
-        figures["distribution"] = distribution_figure(findings.distributions, ground, part, note)
+        figures["distribution"] = distribution_figure(findings.distributions, setup, part, note)
     if findings.stability:
-        figures["stability"] = stability_figure(findings.stability, ground, part, note)
+        figures["stability"] = stability_figure(findings.stability, setup, part, note)
     return figures
 
 
-def study_figure(study: Study, ground: EvalSetup, part: str, note: str) -> Figure:
+def study_figure(study: Study, setup: EvalSetup, part: str, note: str) -> Figure:
     """One ablation: lines over n for the rounds, otherwise one mark per variant, aspect by aspect."""
-    first, level = ground.statistics[0], ground.level
+    first, level = setup.statistics[0], setup.level
     tables = {name: variant.table for name, variant in study.variants.items()}
     if study.name != "rounds":
         return held_out_agreement(tables, first, level=level, title=f"{study.title}, {part}", note=note)
-    series = {a.name: [t.aspects[a.name][level][first] for t in tables.values()] for a in ground.aspects}
+    series = {a.name: [t.aspects[a.name][level][first] for t in tables.values()] for a in setup.aspects}
     if len(series) > 1:
         series[AVERAGE] = [t.average[level][first] for t in tables.values()]
     return agreement_by_rounds(series, title=study.title, part=part, note=note)
 
 
-def distribution_figure(found: Mapping[str, Distribution], ground: EvalSetup, part: str, note: str) -> Figure:
+def distribution_figure(found: Mapping[str, Distribution], setup: EvalSetup, part: str, note: str) -> Figure:
     """Shares of each point of the scale, ratings beside judges, one panel per aspect."""
-    groups = len(ground.corpus.groups)
+    groups = len(setup.corpus.groups)
     title = f"Scores and mean human ratings, {part}, {groups} groups\nW: Wasserstein distance of scores and ratings"
     columns, rows = min(PER_ROW, len(found)), -(-len(found) // PER_ROW)
     figure, panels = blank(max(7.2, 2.9 * columns), 3.4 * rows + 0.3, title, note, panels=len(found))
@@ -75,9 +75,9 @@ def _bars(axes: Axes, one: Distribution) -> None:
     grid(axes, "y")
 
 
-def stability_figure(found: Mapping[str, Steadiness], ground: EvalSetup, part: str, note: str) -> Figure:
+def stability_figure(found: Mapping[str, Steadiness], setup: EvalSetup, part: str, note: str) -> Figure:
     """Agreement of each run, with the mean, aspect by aspect and on average."""
-    columns = ground.columns
+    columns = setup.columns
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     title = f"Agreement of {runs} runs of the same judge, {part}"
     if all(one.deviation(c) == 0 for one in found.values() for c in columns):
@@ -102,8 +102,8 @@ def stability_figure(found: Mapping[str, Steadiness], ground: EvalSetup, part: s
     axes.set_ylim(len(columns) - 0.4, -0.6)
     if len(columns) > 1:
         axes.axhline(len(columns) - 1.5, color=GREY, lw=0.8)
-    groups = len(ground.corpus.groups)
-    axes.set_xlabel(f"{ground.level}-level {NAMES[ground.statistics[0]]}, {groups} groups, no intervals")
+    groups = len(setup.corpus.groups)
+    axes.set_xlabel(f"{setup.level}-level {NAMES[setup.statistics[0]]}, {groups} groups, no intervals")
     grid(axes, "x")
     legend(axes)
     return figure

@@ -52,12 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     journal = Journal(_replies(arguments))
     try:
-        with JudgeRunner(_lm(arguments, journal)) as panel:
-            compared(arguments, work, panel)
+        with JudgeRunner(_lm(arguments, journal)) as runner:
+            compared(arguments, work, runner)
             if work.plan is not None:
-                ablated(arguments, work, work.plan, panel)
-            if panel.lm.meter.asked and arguments.lm != OFFLINE:
-                print("\n" + cost_table(cost_rows(panel.lm.meter, panel.lm.price)), file=sys.stderr)
+                ablated(arguments, work, work.plan, runner)
+            if runner.lm.meter.asked and arguments.lm != OFFLINE:
+                print("\n" + cost_table(cost_rows(runner.lm.meter, runner.lm.price)), file=sys.stderr)
     except dspy.LMError as error:
         print(describe(error, arguments.lm), file=sys.stderr)
         return 3
@@ -80,49 +80,49 @@ def estimated(arguments: argparse.Namespace, work: Work) -> str:
         limits(arguments),
         reply_tokens(arguments.estimate),
     )
-    judges = {one.name: one.aspects for one in work.contestants}
-    found = estimate_comparison(target, judges, work.ground.corpus, work.ground.aspects)
+    judges = {one.name: one.aspects for one in work.entrants}
+    found = estimate_comparison(target, judges, work.setup.corpus, work.setup.aspects)
     notes = ["What two judges ask alike is asked once, and counted for the first."]
     if work.plan is not None:
         notes.append("The ablations are not part of the estimate.")
     return estimate_table(found, "judge", notes)
 
 
-def compared(arguments: argparse.Namespace, work: Work, panel: JudgeRunner) -> Comparison:
+def compared(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> Comparison:
     """Score, compare and print; files are written as asked.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
         InputError: No judge could score anything.
     """
-    ground, setting = work.ground, work.setting
-    ready, failed = _ready(arguments, work, panel)
-    entries, impossible = score_all(panel, ground, ready)
+    setup, setting = work.setup, work.setting
+    ready, failed = _ready(arguments, work, runner)
+    entries, impossible = score_all(runner, setup, ready)
     for one in ready:
         if one.name in entries:
             entries[one.name] = entries[one.name].noted(tuned_elsewhere(one.held_out, setting))
-    entries |= work.outside
+    entries |= work.external
     failed |= impossible
-    price = _price(panel.lm, setting)
-    comparison = compare_all(ground, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
+    price = _price(runner.lm, setting)
+    comparison = compare_all(setup, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
     print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
     print("\n" + prose(legend(comparison, setting, priced=price is not None), arguments.style))
     record = document(comparison, setting)
     unscaled = {c.name for c in ready if not all(one.judge.on_scale for one in c.aspects.values())}
     decided = {
         s.name: decide(
-            s.entry.scores, work.questions, on_scale=s.name not in unscaled, resamples=ground.resamples,
-            seed=ground.seed,
+            s.entry.scores, work.questions, on_scale=s.name not in unscaled, resamples=setup.resamples,
+            seed=setup.seed,
         )
-        for s in comparison.standings
+        for s in comparison.results
     }  # fmt: skip
     if work.questions:
         print("\n" + _decisions(decided, arguments.style))
         record["decisions"] = decisions_json(decided)
     if arguments.published:
-        print("\n" + published(ground, arguments.style))
-        record["published"] = published_json(fitting(ground))
-        if made := fitting_decisions(ground.corpus):
+        print("\n" + published(setup, arguments.style))
+        record["published"] = published_json(fitting(setup))
+        if made := fitting_decisions(setup.corpus):
             print("\n" + published_decisions(made, arguments.style))
             record["published_decisions"] = decisions_to_json(made)
     if arguments.json:
@@ -134,7 +134,7 @@ def compared(arguments: argparse.Namespace, work: Work, panel: JudgeRunner) -> C
     return comparison
 
 
-def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, panel: JudgeRunner) -> None:
+def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runner: JudgeRunner) -> None:
     """Do the ablations, print their tables, and write their figures and all numbers to the folder.
 
     Raises:
@@ -143,44 +143,44 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, panel
     """
     from debate_judge.runs.comparison.figures import ablation_figures
 
-    ground, setting, folder = work.ground, work.setting, Path(arguments.ablations)
-    findings = ablate(panel, ground, plan)
-    print("\n" + render_ablations(findings, ground, arguments.style))
+    setup, setting, folder = work.setup, work.setting, Path(arguments.ablations)
+    findings = ablate(runner, setup, plan)
+    print("\n" + render_ablations(findings, setup, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
         describe = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
         print("\n" + prose(describe, arguments.style))
     record = {
-        "level": ground.level,
-        "statistics": list(ground.statistics),
-        **setting.about(ground),
+        "level": setup.level,
+        "statistics": list(setup.statistics),
+        **setting.about(setup),
         "judge": plan.judge.config(),
-        "temperature_of_repeats": None if panel.lm.kwargs.get("temperature") is None else plan.temperature,
+        "temperature_of_repeats": None if runner.lm.kwargs.get("temperature") is None else plan.temperature,
         **findings.to_json(),
     }
     _write(folder / "ablations.json", record)
-    for name, figure in ablation_figures(findings, ground, setting.where, setting.note).items():
+    for name, figure in ablation_figures(findings, setup, setting.where, setting.note).items():
         figure.savefig(folder / f"{name}.png")
     print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
 
 
-def _ready(arguments: argparse.Namespace, work: Work, panel: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
-    """The contestants whose roles this LM can play, and why the others' cannot be played.
+def _ready(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
+    """The entrants whose roles this LM can play, and why the others' cannot be played.
 
     Raises:
-        InputError: No contestant's can.
+        InputError: No entrant's roles can be played.
     """
     if arguments.no_preflight:
-        return list(work.contestants), {}
+        return list(work.entrants), {}
     ready: list[Entrant] = []
     failed: dict[str, str] = {}
-    for one in work.contestants:
+    for one in work.entrants:
         try:
             for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
-                about = [a for a in work.ground.aspects if one.aspects[a.name].judge is judge]
-                preflight(panel, trials(one.name, judge, work.ground.corpus, about))
+                about = [a for a in work.setup.aspects if one.aspects[a.name].judge is judge]
+                preflight(runner, trials(one.name, judge, work.setup.corpus, about))
             ready.append(one)
         except InputError as error:
-            if len(failed) == len(work.contestants) - 1:
+            if len(failed) == len(work.entrants) - 1:
                 raise
             failed[one.name] = problem(error)
     return ready, failed

@@ -44,23 +44,23 @@ class Setting:
             return "offline LM: transparent text statistics, a stand-in, not a language model"
         return f"LM: {self.lm}"
 
-    def about(self, ground: EvalSetup) -> dict[str, Any]:
+    def about(self, setup: EvalSetup) -> dict[str, Any]:
         """Data, part and LM as plain values."""
-        corpus = ground.corpus
+        corpus = setup.corpus
         return {
             "data": {
                 "name": corpus.origin.name,
                 # Of the path only the last part: where a user keeps the data is nobody's business.
                 "location": Path(corpus.origin.location).name,
                 "task": corpus.task.name,
-                "aspects": [a.name for a in ground.aspects],
+                "aspects": [a.name for a in setup.aspects],
                 "part": self.part,
                 "groups": len(corpus.groups),
                 "split_seed": self.seed,
                 "digest": corpus.digest,
             },
             "lm": {"spec": self.lm, "stand_in": self.lm == OFFLINE},
-            "resamples": ground.resamples,
+            "resamples": setup.resamples,
         }
 
 
@@ -90,8 +90,8 @@ def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tup
 
 def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
     """What the figures are, where they were computed, and what they do not say."""
-    ground = comparison.ground
-    groups = len(ground.corpus.groups)
+    setup = comparison.setup
+    groups = len(setup.corpus.groups)
     if setting.part == "held-out":
         part = (
             f"{groups} held-out groups of {setting.groups_in_file} (the split of compile.py with seed {setting.seed})"
@@ -99,7 +99,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
     else:
         part = f"all {groups} groups of the data, those that an export was tuned and chosen on included"
     lines = [
-        f"{ground.level}-level {' / '.join(NAMES[s] for s in ground.statistics)} with the mean human rating; {part}",
+        f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
         "95 % intervals, differences and p-values are of the first statistic, by resampling groups; differences are "
         "paired, and a group that a judge gave equal scores counts 0 in them",
         "marked: differs from every other judge of its column (p < 0.05, Holm within the column)"
@@ -108,7 +108,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         *_undefined(comparison),
         _cost(setting, priced),
         *([setting.note] if setting.lm == OFFLINE else []),
-        *(f"{s.name}: {s.entry.note}" for s in comparison.standings if s.entry.note),
+        *(f"{s.name}: {s.entry.note}" for s in comparison.results if s.entry.note),
         *_unscored(comparison),
         *(f"{name} has no row, it could score nothing: {why}" for name, why in comparison.failed.items()),
     ]
@@ -119,7 +119,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
 
 def document(comparison: Comparison, setting: Setting) -> dict[str, Any]:
     """The comparison as the JSON of `--json`, without blocks that only some data call for."""
-    return {**comparison.to_json(), **setting.about(comparison.ground)}
+    return {**comparison.to_json(), **setting.about(comparison.setup)}
 
 
 def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
@@ -147,8 +147,8 @@ def figure_file(path: str | None) -> Path | None:
 
 def _undefined(comparison: Comparison) -> list[str]:
     """Groups without a correlation, where a judge is to blame for some of them."""
-    level, statistic = comparison.ground.level, comparison.ground.statistics[0]
-    counts = {s.name: s.table.average[level][statistic].undefined for s in comparison.standings}
+    level, statistic = comparison.setup.level, comparison.setup.statistics[0]
+    counts = {s.name: s.table.average[level][statistic].undefined for s in comparison.results}
     if not any(counts.values()):
         return []
     if len(set(counts.values())) == 1:
@@ -170,6 +170,6 @@ def _unscored(comparison: Comparison) -> list[str]:
     return [
         f"{s.name} left {sum(s.entry.unscored.values())} unscored: "
         + ", ".join(f"{why} {count}" for why, count in s.entry.unscored.items())
-        for s in comparison.standings
+        for s in comparison.results
         if s.entry.unscored
     ]

@@ -205,35 +205,35 @@ PUBLISHED: tuple[PublishedTable, ...] = (
 )
 
 
-def fitting(ground: EvalSetup) -> list[PublishedTable]:
+def fitting(setup: EvalSetup) -> list[PublishedTable]:
     """The published tables of the same set, level and at least one of the statistics."""
     return [
         table
         for table in PUBLISHED
-        if table.data == ground.corpus.origin.name
-        and table.level == ground.level
-        and set(table.statistics) & set(ground.statistics)
+        if table.data == setup.corpus.origin.name
+        and table.level == setup.level
+        and set(table.statistics) & set(setup.statistics)
     ]
 
 
-def published(ground: EvalSetup, style: str) -> str:
+def published(setup: EvalSetup, style: str) -> str:
     """The fitting tables as one, below a line that says what they are not."""
-    tables = fitting(ground)
+    tables = fitting(setup)
     if not tables:
         return prose(
-            f"no published figures are kept for {ground.corpus.origin.name} at {ground.level} level in "
-            f"{' or '.join(ground.statistics)}",
+            f"no published figures are kept for {setup.corpus.origin.name} at {setup.level} level in "
+            f"{' or '.join(setup.statistics)}",
             style,
         )
-    marks = "/".join(SYMBOLS[s] for s in ground.statistics)
-    names = [a.name for a in ground.aspects]
+    marks = "/".join(SYMBOLS[s] for s in setup.statistics)
+    names = [a.name for a in setup.aspects]
     rows = [
         [
             row.judge,
             row.lm,
-            *(_cells(table, row, name, ground) for name in names),
+            *(_cells(table, row, name, setup) for name in names),
             # An average of other aspects than those of the table above would mislead.
-            _cells(table, row, None, ground) if not table.aspects or set(table.aspects) == set(names) else "–",
+            _cells(table, row, None, setup) if not table.aspects or set(table.aspects) == set(names) else "–",
             f"[{place}]",
         ]
         for place, table in enumerate(tables, 1)
@@ -266,7 +266,7 @@ def to_json(tables: Sequence[PublishedTable]) -> list[dict[str, object]]:
     ]
 
 
-def _cells(table: PublishedTable, row: PublishedRow, aspect: str | None, ground: EvalSetup) -> str:
+def _cells(table: PublishedTable, row: PublishedRow, aspect: str | None, setup: EvalSetup) -> str:
     if aspect is not None and aspect not in table.aspects:
         return "–"
-    return "/".join(number(table.cell(row, aspect, s)) for s in ground.statistics)
+    return "/".join(number(table.cell(row, aspect, s)) for s in setup.statistics)

@@ -71,12 +71,12 @@ class EvalSetup:
 
 @dataclass(frozen=True)
 class EntrantScores:
-    """What one contestant gave, before anything is computed from it."""
+    """What one entrant gave, before anything is computed from it."""
 
     scores: Scores
     calls: float | None = None
     """LM calls per item, executed or not; None for scores from a file."""
-    bill: JudgeUsage | None = None
+    usage: JudgeUsage | None = None
     """Tokens of these calls; None for scores from a file."""
     items: int = 0
     """Different items that the bill is for."""
@@ -91,9 +91,9 @@ class EntrantScores:
 
     def usd_per_thousand(self, price: Price | None) -> float | None:
         """US dollars for a thousand items, had this judge been the only one; None where nobody knows."""
-        if price is None or self.bill is None or not self.items:
+        if price is None or self.usage is None or not self.items:
             return None
-        return 1000 * self.bill.usd(price) / self.items
+        return 1000 * self.usage.usd(price) / self.items
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class JudgeResult:
 
     def to_json(self) -> dict[str, object]:
         entry = self.entry
-        bill, items = entry.bill, max(1, entry.items)
-        tokens = None if bill is None else {k: getattr(bill, k) / items for k in ("fresh", "cached", "output")}
+        usage, items = entry.usage, max(1, entry.items)
+        tokens = None if usage is None else {k: getattr(usage, k) / items for k in ("fresh", "cached", "output")}
         return {
             "agreement": self.table.to_json(),
             "lm_calls_per_item": entry.calls,
@@ -122,26 +122,26 @@ class JudgeResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All contestants on one corpus."""
+    """All entrants on one corpus."""
 
-    ground: EvalSetup
-    standings: tuple[JudgeResult, ...]
+    setup: EvalSetup
+    results: tuple[JudgeResult, ...]
     baseline: str
     differences: Mapping[str, Difference]
-    """Contestant -> its difference to the baseline in the first statistic, averaged over aspects."""
+    """Entrant -> its difference to the baseline in the first statistic, averaged over aspects."""
     corrected: Mapping[str, float]
-    """Contestant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
+    """Entrant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
     best: Mapping[str, str | None]
-    """Aspect, or `AVERAGE` -> the contestant that differs from every other, or None where no one does."""
+    """Aspect, or `AVERAGE` -> the entrant that differs from every other, or None where no one does."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Contestant -> why it has no row."""
+    """Entrant -> why it has no row."""
 
     def to_json(self) -> dict[str, object]:
         differences = {name: {**asdict(d), "p_corrected": self.corrected[name]} for name, d in self.differences.items()}
         return {
-            "judges": {s.name: s.to_json() for s in self.standings},
-            "level": self.ground.level,
-            "statistics": list(self.ground.statistics),
+            "judges": {s.name: s.to_json() for s in self.results},
+            "level": self.setup.level,
+            "statistics": list(self.setup.statistics),
             "baseline": self.baseline,
             "differences": differences,
             "best": dict(self.best),
@@ -150,37 +150,37 @@ class Comparison:
 
 
 def score_all(
-    panel: JudgeRunner, ground: EvalSetup, contestants: Sequence[Entrant], *, progress: bool = True
+    runner: JudgeRunner, setup: EvalSetup, entrants: Sequence[Entrant], *, progress: bool = True
 ) -> tuple[dict[str, EntrantScores], dict[str, str]]:
-    """Let all contestants score all candidates, in one pass.
+    """Let all entrants score all candidates, in one pass.
 
     Args:
-        panel: Its LM's store must be a `runs.runner.billing.Billing`, or nothing is charged.
+        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
         ground: What is scored.
-        contestants: Who scores.
+        entrants: Who scores.
         progress: Whether to show it.
 
     Returns:
-        Contestant -> what it gave, and contestant -> why it cannot score anything at all.
+        Entrant -> what it gave, and entrant -> why it cannot score anything at all.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
-        InputError: No contestant can score anything.
+        InputError: No entrant can score anything.
     """
-    bills = {c.name: JudgeUsage() for c in contestants}
-    work = [(c, a) for c in contestants for a in ground.aspects]
-    jobs = [_job(ground, c, a, bills[c.name]) for c, a in work]
-    done = run_together(panel, jobs, "judges", progress=progress)
-    if contestants and len(done.failed) == len(contestants):
+    bills = {c.name: JudgeUsage() for c in entrants}
+    work = [(c, a) for c in entrants for a in setup.aspects]
+    jobs = [_job(setup, c, a, bills[c.name]) for c, a in work]
+    done = run_together(runner, jobs, "judges", progress=progress)
+    if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
-    found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in contestants}
+    found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in entrants}
     different = dict.fromkeys(found, 0)
     for (c, a), judgements in zip(work, done.results, strict=True):
         found[c.name][a.name] = [one for together in judgements for one in together]
-        different[c.name] += len({item.key for item in corpus_items(ground.corpus, a)})
+        different[c.name] += len({item.key for item in corpus_items(setup.corpus, a)})
     entries = {
-        c.name: _entry(ground, c, found[c.name], bills[c.name], different[c.name])
-        for c in contestants
+        c.name: _entry(setup, c, found[c.name], bills[c.name], different[c.name])
+        for c in entrants
         if c.name not in done.failed
     }
     for name, entry in entries.items():
@@ -192,7 +192,7 @@ def score_all(
 
 
 def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
-    """Why a contestant has no score at all, by its first item; None where it has some."""
+    """Why a entrant has no score at all, by its first item; None where it has some."""
     everything = [judgement for judgements in found.values() for judgement in judgements]
     unscored = [judgement for judgement in everything if isinstance(judgement, Unscored)]
     if not unscored or len(unscored) < len(everything):
@@ -200,10 +200,10 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
     return f"scored nothing: {unscored[0].detail}"
 
 
-def _job(ground: EvalSetup, contestant: Entrant, aspect: Aspect, bill: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
+def _job(setup: EvalSetup, entrant: Entrant, aspect: Aspect, usage: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
     """Each item by itself, or two candidates at once where all come in pairs and the judge compares."""
-    judge = contestant.aspects[aspect.name].judge
-    items = corpus_items(ground.corpus, aspect)
+    judge = entrant.aspects[aspect.name].judge
+    items = corpus_items(setup.corpus, aspect)
 
     async def alone(item: Item) -> tuple[Judgement, ...]:
         return (await judge.judge(item),)
@@ -214,13 +214,11 @@ def _job(ground: EvalSetup, contestant: Entrant, aspect: Aspect, bill: JudgeUsag
         return tuple(judge.verdict(transcript, rounds) for transcript in both)
 
     couples = pairs_of(items) if judge.compares else []
-    return (
-        PassJob(contestant.name, together, couples, bill) if couples else PassJob(contestant.name, alone, items, bill)
-    )
+    return PassJob(entrant.name, together, couples, usage) if couples else PassJob(entrant.name, alone, items, usage)
 
 
 def compare_all(
-    ground: EvalSetup,
+    setup: EvalSetup,
     entries: Mapping[str, EntrantScores],
     *,
     baseline: str,
@@ -232,13 +230,13 @@ def compare_all(
 
     Args:
         ground: What was compared on.
-        entries: Contestant -> what it gave.
+        entries: Entrant -> what it gave.
         baseline: Contestant that the others are compared with; without an entry there are no differences.
         price: Of the LM, where it is known.
-        failed: Contestant -> why it has no entry.
+        failed: Entrant -> why it has no entry.
         progress: Whether to show it on stderr, if it takes longer than two seconds.
     """
-    columns = ground.columns
+    columns = setup.columns
     base = entries.get(baseline)
     others = [name for name in entries if base is not None and name != baseline]
     steps = len(entries) + len(others) + len(columns)
@@ -249,46 +247,45 @@ def compare_all(
             bar.update()
             return found
 
-        standings = tuple(
-            JudgeResult(name, entry, step(ground.agreement(entry.scores, LEVELS)), _usd(entry, price))
+        results = tuple(
+            JudgeResult(name, entry, step(setup.agreement(entry.scores, LEVELS)), _usd(entry, price))
             for name, entry in entries.items()
         )
-        differences = {name: step(ground.difference(entries[name].scores, base.scores)) for name in others if base}
-        best = {column: step(_best(ground, standings, column)) for column in columns}
+        differences = {name: step(setup.difference(entries[name].scores, base.scores)) for name in others if base}
+        best = {column: step(_best(setup, results, column)) for column in columns}
     corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
     best.setdefault(AVERAGE, best[columns[0]])
-    return Comparison(ground, standings, baseline, differences, corrected, best, dict(failed or {}))
+    return Comparison(setup, results, baseline, differences, corrected, best, dict(failed or {}))
 
 
-def _best(ground: EvalSetup, standings: Sequence[JudgeResult], column: str) -> str | None:
-    """The contestant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
-    statistic = ground.statistics[0]
+def _best(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> str | None:
+    """The entrant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
+    statistic = setup.statistics[0]
 
-    def value(standing: JudgeResult) -> float | None:
-        table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
-        return table[ground.level][statistic].value
+    def value(result: JudgeResult) -> float | None:
+        table = result.table.average if column == AVERAGE else result.table.aspects[column]
+        return table[setup.level][statistic].value
 
-    def scores(standing: JudgeResult) -> Scores:
-        return standing.entry.scores if column == AVERAGE else {column: standing.entry.scores[column]}
+    def scores(result: JudgeResult) -> Scores:
+        return result.entry.scores if column == AVERAGE else {column: result.entry.scores[column]}
 
-    ranked = sorted((s for s in standings if value(s) is not None), key=lambda s: -(value(s) or 0.0))
+    ranked = sorted((s for s in results if value(s) is not None), key=lambda s: -(value(s) or 0.0))
     if len(ranked) < 2:
         return None
     first, others = ranked[0], ranked[1:]
-    p_values = [ground.difference(scores(first), scores(other)).p_value for other in others]
+    p_values = [setup.difference(scores(first), scores(other)).p_value for other in others]
     return first.name if all(p < 0.05 for p in correct(p_values)) else None
 
 
 def _entry(
-    ground: EvalSetup, contestant: Entrant, found: Mapping[str, list[Judgement]], bill: JudgeUsage, different: int
+    setup: EvalSetup, entrant: Entrant, found: Mapping[str, list[Judgement]], usage: JudgeUsage, different: int
 ) -> EntrantScores:
     scores = {
-        a.name: group_scores(ground.corpus, a, found[a.name], contestant.aspects[a.name].granularity)
-        for a in ground.aspects
+        a.name: group_scores(setup.corpus, a, found[a.name], entrant.aspects[a.name].granularity) for a in setup.aspects
     }
     everything = [judgement for judgements in found.values() for judgement in judgements]
     reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
-    return EntrantScores(scores, calls_per_item(everything), bill, different, dict(sorted(reasons.items())))
+    return EntrantScores(scores, calls_per_item(everything), usage, different, dict(sorted(reasons.items())))
 
 
 def _usd(entry: EntrantScores, price: Price | None) -> float | None:

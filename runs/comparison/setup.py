@@ -18,8 +18,8 @@ from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
 from debate_judge.runs.comparison.ablations.plan import AblationPlan
 from debate_judge.runs.comparison.ablations.studies import ABLATIONS
-from debate_judge.runs.comparison.entrants import Entrant, contestants, expected
-from debate_judge.runs.comparison.external_scores import read_outside
+from debate_judge.runs.comparison.entrants import Entrant, entrants, expected
+from debate_judge.runs.comparison.external_scores import read_external
 from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.flags.judge import JudgeFlags, judge_options
@@ -31,9 +31,9 @@ from debate_judge.runs.flags.named_texts import personas
 class Work:
     """All that a command line asks for, checked before anything is spent."""
 
-    ground: EvalSetup
-    contestants: tuple[Entrant, ...]
-    outside: Mapping[str, EntrantScores]
+    setup: EvalSetup
+    entrants: tuple[Entrant, ...]
+    external: Mapping[str, EntrantScores]
     """Judge -> its scores from a file."""
     baseline: str
     questions: Mapping[str, Question]
@@ -64,15 +64,15 @@ def prepare(arguments: argparse.Namespace) -> Work:
     require_ratings(corpus, names)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
-    found = contestants(judges, aspects, options)
+    found = entrants(judges, aspects, options)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    ground = EvalSetup(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
-    outside = _outside(arguments.outside or (), ground, corpus, {c.name for c in found})
+    setup = EvalSetup(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
+    external = _outside(arguments.external or (), setup, corpus, {c.name for c in found})
     work = Work(
-        ground,
+        setup,
         tuple(found),
-        outside,
-        _baseline(arguments.baseline, [*(c.name for c in found), *outside]),
+        external,
+        _baseline(arguments.baseline, [*(c.name for c in found), *external]),
         called_for(corpus.groups, aspects),
         Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, arguments.lm),
         figure,
@@ -99,17 +99,17 @@ def _require_place(flag: str, name: str | None, *, folder: bool = False) -> None
         raise InputError("cannot be written", field=flag, expected=f"{expected} that may be written to", found=name)
 
 
-def _outside(given: Sequence[str], ground: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
+def _outside(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
     """Judge -> scores from its file."""
     found: dict[str, EntrantScores] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and name.strip() and path):
-            raise InputError("not an outside judge", field="--outside", expected="NAME=FILE", found=text)
+            raise InputError("not an external judge", field="--external", expected="NAME=FILE", found=text)
         name = name.strip()
         if name in taken or name in found:
-            raise InputError("two judges of one name", field="--outside", expected="another name", found=name)
-        one = read_outside(Path(path), ground.corpus, ground.aspects, known=whole)
+            raise InputError("two judges of one name", field="--external", expected="another name", found=name)
+        one = read_external(Path(path), setup.corpus, setup.aspects, known=whole)
         unscored = {"not in the file": one.missing} if one.missing else {}
         found[name] = EntrantScores(one.scores, unscored=unscored, note=f"scores from a file, {one.coverage()}")
     return found

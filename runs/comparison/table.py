@@ -44,18 +44,18 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
     """
     if style == "latex":
         return _latex(comparison, all_intervals)
-    marks = "/".join(SYMBOLS[s] for s in comparison.ground.statistics)
-    columns = comparison.ground.columns
+    marks = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
+    columns = comparison.setup.columns
     rows = []
-    for standing in comparison.standings:
+    for result in comparison.results:
         cells = []
         for column in columns:
-            row = _row(comparison, standing, column)
+            row = _row(comparison, result, column)
             shown = "/".join(number(a.value) for a in row)
             extent = _extent(row[0]) if all_intervals or column == columns[-1] else ""
-            best = comparison.best[column] == standing.name
+            best = comparison.best[column] == result.name
             cells.append((f"**{shown}**" if style == "markdown" else f"{shown} *") + extent if best else shown + extent)
-        rows.append([standing.name, *cells, *_tail(comparison, standing)])
+        rows.append([result.name, *cells, *_tail(comparison, result)])
     header = ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)]
     return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
 
@@ -82,9 +82,9 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
 
 
-def _row(comparison: Comparison, standing: JudgeResult, column: str) -> list[Agreement]:
-    table = standing.table.average if column == AVERAGE else standing.table.aspects[column]
-    return [table[comparison.ground.level][s] for s in comparison.ground.statistics]
+def _row(comparison: Comparison, result: JudgeResult, column: str) -> list[Agreement]:
+    table = result.table.average if column == AVERAGE else result.table.aspects[column]
+    return [table[comparison.setup.level][s] for s in comparison.setup.statistics]
 
 
 def _extent(agreement: Agreement) -> str:
@@ -94,19 +94,19 @@ def _extent(agreement: Agreement) -> str:
 
 
 def _tail_header(comparison: Comparison) -> list[str]:
-    unscored = ["unscored"] if any(s.entry.unscored for s in comparison.standings) else []
+    unscored = ["unscored"] if any(s.entry.unscored for s in comparison.results) else []
     return ["LM calls per item", "$ per 1,000 items", f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
 
 
-def _tail(comparison: Comparison, standing: JudgeResult) -> list[str]:
-    difference = comparison.differences.get(standing.name)
-    entry = standing.entry
-    unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.standings) else []
+def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
+    difference = comparison.differences.get(result.name)
+    entry = result.entry
+    unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.results) else []
     return [
         "–" if entry.calls is None else f"{entry.calls:.2f}",
-        "–" if standing.usd is None else money(standing.usd),
+        "–" if result.usd is None else money(result.usd),
         "–" if difference is None else interval(difference),
-        "–" if difference is None else p_text(comparison.corrected[standing.name])[2:].lstrip("= "),
+        "–" if difference is None else p_text(comparison.corrected[result.name])[2:].lstrip("= "),
         *unscored,
     ]
 
@@ -117,8 +117,8 @@ def money(usd: float) -> str:
 
 
 def _latex(comparison: Comparison, all_intervals: bool) -> str:
-    statistics, width = comparison.ground.statistics, len(comparison.ground.statistics)
-    columns = comparison.ground.columns
+    statistics, width = comparison.setup.statistics, len(comparison.setup.statistics)
+    columns = comparison.setup.columns
     tail = _tail_header(comparison)
     rules = "".join(rf"\cmidrule(lr){{{2 + i * width}-{1 + (i + 1) * width}}}" for i in range(len(columns)))
     head = [
@@ -128,15 +128,15 @@ def _latex(comparison: Comparison, all_intervals: bool) -> str:
         _line(["judge", *(SYMBOLS[s] for _ in columns for s in statistics), *tail]),
     ]
     body = []
-    for standing in comparison.standings:
-        cells = [latex(standing.name)]
+    for result in comparison.results:
+        cells = [latex(result.name)]
         for column in columns:
-            best = comparison.best[column] == standing.name
-            for i, agreement in enumerate(_row(comparison, standing, column)):
+            best = comparison.best[column] == result.name
+            for i, agreement in enumerate(_row(comparison, result, column)):
                 shown = latex(number(agreement.value))
                 extent = _extent(agreement) if i == 0 and (all_intervals or column == columns[-1]) else ""
                 cells.append((rf"\textbf{{{shown}}}" if best else shown) + extent)
-        body.append(" & ".join([*cells, *map(latex, _tail(comparison, standing))]) + r" \\")
+        body.append(" & ".join([*cells, *map(latex, _tail(comparison, result))]) + r" \\")
     return _tabular("l" + "r" * (len(columns) * width + len(tail)), head, body)
 
 

@@ -1,4 +1,4 @@
-"""What a run would take: calls, tokens and money, found by a rehearsal before anything is spent.
+"""What a run would take: calls, tokens and money, found by a dry run before anything is spent.
 
 The judges themselves are run on a sample, three times: everybody is content at once, debates go as those of the
 offline LM, nobody is ever content (`programs.dry_run`). What the run's store of replies holds already is not
@@ -25,7 +25,7 @@ from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
-"""Calls of a rehearsal that are under way at once."""
+"""Calls of a dry run that are under way at once."""
 
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)
 """No provider is asked, so no provider's limits are kept."""
@@ -78,7 +78,7 @@ class Extent:
 
 
 class Ledger:
-    """The store of a rehearsal: gives out what is paid already, and counts every other reply instead of keeping it.
+    """The store of a dry run: gives out what is paid already, and counts every other reply instead of keeping it.
 
     Args:
         paid: Replies of earlier runs; it is only read.
@@ -120,7 +120,7 @@ class Target:
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
-        """The cases that are rehearsed. The offline LM itself writes as it does in the expected one."""
+        """The cases that are run dry. The offline LM itself writes as it does in the expected one."""
         low, usual, high = self.reply_tokens
         return (
             EstimateCase("lower", low, False),
@@ -155,10 +155,10 @@ class Estimate:
         return low, usual, high
 
 
-def rehearse_all(
+def dry_run_all(
     target: Target, work: Callable[[EstimateCase, JudgeRunner, Ledger], None], row: Callable[[str, str], str]
 ) -> Estimate:
-    """Rehearse a run in each case.
+    """Dry-run a job in each case.
 
     Args:
         target: The LM that would be asked.
@@ -172,8 +172,8 @@ def rehearse_all(
     with _paid(target.replies) as paid:
         for case in target.cases():
             ledger = Ledger(paid)
-            with JudgeRunner(_lm(target, case, ledger), progress=False) as panel:
-                work(case, panel, ledger)
+            with JudgeRunner(_lm(target, case, ledger), progress=False) as runner:
+                work(case, runner, ledger)
             rows: dict[str, Used] = {}
             for (stage, role), used in ledger.used.items():
                 price = target.price(role)

@@ -15,7 +15,7 @@ from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item, Judge, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, rehearse_all
+from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.scoring.rows import Identity, format_of, whole_rows
 
@@ -126,31 +126,31 @@ def estimate_scoring(
             left += 1
             bar.update()
 
-    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for aspect, sample in samples.items():
             ledger.stage = sample.stage("scoring")
-            judge = judges[aspect].judge.rehearsal()
+            judge = judges[aspect].judge.dry_run_copy()
             # New texts come one at a time, also to a judge that could compare two.
             judge.compares = False
-            _rehearse(panel, judge, sample.items)
+            _dry_run(runner, judge, sample.items)
 
-    return rehearse_all(target, work, lambda stage, role: role), left, done
+    return dry_run_all(target, work, lambda stage, role: role), left, done
 
 
-def _rehearse(panel: JudgeRunner, judge: Judge, items: Sequence[Item]) -> None:
+def _dry_run(runner: JudgeRunner, judge: Judge, items: Sequence[Item]) -> None:
     # Reference metrics ask no LM, and may load large models to say what an estimate does not need.
     if judge.named_predictors():
-        panel.judge(judge, items)
+        runner.judge(judge, items)
 
 
 def estimate_comparison(
-    target: Target, contestants: Mapping[str, Mapping[str, AspectJudge]], corpus: Corpus, aspects: Sequence[Aspect]
+    target: Target, entrants: Mapping[str, Mapping[str, AspectJudge]], corpus: Corpus, aspects: Sequence[Aspect]
 ) -> Estimate:
     """Estimate a comparison, judge by judge; a call that an earlier judge makes too is counted there alone.
 
     Args:
         target: The LM that would be asked.
-        contestants: Name -> aspect name -> judge, in the order in which they are run.
+        entrants: Name -> aspect name -> judge, in the order in which they are run.
         corpus: Its candidates are scored.
         aspects: In these aspects.
 
@@ -160,16 +160,16 @@ def estimate_comparison(
     few = replace(corpus, groups=sampled_groups(corpus.groups, max(1, COMPARED // len(aspects))))
     samples = {aspect.name: corpus_items(few, aspect) for aspect in aspects}
     extents = {aspect.name: extent(corpus_items(corpus, aspect)) for aspect in aspects}
-    steps = tqdm(total=3 * len(contestants), desc="rehearsing", unit="judge", delay=2, file=sys.stderr)
+    steps = tqdm(total=3 * len(entrants), desc="dry run", unit="judge", delay=2, file=sys.stderr)
 
-    def work(case: EstimateCase, panel: JudgeRunner, ledger: Ledger) -> None:
-        for name, judges in contestants.items():
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+        for name, judges in entrants.items():
             for aspect, items in samples.items():
                 ledger.stage = Stage.of(name, extents[aspect], extent(items))
-                _rehearse(panel, judges[aspect].judge.rehearsal(), items)
+                _dry_run(runner, judges[aspect].judge.dry_run_copy(), items)
             steps.update()
 
     with steps:
-        found = rehearse_all(target, work, lambda stage, role: stage)
+        found = dry_run_all(target, work, lambda stage, role: stage)
     # A judge that asks no LM has its row too.
-    return Estimate({name: found.rows.get(name, NOTHING) for name in contestants}, target)
+    return Estimate({name: found.rows.get(name, NOTHING) for name in entrants}, target)

@@ -1,4 +1,7 @@
-"""Exported judges: written as a folder of JSON, read back, and given an LM to score with."""
+"""Exported judges: written as a folder of JSON, read back, and given an LM to score with.
+
+Uses the runner and redaction; knows no tracking.
+"""
 
 from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save
 

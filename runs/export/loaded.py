@@ -41,7 +41,7 @@ class LoadedJudge:
         self.fingerprint = export.fingerprint
         self.lm = lm
         self._journal = journal
-        self._panel: JudgeRunner | None = JudgeRunner(lm, progress=False).__enter__()
+        self._runner: JudgeRunner | None = JudgeRunner(lm, progress=False).__enter__()
 
     @property
     def task(self) -> Task:
@@ -111,31 +111,31 @@ class LoadedJudge:
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
-        if self._panel is None:
+        if self._runner is None:
             raise ValueError("the judge was closed; load it again")
-        return judge_in_order(self._panel, self.compiled, items)
+        return judge_in_order(self._runner, self.compiled, items)
 
-    def try_out(self, items: Sequence[Item]) -> None:
+    def smoke_test(self, items: Sequence[Item]) -> None:
         """Have each role speak about one of `items`, so that what no item can be scored with is told at once.
 
         Raises:
             InputError: A role cannot be played by this LM.
             dspy.LMError: The LM cannot be used at all.
         """
-        if self._panel is None:
+        if self._runner is None:
             raise ValueError("the judge was closed; load it again")
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         judges = self.compiled.aspects
-        preflight(self._panel, [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()])
+        preflight(self._runner, [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()])
 
     def close(self) -> None:
         """End the thread, the connections and the store."""
-        panel, self._panel = self._panel, None
+        runner, self._runner = self._runner, None
         try:
-            if panel is not None:
-                panel.__exit__(None, None, None)
+            if runner is not None:
+                runner.__exit__(None, None, None)
         finally:
             if self._journal is not None:
                 self._journal.close()

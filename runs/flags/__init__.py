@@ -1,1 +1,4 @@
-"""flags: see the modules."""
+"""Command-line flags that several commands share, each written once.
+
+Uses the options of `programs`; reads no data.
+"""

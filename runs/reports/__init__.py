@@ -1,1 +1,4 @@
-"""reports: see the modules."""
+"""Renders finished numbers: text tables, decisions, costs, figures.
+
+Uses matplotlib on use; computes nothing.
+"""

@@ -56,7 +56,7 @@ def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> di
         "role": role,
         "round": turn,
         "calls": tokens.calls,
-        "recalled": tokens.recalled,
+        "recalled": tokens.cache_hits,
         "fresh_input": tokens.fresh,
         "cached_input": tokens.cached,
         "output": tokens.output,

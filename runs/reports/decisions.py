@@ -73,7 +73,7 @@ def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
             for name, measure in named.items():
                 values |= {f"{place}/{name}": measure.value}
                 values |= {f"{place}/{name}_low": measure.low, f"{place}/{name}_high": measure.high}
-            values |= {f"{place}/undecided": float(one.undecided), f"{place}/trivial_accuracy": one.trivial}
+            values |= {f"{place}/undecided": float(one.undecided), f"{place}/trivial_accuracy": one.majority_baseline}
     return values
 
 
@@ -114,7 +114,7 @@ def _title(aspect: str, one: Decided, units: str) -> str:
     label = max(one.labels, key=lambda name: one.labels[name])
     return (
         f"{what}\n{things}, {' / '.join(one.labels)} by the raters {_counts(one.labels)}; always deciding "
-        f"{label!r} has accuracy {one.trivial:.2f}; 95 % intervals by resampling {units}"
+        f"{label!r} has accuracy {one.majority_baseline:.2f}; 95 % intervals by resampling {units}"
     )
 
 
@@ -155,7 +155,7 @@ def _json(one: Decided) -> dict[str, Any]:
     values: dict[str, Any] = {"kind": question.kind}
     values |= {"margin": question.margin} if question.kind == "pairs" else by_cut
     values |= {"labels": dict(one.labels), "decisions": dict(one.decisions), "undecided": one.undecided}
-    values |= {"sources": one.sources, "trivial_accuracy": one.trivial}
+    values |= {"sources": one.sources, "trivial_accuracy": one.majority_baseline}
     values["measures"] = {name: measure.to_json() for name, measure in one.measures.items()}
     if question.kind == "binary":
         values["lower_label"] = {name: measure.to_json() for name, measure in _lower(one).items()}

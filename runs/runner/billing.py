@@ -44,9 +44,9 @@ class JudgeUsage:
 
 
 @contextmanager
-def charged_to(bill: JudgeUsage | None) -> Iterator[None]:
-    """Charge the replies that are asked for in this block, and in tasks started in it, to `bill`; None to nobody."""
-    token = _PAYER.set(bill)
+def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
+    """Charge the replies that are asked for in this block, and in tasks started in it, to `usage`; None to nobody."""
+    token = _PAYER.set(usage)
     try:
         yield
     finally:
@@ -78,11 +78,11 @@ class UsageByJudge:
             return reply
         if reply is not None:
             payer.charge(key, reply)
-        elif not any(bill is payer for bill in self._owing.get(key, ())):
+        elif not any(usage is payer for usage in self._owing.get(key, ())):
             self._owing.setdefault(key, []).append(payer)
         return reply
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         self._store.put(key, role, reply)
-        for bill in self._owing.pop(key, ()):
-            bill.charge(key, reply)
+        for usage in self._owing.pop(key, ()):
+            usage.charge(key, reply)

@@ -67,42 +67,42 @@ def longest(items: Iterable[Item]) -> list[Item]:
     return [max(known, key=_length), min(known, key=_length)]
 
 
-def preflight(panel: JudgeRunner, trials: Sequence[Trial]) -> None:
+def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     """Have each role of each judge speak once.
 
     Raises:
         InputError: A role cannot be played by this LM, with the reason and the remedy.
         dspy.LMError: The key is refused, the model unknown, the account empty.
     """
-    if panel.lm.model.partition("/")[0] == OFFLINE:
+    if runner.lm.model.partition("/")[0] == OFFLINE:
         return
-    lm = panel.lm
+    lm = runner.lm
     # A job of the batch service may take a day, which is no way to find a wrong key.
     batches, lm.batches = lm.batches, None
     try:
-        _try_all(panel, trials)
+        _try_all(runner, trials)
     finally:
         lm.batches = batches
 
 
-def _try_all(panel: JudgeRunner, trials: Sequence[Trial]) -> None:
+def _try_all(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     for trial in trials:
         if not trial.items or not trial.judge.named_predictors():
             continue
-        failure, others = _tried(panel, trial.judge, trial.items[0]), list(trial.items[1:])
+        failure, others = _tried(runner, trial.judge, trial.items[0]), list(trial.items[1:])
         too_long = failure is not None and _too_long(failure)
         while failure is not None and others and failure.detail != NO_LOGPROBS and (trial.new or not too_long):
-            failure = _tried(panel, trial.judge, others.pop(0))
+            failure = _tried(runner, trial.judge, others.pop(0))
         if failure is not None:
-            raise _complaint(panel.lm, trial, failure, too_long)
+            raise _complaint(runner.lm, trial, failure, too_long)
 
 
-def _tried(panel: JudgeRunner, judge: Judge, item: Item) -> Failure | None:
+def _tried(runner: JudgeRunner, judge: Judge, item: Item) -> Failure | None:
     async def work() -> Failure | None:
-        with dspy.context(lm=panel.lm, disable_history=True, trace=None):
-            return (await judge.try_out(item)).failure
+        with dspy.context(lm=runner.lm, disable_history=True, trace=None):
+            return (await judge.smoke_test(item)).failure
 
-    return panel.wait(work())
+    return runner.wait(work())
 
 
 def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> InputError:

@@ -41,7 +41,7 @@ class JudgeRunner:
 
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
-        self._pilots = PrefixWarmup() if lm.pilots else None
+        self._pilots = PrefixWarmup() if lm.prefix_warmup else None
         self._progress = progress and sys.stderr is not None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
@@ -59,7 +59,7 @@ class JudgeRunner:
         self._loop.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeRunner:
-        # Optimizers copy the programs that hold a panel; there is one loop.
+        # Optimizers copy the programs that hold a runner; there is one loop.
         return self
 
     def begin(self, item: Item) -> None:
@@ -96,18 +96,18 @@ class JudgeRunner:
             return [by_item[_place(item)] for item in items]
         return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
 
-    def settle(
+    def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others come back as they are."""
         pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
-        return self.wait(self._each(items, lambda item: judge.settle(item, pairs[item.key]), what))
+        return self.wait(self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by its own rules."""
         transcripts = self.converse(judge, items, judge.rules.rounds, what)
         if judge.rules.tie_breaker:
-            transcripts = self.settle(judge, items, transcripts)
+            transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
 
     async def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:

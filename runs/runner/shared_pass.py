@@ -31,10 +31,10 @@ class PassJob(Generic[T]):
     work: Callable[[Any], Awaitable[T]]
     """Takes one of the questions."""
     items: Sequence[Item] | Sequence[Pair]
-    bill: JudgeUsage | None = None
+    usage: JudgeUsage | None = None
     """Charged with all replies that the work needs."""
     lm: JudgeLM | None = None
-    """In place of the panel's."""
+    """In place of the runner's."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PassResult(Generic[T]):
     """Owner -> why its work is impossible, on any item."""
 
 
-def run_together(panel: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, progress: bool = True) -> PassResult[T]:
+def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, progress: bool = True) -> PassResult[T]:
     """Do all jobs at once.
 
     Items take turns across jobs, so that what is asked about one text goes out together: the provider's prefix
@@ -55,7 +55,7 @@ def run_together(panel: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, p
     No result depends on the order.
 
     Args:
-        panel: Has the loop and the LM.
+        runner: Has the loop and the LM.
         jobs: What to do.
         what: For the line that shows the progress.
         progress: Whether to show one on stderr, if it takes longer than two seconds.
@@ -63,12 +63,12 @@ def run_together(panel: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, p
     Raises:
         dspy.LMError: The LM failed for good, for everybody; what was answered is in its store.
     """
-    return panel.wait(_Pass(panel, jobs).run(what, progress and sys.stderr is not None))
+    return runner.wait(_Pass(runner, jobs).run(what, progress and sys.stderr is not None))
 
 
 class _Pass(Generic[T]):
-    def __init__(self, panel: JudgeRunner, jobs: Sequence[PassJob[T]]) -> None:
-        self.panel = panel
+    def __init__(self, runner: JudgeRunner, jobs: Sequence[PassJob[T]]) -> None:
+        self.runner = runner
         self.jobs = jobs
         self.unique: list[dict[str, Item | Pair]] = [{item.key: item for item in job.items} for job in jobs]
         self.results: list[dict[str, T]] = [{} for _ in jobs]
@@ -100,9 +100,9 @@ class _Pass(Generic[T]):
 
     async def _one(self, number: int, item: Item | Pair) -> None:
         job = self.jobs[number]
-        self.panel.begin(item.first if isinstance(item, Pair) else item)
+        self.runner.begin(item.first if isinstance(item, Pair) else item)
         try:
-            with dspy.context(lm=job.lm or self.panel.lm, disable_history=True, trace=None), charged_to(job.bill):
+            with dspy.context(lm=job.lm or self.runner.lm, disable_history=True, trace=None), charged_to(job.usage):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
             # A mode that this LM or this scale does not allow, say: true of this judge alone.

@@ -88,7 +88,9 @@ def window(lm: JudgeLM) -> int:
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
-def judge_in_order(panel: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
+def judge_in_order(
+    runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]
+) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
     Items are taken as they are needed. If `items` itself raises (a bad line of a file), everything before it is
@@ -100,7 +102,7 @@ def judge_in_order(panel: JudgeRunner, judge: CompiledJudge, items: Iterable[Ite
     """
     flying: deque[tuple[Item, Future[Judgement]]] = deque()
     source = iter(items)
-    limit = window(panel.lm)
+    limit = window(runner.lm)
     broken: Exception | None = None
     ended = False
     fatal: Future[Judgement] = Future()
@@ -114,7 +116,7 @@ def judge_in_order(panel: JudgeRunner, judge: CompiledJudge, items: Iterable[Ite
                 except Exception as error:
                     broken, ended = error, True
                 else:
-                    flying.append((item, panel.submit(_judge(panel, judge, item))))
+                    flying.append((item, runner.submit(_judge(runner, judge, item))))
                     flying[-1][1].add_done_callback(partial(_pass_on, fatal))
             if not flying:
                 break
@@ -137,7 +139,7 @@ def _pass_on(fatal: Future[Judgement], done: Future[Judgement]) -> None:
             fatal.set_exception(error)
 
 
-async def _judge(panel: JudgeRunner, judge: CompiledJudge, item: Item) -> Judgement:
-    panel.begin(item)
-    with dspy.context(lm=panel.lm, disable_history=True, trace=None):
+async def _judge(runner: JudgeRunner, judge: CompiledJudge, item: Item) -> Judgement:
+    runner.begin(item)
+    with dspy.context(lm=runner.lm, disable_history=True, trace=None):
         return await judge.judge(item)

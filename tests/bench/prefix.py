@@ -226,23 +226,23 @@ class PlayedLM:
         return "\n\n".join(f"[[ ## {field} ## ]]\n{known.get(field) or text()}" for field in fields)
 
 
-def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, pilots: bool = True) -> list[Request]:
+def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_warmup: bool = True) -> list[Request]:
     """Let the project judge the corpus, and see what it sends and when."""
     low, _, high = arguments.words.partition("-")
     played = PlayedLM((int(low), int(high or low)))
     lm = JudgeLM("played/lm", engine=played, async_engine=played, concurrency=concurrency)
-    lm.pilots = pilots
+    lm.prefix_warmup = prefix_warmup
     aspects = corpus.task.aspects[: arguments.aspects]
     judge = Debate(rules=DebateConfig(arguments.rounds, arguments.rounds > 0))
     with patch("asyncio.new_event_loop", Clockwork):
-        panel = JudgeRunner(lm, progress=False)
-    with panel:
+        preamble = JudgeRunner(lm, progress=False)
+    with preamble:
         if arguments.order == "score":
             compiled = CompiledJudge(corpus.task, {a.name: AspectJudge(judge) for a in aspects})
             items = (item for group in corpus.groups for item in group_items(corpus.task, group, aspects))
-            judgements = [judgement for _, judgement in judge_in_order(panel, compiled, items)]
+            judgements = [judgement for _, judgement in judge_in_order(preamble, compiled, items)]
         else:
-            judgements = [j for a in aspects for j in panel.judge(judge, corpus_items(corpus, a))]
+            judgements = [j for a in aspects for j in preamble.judge(judge, corpus_items(corpus, a))]
     if len(scored(judgements)) != len(judgements):
         raise RuntimeError("a reply could not be read")
     return played.requests
@@ -257,7 +257,7 @@ def measure(spec: str, arguments: argparse.Namespace, encode: Encode) -> dict[st
     print(f"\n{corpus.origin.name}: {len(corpus.groups)} sources, {count} candidates, {arguments.aspects} aspects")
     alone = run(corpus, arguments, 1)
     led = {c: run(corpus, arguments, c) for c in concurrent}
-    found: dict[str, Any] = {"requests": len(alone), "layouts": {}, "pilots": {}}
+    found: dict[str, Any] = {"requests": len(alone), "layouts": {}, "prefix warm-up": {}}
     heading = f"{len(alone)} requests, one at a time"
     print(f"{heading:37s}    exact     16    128  tokens    new   16 with {arguments.concurrency} at a time")
     for name, layout in {**LAYOUTS, "roles named last, each reads all": roles_named(alone)}.items():
@@ -269,13 +269,13 @@ def measure(spec: str, arguments: argparse.Namespace, encode: Encode) -> dict[st
             f"{row['new']:5.0f}  ",
             *(f"{share:5.3f}" for share in row["concurrent_16"].values()),
         )
-    print("concurrency  pilots     16    128    new  units of time")
+    print("concurrency  warm-up    16    128    new  units of time")
     for concurrency in concurrent:
-        both = {"without": run(corpus, arguments, concurrency, pilots=False), "with": led[concurrency]}
-        found["pilots"][concurrency] = {}
+        both = {"without": run(corpus, arguments, concurrency, prefix_warmup=False), "with": led[concurrency]}
+        found["prefix warm-up"][concurrency] = {}
         for how, requests in both.items():
             row = asdict(shares(requests, as_sent, encode)) | {"time": max(r.answered for r in requests)}
-            found["pilots"][concurrency][how] = row
+            found["prefix warm-up"][concurrency][how] = row
             print(
                 f"{concurrency:11d}  {how:7s} {row['blocks_16']:5.3f}  {row['blocks_128']:5.3f}  {row['new']:5.0f}  "
                 f"{row['time']:13.0f}"

@@ -70,7 +70,7 @@ def test_a_layout_decides_what_comes_first() -> None:
 def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
     debate = Debate()
-    told = {**material(item, "Scorer, round 0, score 3: Fine."), "panel": debate.panel(), "speaker": "Critic"}
+    told = {**material(item, "Scorer, round 0, score 3: Fine."), "panel": debate.preamble(), "speaker": "Critic"}
     messages = RoleLastAdapter().format(debate.critic.predict.signature, [], told)
     pieces = parts(messages)
     sent = ["system", "panel", "task", "source", "aspect", "candidate", "debate", "role", "request"]
@@ -88,7 +88,7 @@ def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
 def test_the_scorer_by_itself_is_told_its_task() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
     debate = Debate()
-    told = {**material(item, ""), "panel": debate.panel(), "speaker": "Scorer"}
+    told = {**material(item, ""), "panel": debate.preamble(), "speaker": "Scorer"}
     pieces = parts(RoleLastAdapter().format(debate.scorer.predict.signature, [], told))
     assert debate.scorer.predict.signature.instructions in pieces["alone"]
     assert debate.scorer.predict.signature.instructions not in pieces["role"]

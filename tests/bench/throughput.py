@@ -3,7 +3,7 @@
     python tests/bench/throughput.py --concurrency 32,128 --json throughput.json
 
 400 items, up to 3 rounds, 200 ms latency, against a mock server that this script starts. The ideal is
-max(longest chain x latency, calls x latency / concurrency). Beside our panel runs a hand-written aiohttp loop
+max(longest chain x latency, calls x latency / concurrency). Beside our runner runs a hand-written aiohttp loop
 that sends the very same messages with no DSPy, no store and no parsing to speak of: the floor.
 """
 
@@ -87,12 +87,12 @@ def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, 
         lm: JudgeLM = make_lm(
             "openai/mock", api_base=f"{base}/v1", store=Journal(Path(folder)), concurrency=concurrency
         )
-        with JudgeRunner(lm, progress=False) as panel:
+        with JudgeRunner(lm, progress=False) as runner:
             debate = Debate()
-            panel.converse(debate, workload(ITEMS + 4)[ITEMS:], ROUNDS)
+            runner.converse(debate, workload(ITEMS + 4)[ITEMS:], ROUNDS)
 
             def run() -> int:
-                transcripts = panel.converse(debate, items, ROUNDS)
+                transcripts = runner.converse(debate, items, ROUNDS)
                 if any(t.failure for t in transcripts):
                     raise RuntimeError("an item failed")
                 return sum(t.calls for t in transcripts)
@@ -106,7 +106,7 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
     roles = {"Scorer": debate.scorer.predict.signature, "Critic": debate.critic.predict.signature}
 
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
-        inputs = {**material(item, str(transcript)), "panel": debate.panel(), "speaker": speaker}
+        inputs = {**material(item, str(transcript)), "panel": debate.preamble(), "speaker": speaker}
         return adapter.format(roles[speaker], [], inputs)
 
     async def all_items() -> int:

@@ -64,12 +64,12 @@ def rewarding(text: str) -> Callable[[str], str]:
 
 def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **options: Any) -> Judge:
     values = {"rounds": 1, "proposals": 1, "trials": 16, "seed": 0, **options}
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         return TUNERS[tuner](
             Tuning(
                 judge=judge or start(),
                 examples=examples(CORPUS, [ASPECT], grouped=True, seed=0),
-                panel=panel,
+                runner=runner,
                 statistic="spearman",
                 personas=TEXTS,
                 label="test",

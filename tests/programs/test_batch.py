@@ -43,8 +43,8 @@ def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOp
 
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=DebateConfig(rounds)), what)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(rules=DebateConfig(rounds)), what)
 
 
 def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOptions = HURRY) -> list[Judgement]:
@@ -145,9 +145,9 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
     with BatchServer(answer) as server:
         server.held = True
         journal = Journal(tmp_path)
-        with JudgeRunner(lm_at(server, store=journal), progress=False) as panel:
-            flying = panel.submit(
-                panel._each(work, lambda item: Debate(rules=DebateConfig(1)).converse(item, 1), "debates")
+        with JudgeRunner(lm_at(server, store=journal), progress=False) as runner:
+            flying = runner.submit(
+                runner._each(work, lambda item: Debate(rules=DebateConfig(1)).converse(item, 1), "debates")
             )
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)

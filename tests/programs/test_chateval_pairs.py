@@ -38,8 +38,8 @@ def judge_of(names: str = "alpha", communication: str = "none", turns: int = 1, 
 
 
 def judged(judge: ChatEval, lm: ScriptedLM, items: list[Item]) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as panel:
-        return panel.judge(judge, items)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(judge, items)
 
 
 def referees(of: Callable[[str, str], float]) -> ScriptedLM:

@@ -181,7 +181,7 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
         transcript = hold(lm, judge.converse(item, 3))
         for n in (1, 2, 3):
             before, shorter = len(lm.prompts), transcript.until(n)
-            settled = hold(lm, judge.settle(item, shorter))
+            settled = hold(lm, judge.break_tie(item, shorter))
             assert len(lm.prompts) - before == int(is_open(shorter) and shorter.failure is None)
             fresh = hold(scripted_lm(moody), Debate(rules=DebateConfig(n, tie_breaker=True)).judge(item))
             assert summary(judge.verdict(settled, n)) == summary(fresh)

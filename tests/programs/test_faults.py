@@ -57,8 +57,8 @@ def answer(body: bytes) -> str:
 
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=DebateConfig(rounds)), what)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(rules=DebateConfig(rounds)), what)
 
 
 def lm_at(

@@ -25,8 +25,8 @@ class World:
         options = LMOptions(
             rpm=rng.choice((None, None, 30.0, 600.0)), tpm=rng.choice((None, None, 50_000.0)), first_wait=0.5
         )
-        self.purse = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
-        self.limiter = Limiter(self.concurrency, options, self.purse)
+        self.budget = Budget(BudgetCaps(calls=rng.choice((20, 10_000))), None) if rng.random() < 0.3 else None
+        self.limiter = Limiter(self.concurrency, options, self.budget)
         self.calm = rng.random() < 0.3
         self.queue: list[asyncio.Task[None]] = []
         self.inside = 0
@@ -87,8 +87,8 @@ class World:
         limiter, chance = self.limiter, self.rng.random()
         if self.calm or chance < 0.5:
             limiter.succeeded()
-            if self.purse is not None:
-                self.purse.pay((100.0, 20.0), 0)
+            if self.budget is not None:
+                self.budget.charge((100.0, 20.0), 0)
         elif chance < 0.7:
             limiter.congested(sent)
             if self.rng.random() < 0.3:
@@ -101,7 +101,7 @@ class World:
         elif chance < 0.92:
             limiter.fail(dspy.LMAuthError("no"))
         elif chance < 0.94:
-            limiter.told(
+            limiter.on_rate_limits(
                 RateLimits(self.rng.choice((None, 60.0, 6000.0)), self.rng.choice((None, 20_000.0, 500_000.0)))
             )
         else:
@@ -136,5 +136,5 @@ def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
         assert world.entered > 0, number
         assert limiter.in_flight == world.inside == 0, number
         assert all(future.done() for future, _ in limiter._waiting), number
-        if world.purse is not None:
-            assert world.purse._held == pytest.approx([0, 0, 0], abs=1e-6), number
+        if world.budget is not None:
+            assert world.budget._held == pytest.approx([0, 0, 0], abs=1e-6), number

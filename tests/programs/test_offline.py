@@ -118,7 +118,10 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
     asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]
     asked.append(("", "Write a new instruction within ``` blocks."))
-    program = "import json, sys; from debate_judge.programs.offline import engine as offline; print([offline.answer(*p) for p in json.load(sys.stdin)])"
+    program = (
+        "import json, sys; from debate_judge.programs.offline import engine;"
+        "print([engine.answer(*p) for p in json.load(sys.stdin)])"
+    )
     here = f"{[offline.answer(*p) for p in asked]}\n"
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 

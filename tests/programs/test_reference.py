@@ -29,8 +29,8 @@ def item(text: str, *references: str, source: str = "some source", context: str 
 
 
 def judged(judge: Metric, *items: Item) -> list[Judgement]:
-    with JudgeRunner(make_lm("offline"), progress=False) as panel:
-        return panel.judge(judge, items)
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        return runner.judge(judge, items)
 
 
 def value(judge: Metric, about: Item) -> float:
@@ -173,9 +173,9 @@ def test_metrics_compute_one_text_at_a_time_in_a_thread_of_their_own() -> None:
     assert thread.startswith("metrics")
 
 
-def test_a_rehearsal_computes_nothing() -> None:
+def test_a_dry_run_computes_nothing() -> None:
     judge = Moody()
-    assert value(judge.rehearsal(), item("fine")) == 0  # type: ignore[arg-type]
+    assert value(judge.dry_run_copy(), item("fine")) == 0  # type: ignore[arg-type]
     assert not judge.threads
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.parsing import Unreadable, disarm, score, sections
+from debate_judge.programs.roles.parsing import Unreadable, escape, score, sections
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -186,17 +186,17 @@ HOSTILE = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60)
 @example("<<think>>")
 def test_nothing_disarmed_is_structure(text: str) -> None:
     """1. No header, ours or DSPy's. 2. No thinking tag. 3. A second pass changes nothing. 4. Only spaces are added."""
-    disarmed = disarm(text)
+    disarmed = escape(text)
     assert not replies._HEADER.search(disarmed)
     assert not re.search(field_header_pattern, disarmed)
     assert not replies._TAG.search(disarmed)
-    assert disarm(disarmed) == disarmed
+    assert escape(disarmed) == disarmed
     assert re.sub(r"\s", "", disarmed) == re.sub(r"\s", "", text)
 
 
 @given(HOSTILE)
 def test_a_reply_may_quote_a_disarmed_text_anywhere_in_its_fields(text: str) -> None:
-    quoted = disarm(text)
+    quoted = escape(text)
     reply = f"[[ ## rationale ## ]]\nIt reads\n{quoted}\n[[ ## score ## ]]\n2"
     found = sections(reply, FIELDS)
     assert isinstance(found, dict)
@@ -206,7 +206,7 @@ def test_a_reply_may_quote_a_disarmed_text_anywhere_in_its_fields(text: str) -> 
 
 def test_a_text_without_structure_is_not_touched() -> None:
     for text in ("a [1] b [[2]] # c", "[[see]] ## heading", "x < y and I think> so", "<b>think</b>", "[ [ ## a ## ] ]"):
-        assert disarm(text) == text
+        assert escape(text) == text
 
 
 @given(st.text(max_size=300) | HOSTILE)
@@ -221,7 +221,7 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
 
 _LONG = r"""
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles.parsing import disarm, no_issue, score, sections
+from debate_judge.programs.roles.parsing import escape, no_issue, score, sections
 n, scale = 50_000, Scale(1, 5)
 pieces = [
     "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",
@@ -233,7 +233,7 @@ pieces = [
 for piece in pieces:
     run = piece * (n // len(piece))
     for text in (run + "x", "4" + run + "x", "score: 4" + run + "x"):
-        score(text, scale), no_issue(text), disarm(text), sections(text, ("rationale", "score"))
+        score(text, scale), no_issue(text), escape(text), sections(text, ("rationale", "score"))
 print("read")
 """
 

@@ -33,7 +33,7 @@ def corpus(*groups: Sequence[int], name: str = "test") -> Corpus:
     )
 
 
-def ground(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> EvalSetup:
+def setup(*groups: Sequence[int], aspects: Sequence[Aspect] = (COHERENCE,), resamples: int = 200) -> EvalSetup:
     """The same to compare on, at summary level, by Spearman and tau-b."""
     return EvalSetup(corpus(*groups), tuple(aspects), "summary", ("spearman", "kendall"), resamples)
 

@@ -30,9 +30,9 @@ from debate_judge.runs.comparison.figures import ablation_figures
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
 
-GROUND = ground([1, 2, 5], [4, 2, 3], [5, 1, 3])
+SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 TEXTS = {name: persona.text for name, persona in PERSONAS.items()}
 
@@ -41,17 +41,17 @@ def plan(*which: str, **changes: Any) -> AblationPlan:
     return AblationPlan(Debate(rules=DebateConfig(2)), TEXTS, which, **{"max_rounds": 3, "runs": 2, **changes})
 
 
-def ablated(lm: ScriptedLM, *which: str, on: EvalSetup = GROUND, **changes: Any) -> Findings:
-    with JudgeRunner(lm, progress=False) as panel:
-        return ablate(panel, on, plan(*which, **changes), progress=False)
+def ablated(lm: ScriptedLM, *which: str, on: EvalSetup = SETUP, **changes: Any) -> Findings:
+    with JudgeRunner(lm, progress=False) as runner:
+        return ablate(runner, on, plan(*which, **changes), progress=False)
 
 
 def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
     lm = scripted_lm(arguing(2))
-    with JudgeRunner(lm, progress=False) as panel:
-        held = record_debates(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
+    with JudgeRunner(lm, progress=False) as runner:
+        held = record_debates(runner, SETUP, {"d": (Debate(), 4)}, progress=False)["d"]
         asked = lm.meter.asked.total()
-        study = by_rounds(GROUND, held, 4)
+        study = by_rounds(SETUP, held, 4)
         assert lm.meter.asked.total() == asked
     # The Critic objects twice and is content in the third round.
     assert asked == lm.meter.executed.total() == 6 * ITEMS
@@ -64,11 +64,11 @@ def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
 
 def test_reading_off_gives_what_a_shorter_debate_gives() -> None:
     lm = scripted_lm(arguing(2))
-    with JudgeRunner(lm, progress=False) as panel:
-        longest = record_debates(panel, GROUND, {"d": (Debate(), 4)}, progress=False)["d"]
+    with JudgeRunner(lm, progress=False) as runner:
+        longest = record_debates(runner, SETUP, {"d": (Debate(), 4)}, progress=False)["d"]
         for n in range(4):
-            shorter = record_debates(panel, GROUND, {"d": (Debate(), n)}, progress=False)["d"]
-            assert longest.at(GROUND, n) == shorter.at(GROUND, n)
+            shorter = record_debates(runner, SETUP, {"d": (Debate(), n)}, progress=False)["d"]
+            assert longest.at(SETUP, n) == shorter.at(SETUP, n)
 
 
 def test_all_ablations_share_their_debates() -> None:
@@ -86,12 +86,12 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
         return debater(score="3", decision="ISSUE" if devil else "NO ISSUE", final_score=the_number)(prompt)
 
     lm = scripted_lm(script)
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         judges = Debate(rules=DebateConfig(2)).variants(TEXTS)
         held = record_debates(
-            panel, GROUND, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False
+            runner, SETUP, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False
         )
-        study = by_style(panel, GROUND, held, 2, progress=False)
+        study = by_style(runner, SETUP, held, 2, progress=False)
     assert {name: v.calls for name, v in study.variants.items()} == {
         "plain": 2,
         "plain + tie-breaker": 2,
@@ -108,15 +108,15 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
 
 def test_repeats_ask_anew_and_find_their_replies_again() -> None:
     lm = scripted_lm(arguing(1), temperature=0.0)
-    with JudgeRunner(lm, progress=False) as panel:
-        record_debates(panel, GROUND, {"d": (Debate(), 2)}, progress=False)
+    with JudgeRunner(lm, progress=False) as runner:
+        record_debates(runner, SETUP, {"d": (Debate(), 2)}, progress=False)
         once = lm.meter.executed.total()
         for _ in range(2):
-            found = repeats(panel, GROUND, Debate(), 2, 3, 0.7, progress=False)
+            found = repeats(runner, SETUP, Debate(), 2, 3, 0.7, progress=False)
             assert len(found) == 3
             assert lm.meter.executed.total() == 4 * once
         # Fewer runs are the first of more.
-        repeats(panel, GROUND, Debate(), 2, 2, 0.7, progress=False)
+        repeats(runner, SETUP, Debate(), 2, 2, 0.7, progress=False)
         assert lm.meter.executed.total() == 4 * once
 
 
@@ -142,7 +142,7 @@ def scores(on: EvalSetup, *values: float | None) -> Scores:
     return entry(on, coherence=lambda rating, group: next(given)).scores
 
 
-SMALL = ground([1, 2, 5], [4, 2, 2], resamples=0)
+SMALL = setup([1, 2, 5], [4, 2, 2], resamples=0)
 
 
 def test_distributions_are_counted_by_point_beside_the_ratings() -> None:
@@ -213,7 +213,7 @@ def test_an_undefined_run_leaves_no_mean() -> None:
 
 @pytest.fixture(scope="module")
 def findings() -> Findings:
-    return ablated(scripted_lm(arguing(1)), *ABLATIONS, on=ground([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY)))
+    return ablated(scripted_lm(arguing(1)), *ABLATIONS, on=setup([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY)))
 
 
 def test_what_is_not_asked_for_is_not_done() -> None:
@@ -233,7 +233,7 @@ def test_json_has_all_numbers(findings: Findings) -> None:
 
 
 def test_there_is_a_table_and_a_figure_for_each(findings: Findings) -> None:
-    on = ground([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY))
+    on = setup([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY))
     text = render(findings, on, "text")
     for part in ("number of rounds n", "Critic's persona", "debating style", "Distribution of scores", "Stability"):
         assert part in text

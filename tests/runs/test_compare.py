@@ -174,7 +174,7 @@ def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytes
     rows.remove(next(r for r in rows if r["group"] == held_out.groups[0].id))
     file = tmp_path / "scores.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = table(rated, tmp_path, "--judges", "single", "--outside", f"oracle={file}", "--baseline", "oracle")
+    found = table(rated, tmp_path, "--judges", "single", "--external", f"oracle={file}", "--baseline", "oracle")
     oracle = found["judges"]["oracle"]
     assert list(found["judges"]) == ["single", "oracle"]
     assert oracle["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
@@ -183,8 +183,8 @@ def test_scores_from_a_file_take_part(rated: Path, tmp_path: Path, capsys: pytes
     assert set(found["differences"]) == {"single"}
     printed = capsys.readouterr().out
     assert "oracle: scores from a file, 23 of 24 items have a score" in printed
-    assert run(rated, tmp_path, "--judges", ",", "--outside", f"oracle={file}") == 0
-    assert run(rated, tmp_path, "--judges", "single", "--outside", f"single={file}") == 2
+    assert run(rated, tmp_path, "--judges", ",", "--external", f"oracle={file}") == 0
+    assert run(rated, tmp_path, "--judges", "single", "--external", f"single={file}") == 2
 
 
 def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,8 +243,8 @@ def test_published_figures_of_a_public_set(
         (["--seed", "-1"], "--seed"),
         (["--temperature", "-1"], "--temperature"),
         (["--judges", ","], "no judge is named"),
-        (["--outside", "mine"], "NAME=FILE"),
-        (["--outside", "mine=absent.jsonl"], "absent.jsonl"),
+        (["--external", "mine"], "NAME=FILE"),
+        (["--external", "mine=absent.jsonl"], "absent.jsonl"),
         (["--lm", "nonsense"], "--lm"),
         (["--ablations", "x", "--ablate", "round"], "unknown ablation"),
         (["--ablations", "rounds,styles"], "--ablations DIR --ablate rounds,styles"),

@@ -17,21 +17,21 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.comparison.entrants import Entrant, contestants
+from debate_judge.runs.comparison.entrants import Entrant, entrants
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all, score_all
 from debate_judge.runs.comparison.table import latex, money, render
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, ground, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
 
-GROUND = ground([1, 2, 5], [4, 2, 3], [5, 1, 3])
+SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
 
 
-def scored(lm: JudgeLM, *names: str, on: EvalSetup = GROUND) -> tuple[dict[str, EntrantScores], dict[str, str]]:
-    with JudgeRunner(lm) as panel:
-        return score_all(panel, on, contestants(names, on.aspects), progress=False)
+def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[dict[str, EntrantScores], dict[str, str]]:
+    with JudgeRunner(lm) as runner:
+        return score_all(runner, on, entrants(names, on.aspects), progress=False)
 
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
@@ -60,7 +60,7 @@ def test_the_result_does_not_depend_on_who_takes_part_or_in_which_order() -> Non
     for name in two:
         assert two[name].scores == three[name].scores
         assert two[name].calls == three[name].calls
-        assert two[name].bill == three[name].bill
+        assert two[name].usage == three[name].usage
 
 
 def test_unscored_candidates_are_counted_with_their_reasons() -> None:
@@ -68,10 +68,10 @@ def test_unscored_candidates_are_counted_with_their_reasons() -> None:
     entries, failed = scored(lm, "single")
     assert entries["single"].unscored == {"unreadable reply": 2}
     assert failed == {}
-    comparison = compare_all(GROUND, entries, baseline="single")
+    comparison = compare_all(SETUP, entries, baseline="single")
     assert "unscored" in render(comparison, "text")
-    assert comparison.standings[0].table.average["summary"]["spearman"].unscored == 2
-    clean = compare_all(GROUND, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
+    assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
+    clean = compare_all(SETUP, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
     assert "unscored" not in render(clean, "text")
 
 
@@ -84,33 +84,33 @@ def impossible(name: str) -> Entrant:
     return Entrant(name, {"coherence": AspectJudge(Impossible(rules=DebateConfig(0)))})
 
 
-def test_a_contestant_that_fails_does_not_take_the_others_along() -> None:
-    both = [impossible("broken"), *contestants(["single"], GROUND.aspects)]
-    with JudgeRunner(lm_of(debater(score=the_number))) as panel:
-        entries, failed = score_all(panel, GROUND, both, progress=False)
+def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
+    both = [impossible("broken"), *entrants(["single"], SETUP.aspects)]
+    with JudgeRunner(lm_of(debater(score=the_number))) as runner:
+        entries, failed = score_all(runner, SETUP, both, progress=False)
     assert list(entries) == ["single"]
     assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
     # As the baseline it leaves the table without differences.
-    comparison = compare_all(GROUND, entries, baseline="broken", failed=failed)
+    comparison = compare_all(SETUP, entries, baseline="broken", failed=failed)
     assert comparison.differences == {}
     assert comparison.to_json()["failed"] == failed
 
 
-def test_where_no_contestant_can_score_the_user_is_told() -> None:
-    with JudgeRunner(lm_of(debater())) as panel, pytest.raises(InputError, match="log-probabilities"):
-        score_all(panel, GROUND, [impossible("broken")], progress=False)
+def test_where_no_entrant_can_score_the_user_is_told() -> None:
+    with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
+        score_all(runner, SETUP, [impossible("broken")], progress=False)
 
 
 def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
     entries, _ = scored(lm_of(arguing(9)), "single", "debate", "rouge-l")
-    comparison = compare_all(GROUND, entries, baseline="single", price=Price(1.0, 1.0, 2.0))
-    usd = {s.name: s.usd for s in comparison.standings}
-    bill = entries["debate"].bill
-    assert bill is not None
-    assert usd["debate"] == pytest.approx(1000 * (bill.fresh + 2 * bill.output) / 1e6 / ITEMS)
+    comparison = compare_all(SETUP, entries, baseline="single", price=Price(1.0, 1.0, 2.0))
+    usd = {s.name: s.usd for s in comparison.results}
+    usage = entries["debate"].usage
+    assert usage is not None
+    assert usd["debate"] == pytest.approx(1000 * (usage.fresh + 2 * usage.output) / 1e6 / ITEMS)
     assert usd["rouge-l"] == 0
-    unknown = compare_all(GROUND, entries, baseline="single")
-    assert [s.usd for s in unknown.standings] == [None, None, 0]
+    unknown = compare_all(SETUP, entries, baseline="single")
+    assert [s.usd for s in unknown.results] == [None, None, 0]
 
 
 class Comparing(Debate):
@@ -126,21 +126,21 @@ class Comparing(Debate):
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
     judge = Entrant("c", {"coherence": AspectJudge(Comparing(rules=DebateConfig(0)))})
-    pairs = ground([1, 5], [44444, 2])
-    with JudgeRunner(lm_of(debater(score="2"))) as panel:
-        entries, _ = score_all(panel, pairs, [judge], progress=False)
+    pairs = setup([1, 5], [44444, 2])
+    with JudgeRunner(lm_of(debater(score="2"))) as runner:
+        entries, _ = score_all(runner, pairs, [judge], progress=False)
         found = entries["c"]
         assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
         assert (found.calls, found.items) == (0.5, 4)
         # A group of three: every candidate by itself.
-        entries, _ = score_all(panel, ground([1, 5], [4, 2, 3]), [judge], progress=False)
+        entries, _ = score_all(runner, setup([1, 5], [4, 2, 3]), [judge], progress=False)
     assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
 
 
 # --- what the data can tell ---
 
 
-MANY = ground(*([1, 2, 3, 4, 5] for _ in range(12)), aspects=(COHERENCE, FLUENCY), resamples=2000)
+MANY = setup(*([1, 2, 3, 4, 5] for _ in range(12)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 
 
 def right(rating: float, group: int) -> float:
@@ -291,7 +291,7 @@ def test_money(usd: float, expected: str) -> None:
 )
 def test_judges_that_cannot_take_part(names: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        contestants(names, GROUND.aspects)
+        entrants(names, SETUP.aspects)
 
 
 def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> None:
@@ -310,9 +310,9 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
         )
         for place in ("a", "b")
     ]
-    found = contestants([str(f) for f in folders], GROUND.aspects)
+    found = entrants([str(f) for f in folders], SETUP.aspects)
     assert [c.name for c in found] == [str(f) for f in folders]
     assert [c.held_out for c in found] == ["a", "b"]
-    assert contestants([str(folders[0])], GROUND.aspects)[0].name == "mine"
+    assert entrants([str(folders[0])], SETUP.aspects)[0].name == "mine"
     with pytest.raises(InputError, match="does not judge"):
-        contestants([str(folders[0])], (COHERENCE, FLUENCY))
+        entrants([str(folders[0])], (COHERENCE, FLUENCY))

@@ -19,7 +19,7 @@ def meter() -> Meter:
     found = Meter()
     ROUND.set(0)
     found.spend("scorer", Reply("a", 1000, 100, 600))
-    found.recall("scorer", Reply("b", 500, 50))
+    found.hit("scorer", Reply("b", 500, 50))
     ROUND.set(1)
     found.spend("scorer", Reply("c", 200, 20))
     found.spend("critic", Reply("d", 300, 30))

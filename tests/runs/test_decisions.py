@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
-from debate_judge.data.agreement.decisions import Decided, Question, called_for, called_for_scores, decide, with_cut
+from debate_judge.data.agreement.decisions import (
+    Decided,
+    Question,
+    called_for,
+    called_for_scores,
+    decide,
+    with_tuned_threshold,
+)
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
@@ -102,7 +109,7 @@ def test_binary_decisions_by_hand() -> None:
     assert one.lower is not None
     assert [one.lower.measures[name].value for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
     assert (one.labels, one.decisions) == ({POSITIVE: 4, NEGATIVE: 3}, {POSITIVE: 4, NEGATIVE: 2})
-    assert (one.undecided, one.sources, one.trivial) == (1, 4, 4 / 7)
+    assert (one.undecided, one.sources, one.majority_baseline) == (1, 4, 4 / 7)
     accuracy = one.measures["accuracy"]
     assert accuracy.low is not None
     assert accuracy.high is not None
@@ -128,7 +135,7 @@ def test_pairs_by_hand() -> None:
     )
     assert one.labels == {"win": 3, "tie": 1, "loss": 1}
     assert one.decisions == {"win": 1, "tie": 2, "loss": 1}
-    assert (one.undecided, one.trivial, one.lower) == (1, 3 / 5, None)
+    assert (one.undecided, one.majority_baseline, one.lower) == (1, 3 / 5, None)
     # Which of two scores is higher can be told on any scale.
     assert decided(found, Question("pairs"), on_scale=False) == one
     wide = decided(found, Question("pairs", margin=1.0))
@@ -144,7 +151,7 @@ def test_raters_who_are_split_give_no_label() -> None:
 def test_what_has_no_label_or_no_decision() -> None:
     assert decide({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
     silent = decided(scores(((1.0, 0.0), (None, None))))
-    assert (silent.measures, silent.undecided, silent.trivial) == ({}, 2, 0.5)
+    assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
     assert "–" in render({"judge": {"quality": silent}})
     json.dumps(to_json({"judge": {"quality": silent}}), allow_nan=False)
 
@@ -155,7 +162,7 @@ def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
     # -1.5 beats both, -2 beats -4 alone.
     assert {name: m.value for name, m in one.measures.items()} == {"auroc": 3 / 4}
     assert (one.decisions, one.lower) == ({}, None)
-    chosen = with_cut(BINARY, metric, "dev")
+    chosen = with_tuned_threshold(BINARY, metric, "dev")
     # At -3: both positives, one of two negatives. At -1.65: one of two positives, both negatives. -1.65 is nearer.
     assert chosen.cut == pytest.approx(-1.65)
     assert chosen.chosen_on == "dev"
@@ -178,13 +185,13 @@ def test_the_cut_with_the_best_balanced_accuracy(
     positive: tuple[float, ...], negative: tuple[float, ...], cut: float
 ) -> None:
     ratings = (1.0,) * len(positive) + (0.0,) * len(negative)
-    found = with_cut(BINARY, scores((ratings, positive + negative)), "dev")
+    found = with_tuned_threshold(BINARY, scores((ratings, positive + negative)), "dev")
     assert found.cut == pytest.approx(cut)
     assert (found == BINARY) is (cut == 0.5)
 
 
 def test_pairs_have_no_cut() -> None:
-    assert with_cut(Question("pairs"), CHECKED, "dev") == Question("pairs")
+    assert with_tuned_threshold(Question("pairs"), CHECKED, "dev") == Question("pairs")
 
 
 def test_recorded_scores_have_no_schema() -> None:

@@ -54,9 +54,9 @@ def estimated(name: str, corpus: Corpus, tmp_path: Path, target: Target = OFFLIN
 def executed(name: str, corpus: Corpus, lm: JudgeLM) -> dict[str, int]:
     """Role -> calls that the judge really makes for the same items."""
     judge = build(JUDGES[name].kind, JUDGES[name].config)
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         for aspect in corpus.task.aspects[:2]:
-            panel.judge(judge, corpus_items(corpus, aspect))
+            runner.judge(judge, corpus_items(corpus, aspect))
     return dict(lm.meter.executed)
 
 
@@ -73,7 +73,7 @@ def test_what_is_really_asked_lies_within_the_estimate(name: str, corpus: Corpus
     assert set(real) <= set(found.rows)
     for role, calls in real.items():
         low, _, high = (used.calls for used in found.rows[role])
-        # Only a sample was rehearsed: where a role's calls differ from item to item, its share is not exact.
+        # Only a sample was run dry: where a role's calls differ from item to item, its share is not exact.
         assert 0.85 * low - 1e-6 <= calls <= 1.15 * high + 1e-6, role
     low, usual, high = (used.calls for used in found.total)
     assert 0.99 * low <= sum(real.values()) <= 1.01 * high

@@ -81,9 +81,9 @@ def asked_by(judge: CompiledJudge) -> list[tuple[str, str]]:
     """System text and prompt of every call that judging one item per aspect makes, in order."""
     lm = scripted_lm(SCRIPT, concurrency=1)
     items = [Item("g", "c", TASK, a, "My order is late.", "Sorry!", "Be polite.") for a in TASK.aspects]
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         for item in items[:1] + items[2:]:
-            panel.judge(judge.aspects[item.aspect.name].judge, [item])
+            runner.judge(judge.aspects[item.aspect.name].judge, [item])
     return list(zip(lm.systems, lm.prompts, strict=True))
 
 

@@ -34,8 +34,8 @@ def corpus() -> Corpus:
 
 
 def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
-    with JudgeRunner(lm, progress=False) as panel:
-        preflight(panel, trials(name, preset(name, options), corpus(), [TONE]))
+    with JudgeRunner(lm, progress=False) as runner:
+        preflight(runner, trials(name, preset(name, options), corpus(), [TONE]))
 
 
 def test_every_role_speaks_once_about_the_longest_item() -> None:
@@ -49,18 +49,18 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
 def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
     lm = scripted_lm(debater())
     judge = preset("debate", {})
-    with JudgeRunner(lm, progress=False) as panel:
-        preflight(panel, trials("debate", judge, corpus(), [TONE]))
+    with JudgeRunner(lm, progress=False) as runner:
+        preflight(runner, trials("debate", judge, corpus(), [TONE]))
         before = len(lm.prompts)
-        panel.judge(judge, corpus_items(corpus(), TONE))
+        runner.judge(judge, corpus_items(corpus(), TONE))
     # Six debates of two calls each; the Scorer and the Critic of one of them have been heard.
     assert (before, len(lm.prompts)) == (2, 12)
 
 
 def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
-    with JudgeRunner(lm, progress=False) as panel:
-        preflight(panel, trials("debate", preset("debate", {}), corpus(), [TONE]))
+    with JudgeRunner(lm, progress=False) as runner:
+        preflight(runner, trials("debate", preset("debate", {}), corpus(), [TONE]))
         assert not lm.meter.asked
     silent = scripted_lm(debater())
     check(silent, "rouge-l")
@@ -109,10 +109,10 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
         return debater()(prompt)
 
     items = longest(corpus_items(corpus(), TONE))
-    with JudgeRunner(scripted_lm(script), progress=False) as panel:
-        preflight(panel, [Trial("tone", preset("debate", {}), items, new=True)])
+    with JudgeRunner(scripted_lm(script), progress=False) as runner:
+        preflight(runner, [Trial("tone", preset("debate", {}), items, new=True)])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(panel, [Trial("tone", preset("debate", {}), items)])
+            preflight(runner, [Trial("tone", preset("debate", {}), items)])
 
 
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
@@ -142,6 +142,6 @@ def test_the_longest_and_the_shortest() -> None:
 
 def test_a_judge_without_items_is_left_out() -> None:
     lm = scripted_lm(debater())
-    with JudgeRunner(lm, progress=False) as panel:
-        preflight(panel, [Trial("debate", preset("debate", {}), [])])
+    with JudgeRunner(lm, progress=False) as runner:
+        preflight(runner, [Trial("debate", preset("debate", {}), [])])
     assert not lm.prompts

@@ -18,13 +18,13 @@ from tests.runs.rated import corpus
 ODD = {("summeval", "GPTScore", "spearman"), ("topical_chat", "MoverScore", "spearman")}
 
 
-def ground(data: str, task: Task, statistics: tuple[Statistic, ...], aspects: tuple[Aspect, ...] = ()) -> EvalSetup:
+def setup(data: str, task: Task, statistics: tuple[Statistic, ...], aspects: tuple[Aspect, ...] = ()) -> EvalSetup:
     found = Corpus(task, corpus([1, 2]).groups, Origin(data, "nowhere"))
     return EvalSetup(found, aspects or task.aspects, "summary", statistics)
 
 
-SUMMEVAL = ground("summeval", SUMMARIZATION, ("spearman", "kendall"))
-TOPICAL = ground("topical_chat", DIALOGUE, ("pearson", "spearman"))
+SUMMEVAL = setup("summeval", SUMMARIZATION, ("spearman", "kendall"))
+TOPICAL = setup("topical_chat", DIALOGUE, ("pearson", "spearman"))
 
 
 @pytest.mark.parametrize("table", PUBLISHED, ids=lambda t: f"{t.source}: {t.data}")
@@ -66,7 +66,7 @@ def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
     assert fitting(replace(SUMMEVAL, statistics=("pearson",))) == []
     pooled = replace(TOPICAL, level="sample", statistics=("spearman",))
     assert {t.source for t in fitting(pooled)} == {"ChatEval (Chan et al. 2023), Table 2"}
-    assert fitting(ground("sample", SUMMARIZATION, ("spearman",))) == []
+    assert fitting(setup("sample", SUMMARIZATION, ("spearman",))) == []
 
 
 @pytest.mark.parametrize("style", ["text", "markdown", "latex"])
@@ -79,14 +79,14 @@ def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: 
 
 
 def test_an_average_over_other_aspects_is_not_shown() -> None:
-    shown = published(ground("summeval", SUMMARIZATION, ("spearman",), SUMMARIZATION.aspects[:1]), "markdown")
+    shown = published(setup("summeval", SUMMARIZATION, ("spearman",), SUMMARIZATION.aspects[:1]), "markdown")
     (line,) = (x for x in shown.splitlines() if x.startswith("| DEBATE | GPT-4 |"))
     assert [cell.strip() for cell in line.strip("|").split("|")] == ["DEBATE", "GPT-4", "0.610", "–", "[1]"]
 
 
 def test_where_nothing_fits_that_is_said() -> None:
     other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
-    assert "no published figures" in published(ground("mine", other, ("spearman",)), "text")
+    assert "no published figures" in published(setup("mine", other, ("spearman",)), "text")
 
 
 def test_json_names_source_and_convention() -> None:

@@ -58,8 +58,8 @@ def literal() -> Callable[[str], str]:
 
 
 def judged(lm: ScriptedLM, items: list[Item], rules: DebateConfig = DebateConfig(1)) -> list[Judgement]:  # noqa: B008 - frozen
-    with JudgeRunner(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=rules), items)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(rules=rules), items)
 
 
 def score_of(judgement: Judgement) -> float | None:
@@ -83,7 +83,7 @@ def test_equal_questions_are_asked_once() -> None:
     assert lm.meter.asked.total() == 8
 
 
-def test_a_panel_settles_what_is_open_and_nothing_else() -> None:
+def test_the_runner_settles_what_is_open_and_nothing_else() -> None:
     decision = debater(
         score=the_text,
         decision=lambda prompt: "ISSUE" if the_text(prompt) in "24" else "NO ISSUE",
@@ -105,10 +105,10 @@ def test_calls_of_many_items_overlap() -> None:
 def test_any_thread_may_ask() -> None:
     items = corpus_items(CORPUS, COHERENCE)
     found: dict[int, list[float | None]] = {}
-    with JudgeRunner(scripted_lm(literal(), latency=0.01), progress=False) as panel:
+    with JudgeRunner(scripted_lm(literal(), latency=0.01), progress=False) as runner:
 
         def ask(number: int) -> None:
-            found[number] = [score_of(j) for j in panel.judge(Debate(rules=DebateConfig(1)), items)]
+            found[number] = [score_of(j) for j in runner.judge(Debate(rules=DebateConfig(1)), items)]
 
         threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
         for thread in threads:
@@ -118,18 +118,18 @@ def test_any_thread_may_ask() -> None:
     assert found == {i: [2, 4, 3, 5, 1] for i in range(4)}
 
 
-def test_a_panel_that_was_left_runs_no_thread() -> None:
+def test_a_runner_that_was_left_runs_no_thread() -> None:
     before = set(threading.enumerate())
-    with JudgeRunner(scripted_lm(literal()), progress=False) as panel:
+    with JudgeRunner(scripted_lm(literal()), progress=False) as runner:
         assert {t.name for t in set(threading.enumerate()) - before} == {"judge-loop"}
-        assert copy.deepcopy({"panel": panel})["panel"] is panel
+        assert copy.deepcopy({"panel": runner})["panel"] is runner
     assert set(threading.enumerate()) <= before
 
 
 def test_leaving_a_panel_ends_what_still_runs() -> None:
     lm = scripted_lm(literal(), latency=60)
-    with JudgeRunner(lm, progress=False) as panel:
-        future = panel.submit(Debate(rules=DebateConfig(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
+    with JudgeRunner(lm, progress=False) as runner:
+        future = runner.submit(Debate(rules=DebateConfig(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
         time.sleep(0.05)
     assert future.cancelled() or future.exception() is not None
 
@@ -180,8 +180,8 @@ class Refusing(Debate):
 
 
 def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
-    with JudgeRunner(scripted_lm(literal()), progress=False) as panel, pytest.raises(InputError, match="not for me"):
-        panel.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
+    with JudgeRunner(scripted_lm(literal()), progress=False) as runner, pytest.raises(InputError, match="not for me"):
+        runner.judge(Refusing(), corpus_items(CORPUS, COHERENCE))
 
 
 def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:

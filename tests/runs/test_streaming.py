@@ -51,6 +51,6 @@ def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> N
     compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(rules=DebateConfig(0)))})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(20)]
     got: list[Judgement] = []
-    with JudgeRunner(lm, progress=False) as panel, pytest.raises(dspy.LMAuthError):
-        got.extend(judgement for _, judgement in judge_in_order(panel, compiled, work))
+    with JudgeRunner(lm, progress=False) as runner, pytest.raises(dspy.LMAuthError):
+        got.extend(judgement for _, judgement in judge_in_order(runner, compiled, work))
     assert [type(judgement) for judgement in got] == [Verdict, Verdict]

@@ -271,14 +271,14 @@ class BatchDispatcher:
 
     def _note(self, job: BatchJob) -> BatchJob:
         try:
-            self._book.note(job)
+            self._book.save(job)
         except OSError as error:
             raise dspy.LMConfigurationError(f"a batch job could not be written down: {error}") from error
         self._jobs[job.token] = job
         return job
 
     def _strike(self, job: BatchJob) -> None:
-        self._book.strike(job)
+        self._book.delete(job)
         self._jobs.pop(job.token, None)
 
 

@@ -32,7 +32,7 @@ class JobFiles:
         found = (self._read(path) for path in self._folder.glob("*.job"))
         return sorted((job for job in found if job is not None), key=lambda job: (job.made, job.token))
 
-    def note(self, job: BatchJob) -> None:
+    def save(self, job: BatchJob) -> None:
         path = self._path(job)
         temporary = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
         try:
@@ -45,7 +45,7 @@ class JobFiles:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def strike(self, job: BatchJob) -> None:
+    def delete(self, job: BatchJob) -> None:
         self._flush()
         self._path(job).unlink(missing_ok=True)
 

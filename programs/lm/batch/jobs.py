@@ -40,11 +40,11 @@ class JobBook(Protocol):
         """The jobs whose replies are not all in the store yet, the oldest first."""
         ...
 
-    def note(self, job: BatchJob) -> None:
+    def save(self, job: BatchJob) -> None:
         """Write a job down; what was noted of the same token before is replaced."""
         ...
 
-    def strike(self, job: BatchJob) -> None:
+    def delete(self, job: BatchJob) -> None:
         """Forget a job, after its replies have reached the store for good."""
         ...
 
@@ -70,10 +70,10 @@ class JobsInMemory:
     def jobs(self) -> list[BatchJob]:
         return list(self._jobs.values())
 
-    def note(self, job: BatchJob) -> None:
+    def save(self, job: BatchJob) -> None:
         self._jobs[job.token] = job
 
-    def strike(self, job: BatchJob) -> None:
+    def delete(self, job: BatchJob) -> None:
         self._jobs.pop(job.token, None)
 
     def place(self, job: BatchJob) -> str:

@@ -58,7 +58,7 @@ class OpenAICompatible:
         self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self.told: Callable[[RateLimits], None] | None = None
+        self.on_rate_limits: Callable[[RateLimits], None] | None = None
         """Who wants to know of the limits that the server names."""
         self._pace: RateLimits | None = None
         self._wire: Wire | None = None
@@ -96,15 +96,15 @@ class OpenAICompatible:
             raise lm15.TransportError(str(error)) from error
         except ssl.SSLCertVerificationError as error:
             raise lm15.ConfigurationError(f"the server's certificate is not trusted: {error}") from error
-        if self.told is not None:
+        if self.on_rate_limits is not None:
             self._tell(answer.headers, model)
         return read_reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
 
     def _tell(self, headers: Mapping[str, str], spec: str) -> None:
         pace = limits_from_headers(headers, spec)
-        if self.told is not None and pace is not None and pace != self._pace:
+        if self.on_rate_limits is not None and pace is not None and pace != self._pace:
             self._pace = pace
-            self.told(pace)
+            self.on_rate_limits(pace)
 
     def _refused(self, answer: Answer) -> Reply:
         # Providers quote the key that they refuse; it must not reach a log.

@@ -86,17 +86,17 @@ class Budget:
             for cap, paid, held, wanted in zip(caps, self._paid, self._held, most, strict=True)
         )
 
-    def hold(self, need: TokenNeed) -> None:
+    def reserve(self, need: TokenNeed) -> None:
         """Set aside what a call may cost at most."""
         with self._lock:
             self._held = [a + b for a, b in zip(self._held, self._most(need), strict=True)]
 
-    def free(self, need: TokenNeed) -> None:
+    def release(self, need: TokenNeed) -> None:
         """Take back what was set aside for a call that is over."""
         with self._lock:
             self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
 
-    def pay(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
+    def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Pay for a reply: its input and output tokens, `cached` of the input at the lower price."""
         cost = self._at(batch).of(used[0] - cached, cached, used[1])
         with self._lock:

@@ -67,10 +67,10 @@ class Caller:
     ) -> None:
         self._model = model
         self._options = options
-        self._purse = Budget(options.budget, price) if options.budget else None
+        self._budget = Budget(options.budget, price) if options.budget else None
         self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
-        self.limiter = Limiter(concurrency, options, self._purse)
-        self._gate = Limiter(sys.maxsize, LMOptions(), self._purse)
+        self.limiter = Limiter(concurrency, options, self._budget)
+        self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
         self.breaker = CircuitBreaker(model, options)
         self._control = control
         self._question: asyncio.Task[bool] | None = None
@@ -140,11 +140,11 @@ class Caller:
         finally:
             self._gate.release(need)
 
-    def told(self, pace: RateLimits) -> None:
+    def on_rate_limits(self, pace: RateLimits) -> None:
         """Keep to the limits that the provider names, in place of the usual ones."""
         if pace.tpm is not None and self._estimate is None:
             self._estimate = TokenEstimator()
-        self.limiter.told(pace)
+        self.limiter.on_rate_limits(pace)
 
     def _begin(self) -> _Progress:
         breaker = self.breaker
@@ -170,7 +170,7 @@ class Caller:
         return self._question
 
     async def _control_fails(self, control: Callable[[], Awaitable[Reply]]) -> bool:
-        if self._purse is not None and not self._purse.admits(NOTHING):
+        if self._budget is not None and not self._budget.admits(NOTHING):
             return True
         try:
             async with asyncio.timeout(self._options.attempt):
@@ -188,10 +188,10 @@ class Caller:
         progress = self._begin()
         while True:
             need = self._need(size, max_tokens)
-            if self._purse is not None:
-                if not self._purse.admits(need):
-                    raise self._purse.spent()
-                self._purse.hold(need)
+            if self._budget is not None:
+                if not self._budget.admits(need):
+                    raise self._budget.spent()
+                self._budget.reserve(need)
             sent = time.monotonic()
             try:
                 reply = send()
@@ -205,8 +205,8 @@ class Caller:
                 self._answered()
                 return reply
             finally:
-                if self._purse is not None:
-                    self._purse.free(need)
+                if self._budget is not None:
+                    self._budget.release(need)
             time.sleep(wait)
 
     def _need(self, size: int, max_tokens: int | None) -> TokenNeed:
@@ -219,8 +219,8 @@ class Caller:
         self._estimate.learn(size, reply)
         if not need.batch:
             self.limiter.used(need, sum(used))
-        if self._purse is not None:
-            self._purse.pay(used, reply.cached_tokens, batch=need.batch)
+        if self._budget is not None:
+            self._budget.charge(used, reply.cached_tokens, batch=need.batch)
 
     def _answered(self) -> None:
         if self.breaker.answered():

@@ -30,7 +30,7 @@ _ROOM = 100_000
 class WarmupTurn:
     """What one question is about: all its calls, those of simultaneous roles included, are one turn."""
 
-    pilots: PrefixWarmup
+    prefix_warmup: PrefixWarmup
     source: str
     context: str
     candidate: str
@@ -104,7 +104,7 @@ async def turn(messages: Messages, crowded: bool) -> AsyncIterator[Callable[[], 
     if mine is None or not mine.source or mine.source not in messages[-1]["content"]:
         yield _nothing
         return
-    over = await mine.pilots.wait(mine, crowded)
+    over = await mine.prefix_warmup.wait(mine, crowded)
     try:
         yield over
     finally:

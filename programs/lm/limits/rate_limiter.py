@@ -67,22 +67,22 @@ class Limiter:
     Args:
         concurrency: Most calls in flight.
         options: Requests and tokens per minute.
-        purse: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
+        budget: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
     """
 
-    def __init__(self, concurrency: int, options: LMOptions | None = None, purse: Budget | None = None) -> None:
+    def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
         options = options or LMOptions()
         self.concurrency = concurrency
         self.window = float(concurrency)
         """Calls that may be in flight now."""
         self.in_flight = 0
-        self._purse = purse
+        self._budget = budget
         self._own = RateLimits(options.rpm, options.tpm)
         self.pace = RateLimits()
         """The limits that now hold."""
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
-        self.told(options.usual)
+        self.on_rate_limits(options.usual)
         self._waiting: deque[tuple[asyncio.Future[None], TokenNeed]] = deque()
         self._closed_until = 0.0
         self._probing: float | None = None
@@ -137,12 +137,12 @@ class Limiter:
     def release(self, need: TokenNeed = NOTHING, *, pass_on: bool = True) -> None:
         """Give a place back, and let whoever waits have it; not if the same caller asks for it at once."""
         self.in_flight = max(0, self.in_flight - 1)
-        if self._purse is not None:
-            self._purse.free(need)
+        if self._budget is not None:
+            self._budget.release(need)
         if pass_on and self._waiting:
             self._pump()
 
-    def told(self, pace: RateLimits) -> None:
+    def on_rate_limits(self, pace: RateLimits) -> None:
         """The provider has said what it allows, or is known to; what the user has set stays."""
         pace = RateLimits(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
         if pace.rpm != self.pace.rpm:
@@ -202,7 +202,7 @@ class Limiter:
         """Seconds until a call may go: 0 now, infinite when a place must become free first."""
         if self.in_flight >= int(self.window):
             return math.inf
-        if self._purse is not None and not self._purse.admits(need):
+        if self._budget is not None and not self._budget.admits(need):
             return math.inf
         delay = max(0.0, self._closed_until - now)
         if self._requests is not None:
@@ -213,8 +213,8 @@ class Limiter:
 
     def _admit(self, need: TokenNeed) -> None:
         self.in_flight += 1
-        if self._purse is not None:
-            self._purse.hold(need)
+        if self._budget is not None:
+            self._budget.reserve(need)
         if self._requests is not None:
             self._requests.take(1.0)
         if self._tokens is not None:
@@ -229,8 +229,8 @@ class Limiter:
             future, need = self._waiting[0]
             if not future.done():
                 delay = self._delay(now, need)
-                if delay == math.inf and self.in_flight == 0 and self._purse is not None:
-                    self.fail(self._purse.spent())
+                if delay == math.inf and self.in_flight == 0 and self._budget is not None:
+                    self.fail(self._budget.spent())
                     return
                 if delay > 0.0:
                     self._pump_in(delay, now)

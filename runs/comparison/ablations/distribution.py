@@ -64,13 +64,13 @@ class Steadiness:
         return statistics.stdev(values) if len(values) == len(self.agreement[column]) > 1 else None
 
 
-def distributions(ground: EvalSetup, judges: Mapping[str, Scores]) -> dict[str, Distribution]:
+def distributions(setup: EvalSetup, judges: Mapping[str, Scores]) -> dict[str, Distribution]:
     """Aspect -> how often each point of the scale was given, by the raters on average and by each judge.
 
     Mean ratings between two points go to the nearer one, halves up. Only what was rated is counted.
     """
     found = {}
-    for aspect in ground.aspects:
+    for aspect in setup.aspects:
         points, place = bins(aspect.scale)
         rated = [r for g in next(iter(judges.values()))[aspect.name] for r in g.ratings if r is not None]
         human = _spread(rated, points, place, None)
@@ -86,23 +86,23 @@ def distributions(ground: EvalSetup, judges: Mapping[str, Scores]) -> dict[str, 
     return found
 
 
-def steadiness(ground: EvalSetup, runs: Sequence[Scores]) -> Steadiness:
+def steadiness(setup: EvalSetup, runs: Sequence[Scores]) -> Steadiness:
     """What changes from run to run.
 
     Args:
         ground: The first statistic of its level is the agreement.
         runs: Scores of each run, at least one.
     """
-    level, statistic = ground.level, ground.statistics[0]
-    exact = replace(ground, resamples=0)
+    level, statistic = setup.level, setup.statistics[0]
+    exact = replace(setup, resamples=0)
     tables = [exact.agreement(scores) for scores in runs]
     agreement = {
-        a.name: tuple(table.aspects[a.name][level][statistic].value for table in tables) for a in ground.aspects
+        a.name: tuple(table.aspects[a.name][level][statistic].value for table in tables) for a in setup.aspects
     }
     agreement[AVERAGE] = tuple(table.average[level][statistic].value for table in tables)
     per_item = [
         [s for s in values if s is not None]
-        for a in ground.aspects
+        for a in setup.aspects
         for groups in zip(*(scores[a.name] for scores in runs), strict=True)
         for values in zip(*(group.scores for group in groups), strict=True)
     ]

@@ -80,7 +80,7 @@ class Findings:
         }
 
 
-def ablate(panel: JudgeRunner, ground: EvalSetup, plan: AblationPlan, *, progress: bool = True) -> Findings:
+def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan, *, progress: bool = True) -> Findings:
     """Do the ablations that the plan names.
 
     Raises:
@@ -93,49 +93,49 @@ def ablate(panel: JudgeRunner, ground: EvalSetup, plan: AblationPlan, *, progres
     rounds = {name: n for name in judges if name in wanted}
     if set(which) & {"rounds", "personas", "styles", "distribution"}:
         rounds[STRICT.name] = max(n, plan.max_rounds) if "rounds" in which else n
-    held = record_debates(panel, ground, {name: (judges[name], r) for name, r in rounds.items()}, progress=progress)
+    held = record_debates(runner, setup, {name: (judges[name], r) for name, r in rounds.items()}, progress=progress)
     studies: list[Study] = []
     if "rounds" in which:
-        studies.append(by_rounds(ground, held[STRICT.name], plan.max_rounds))
+        studies.append(by_rounds(setup, held[STRICT.name], plan.max_rounds))
     if "personas" in which:
-        studies.append(by_persona(ground, {name: held[name] for name in judges}, n))
+        studies.append(by_persona(setup, {name: held[name] for name in judges}, n))
     if "styles" in which:
-        studies.append(by_style(panel, ground, held, n, progress=progress))
+        studies.append(by_style(runner, setup, held, n, progress=progress))
     spread: dict[str, Distribution] = {}
     if "distribution" in which:
         strict = held[STRICT.name]
-        spread = distributions(ground, {"single": strict.at(ground, 0).scores, "debate": strict.at(ground, n).scores})
+        spread = distributions(setup, {"single": strict.at(setup, 0).scores, "debate": strict.at(setup, n).scores})
     steady: dict[str, Steadiness] = {}
     if "stability" in which:
-        again = repeats(panel, ground, judges[STRICT.name], n, plan.runs, plan.temperature, progress=progress)
+        again = repeats(runner, setup, judges[STRICT.name], n, plan.runs, plan.temperature, progress=progress)
         for name, at in (("single", 0), ("debate", n)):
-            steady[name] = steadiness(ground, [one.at(ground, at).scores for one in again])
+            steady[name] = steadiness(setup, [one.at(setup, at).scores for one in again])
     return Findings(tuple(studies), spread, steady)
 
 
-def render(findings: Findings, ground: EvalSetup, style: str) -> str:
+def render(findings: Findings, setup: EvalSetup, style: str) -> str:
     """A short table for each ablation, each under a line that says what it is."""
-    blocks = [f"{prose(study.title, style)}\n\n{_study_table(study, ground, style)}" for study in findings.studies]
+    blocks = [f"{prose(study.title, style)}\n\n{_study_table(study, setup, style)}" for study in findings.studies]
     if findings.distributions:
         blocks.append(_distribution_table(findings.distributions, style))
     if findings.stability:
-        blocks.append(_stability_table(findings.stability, ground, style))
+        blocks.append(_stability_table(findings.stability, setup, style))
     return "\n\n".join(blocks)
 
 
-def _study_table(study: Study, ground: EvalSetup, style: str) -> str:
-    first, level = ground.statistics[0], ground.level
+def _study_table(study: Study, setup: EvalSetup, style: str) -> str:
+    first, level = setup.statistics[0], setup.level
     mark = SYMBOLS[first]
-    several = len(ground.aspects) > 1
+    several = len(setup.aspects) > 1
     header = [
-        study.name, *(f"{a.name} {mark}" for a in ground.aspects if several), f"{ground.columns[-1]} {mark}",
+        study.name, *(f"{a.name} {mark}" for a in setup.aspects if several), f"{setup.columns[-1]} {mark}",
         "LM calls per item", f"Δ to {study.baseline if study.name != 'rounds' else 'n = ' + study.baseline}",
         "p (Holm)", "unscored",
     ]  # fmt: skip
     rows = [
         [
             name if study.name != "rounds" else f"n = {name}",
-            *(number(variant.table.aspects[a.name][level][first].value) for a in ground.aspects if several),
+            *(number(variant.table.aspects[a.name][level][first].value) for a in setup.aspects if several),
             interval(variant.table.average[level][first]),
             f"{variant.calls:.2f}",
             "–" if variant.difference is None else interval(variant.difference),
@@ -176,11 +176,11 @@ def _distances(spread: Spread) -> list[str]:
     return ["–" if v is None else f"{v:.2f}" for v in (spread.wasserstein, spread.total_variation)]
 
 
-def _stability_table(found: Mapping[str, Steadiness], ground: EvalSetup, style: str) -> str:
+def _stability_table(found: Mapping[str, Steadiness], setup: EvalSetup, style: str) -> str:
     runs = len(next(iter(found.values())).agreement[AVERAGE])
-    columns = ground.columns
+    columns = setup.columns
     header = [
-        "judge", *(f"{c} {SYMBOLS[ground.statistics[0]]}" for c in columns), "SD of an item's score", "items changed",
+        "judge", *(f"{c} {SYMBOLS[setup.statistics[0]]}" for c in columns), "SD of an item's score", "items changed",
         "unscored",
     ]  # fmt: skip
     rows = [

@@ -65,10 +65,10 @@ class RecordedDebates:
     judge: Judge
     transcripts: Transcripts
 
-    def at(self, ground: EvalSetup, rounds: int) -> StudyScores:
+    def at(self, setup: EvalSetup, rounds: int) -> StudyScores:
         """The judgements, had the debates been stopped after `rounds` rounds."""
         return study_scores(
-            ground,
+            setup,
             {
                 aspect: [self.judge.verdict(t.until(rounds), rounds) for t in transcripts]
                 for aspect, transcripts in self.transcripts.items()
@@ -76,20 +76,20 @@ class RecordedDebates:
         )
 
 
-def study_scores(ground: EvalSetup, judged: Mapping[str, Sequence[Judgement]]) -> StudyScores:
+def study_scores(setup: EvalSetup, judged: Mapping[str, Sequence[Judgement]]) -> StudyScores:
     """Judgements laid beside the ratings."""
-    scores = {a.name: group_scores(ground.corpus, a, judged[a.name], "given") for a in ground.aspects}
+    scores = {a.name: group_scores(setup.corpus, a, judged[a.name], "given") for a in setup.aspects}
     everything = [j for judgements in judged.values() for j in judgements]
     return StudyScores(scores, calls_per_item(everything), sum(isinstance(j, Unscored) for j in everything))
 
 
 def record_debates(
-    panel: JudgeRunner, ground: EvalSetup, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
+    runner: JudgeRunner, setup: EvalSetup, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
 ) -> dict[str, RecordedDebates]:
     """Hold the debates of several judges in one pass.
 
     Args:
-        panel: Where.
+        runner: Where.
         ground: About what.
         judges: Name -> judge and rounds.
         progress: Whether to show it.
@@ -102,51 +102,51 @@ def record_debates(
     def job(name: str, judge: Judge, rounds: int, items: Sequence[Item]) -> PassJob[Transcript]:
         return PassJob(name, lambda item: judge.converse(item, rounds), items)
 
-    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
+    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     jobs = [job(name, *judges[name], items[a]) for name in judges for a in items]
-    found = iter(_results(panel, jobs, "debates", progress))
+    found = iter(_results(runner, jobs, "debates", progress))
     return {name: RecordedDebates(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
 
 
-def by_rounds(ground: EvalSetup, held: RecordedDebates, rounds: int) -> Study:
+def by_rounds(setup: EvalSetup, held: RecordedDebates, rounds: int) -> Study:
     """Agreement at every n from 0 to `rounds`, read off debates that were held at least so long."""
-    readings = {str(n): held.at(ground, n) for n in range(rounds + 1)}
-    return _study(ground, "rounds", "Agreement by the number of rounds n, DEBATE without tie-breaker", readings, "0")
+    readings = {str(n): held.at(setup, n) for n in range(rounds + 1)}
+    return _study(setup, "rounds", "Agreement by the number of rounds n, DEBATE without tie-breaker", readings, "0")
 
 
-def by_persona(ground: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int) -> Study:
+def by_persona(setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int) -> Study:
     """Agreement by the Critic's persona at one n."""
-    readings = {name: one.at(ground, rounds) for name, one in held.items()}
+    readings = {name: one.at(setup, rounds) for name, one in held.items()}
     title = f"Agreement by the Critic's persona, n = {rounds}, without tie-breaker"
-    return _study(ground, "personas", title, readings, PLAIN.name)
+    return _study(setup, "personas", title, readings, PLAIN.name)
 
 
 def by_style(
-    panel: JudgeRunner, ground: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int, *, progress: bool = True
+    runner: JudgeRunner, setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int, *, progress: bool = True
 ) -> Study:
     """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
-    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
+    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
     def job(persona: str, aspect: str) -> PassJob[Transcript]:
         one = held[persona]
         open_at_n = {item.key: t.until(rounds) for item, t in zip(items[aspect], one.transcripts[aspect], strict=True)}
-        return PassJob(persona, lambda item: one.judge.settle(item, open_at_n[item.key]), items[aspect])
+        return PassJob(persona, lambda item: one.judge.break_tie(item, open_at_n[item.key]), items[aspect])
 
-    found = iter(_results(panel, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
+    found = iter(_results(runner, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
     readings: dict[str, StudyScores] = {}
     for persona, style in styles.items():
         judge = held[persona].judge
-        readings[style] = held[persona].at(ground, rounds)
+        readings[style] = held[persona].at(setup, rounds)
         settled = {a: [judge.verdict(t, rounds) for t in next(found)] for a in items}
-        readings[f"{style} + tie-breaker"] = study_scores(ground, settled)
+        readings[f"{style} + tie-breaker"] = study_scores(setup, settled)
     title = f"Agreement by debating style, n = {rounds}"
-    return _study(ground, "styles", title, readings, "plain")
+    return _study(setup, "styles", title, readings, "plain")
 
 
 def repeats(
-    panel: JudgeRunner,
-    ground: EvalSetup,
+    runner: JudgeRunner,
+    setup: EvalSetup,
     judge: Judge,
     rounds: int,
     runs: int,
@@ -159,10 +159,10 @@ def repeats(
     def job(lm: JudgeLM, number: int, items: Sequence[Item]) -> PassJob[Transcript]:
         return PassJob(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
 
-    items = {a.name: corpus_items(ground.corpus, a) for a in ground.aspects}
-    lms = [another_sample(panel.lm, number, temperature) for number in range(1, runs + 1)]
+    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
+    lms = [another_sample(runner.lm, number, temperature) for number in range(1, runs + 1)]
     jobs = [job(lm, number, items[a]) for number, lm in enumerate(lms, 1) for a in items]
-    found = iter(_results(panel, jobs, "repeated debates", progress))
+    found = iter(_results(runner, jobs, "repeated debates", progress))
     return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
 
 
@@ -181,20 +181,20 @@ def another_sample(lm: JudgeLM, number: int, temperature: float) -> JudgeLM:
 
 
 def _results(
-    panel: JudgeRunner, jobs: Sequence[PassJob[Transcript]], what: str, progress: bool
+    runner: JudgeRunner, jobs: Sequence[PassJob[Transcript]], what: str, progress: bool
 ) -> list[list[Transcript]]:
-    done = run_together(panel, jobs, what, progress=progress)
+    done = run_together(runner, jobs, what, progress=progress)
     for error in done.failed.values():
         raise error
     return done.results
 
 
-def _study(ground: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:
+def _study(setup: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:
     base: Mapping[str, Sequence[GroupScores]] = readings[baseline].scores
-    differences = {n: ground.difference(r.scores, base) for n, r in readings.items() if n != baseline}
+    differences = {n: setup.difference(r.scores, base) for n, r in readings.items() if n != baseline}
     corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
     variants = {
-        n: Variant(ground.agreement(r.scores), r.calls, r.unscored, differences.get(n), corrected.get(n))
+        n: Variant(setup.agreement(r.scores), r.calls, r.unscored, differences.get(n), corrected.get(n))
         for n, r in readings.items()
     }
     return Study(name, title, baseline, variants)

@@ -124,22 +124,22 @@ def variants() -> dict[str, Judge]:
     return {"plain": Debate(PLAIN, DebateConfig(3)), "strict": Debate(STRICT, DebateConfig(3))}
 
 
-def every(space: Space, readings: DevScores) -> Iterable[tuple[Point, Any]]:
-    return ((point, readings.scores(point)) for point in reversed(space.points()))
+def every(space: Space, dev_scores: DevScores) -> Iterable[tuple[Point, Any]]:
+    return ((point, dev_scores.scores(point)) for point in reversed(space.points()))
 
 
 def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(tmp_path: Path) -> None:
     space, lm = Space(("plain", "strict"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
-    with JudgeRunner(lm, progress=False) as panel:
-        readings = DevScores(variants(), CORPUS, ASPECTS, panel, 3, "test")
-        for _, (scores, calls) in every(space, readings):
+    with JudgeRunner(lm, progress=False) as runner:
+        dev_scores = DevScores(variants(), CORPUS, ASPECTS, runner, 3, "test")
+        for _, (scores, calls) in every(space, dev_scores):
             assert set(scores) == {"clear", "sound"}
             assert [len(groups) for groups in scores.values()] == [3, 3]
             assert calls >= 1
         debates, ties = 0, 0
         items = [item for aspect in ASPECTS for item in corpus_items(CORPUS, aspect)]
         for judge in variants().values():
-            transcripts = panel.converse(judge, items, 3)
+            transcripts = runner.converse(judge, items, 3)
             debates += sum(t.calls for t in transcripts)
             ties += sum(is_open(t.until(n)) for t in transcripts for n in (1, 2, 3))
     assert ties > 10
@@ -153,11 +153,11 @@ def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n(
 def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
     space = Space(("plain", "strict"), (0, 1, 2), (False, True))
     with (
-        JudgeRunner(scripted_lm(MOODY), progress=False) as panel,
+        JudgeRunner(scripted_lm(MOODY), progress=False) as runner,
         JudgeRunner(scripted_lm(MOODY), progress=False) as fresh,
     ):
-        readings = DevScores(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
-        for point, (scores, calls) in every(space, readings):
+        dev_scores = DevScores(variants(), CORPUS, ASPECTS[:1], runner, 2, "test")
+        for point, (scores, calls) in every(space, dev_scores):
             judge = variants()[point.persona]
             judge.rules = DebateConfig(point.rounds, point.tie_breaker)
             judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
@@ -167,9 +167,9 @@ def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
 
 
 def test_only_variants_that_were_needed_are_held(tmp_path: Path) -> None:
-    with JudgeRunner(scripted_lm(MOODY), progress=False) as panel:
-        readings = DevScores(variants(), CORPUS, ASPECTS[:1], panel, 2, "test")
-        assert not readings.held
-        readings.scores(Point("strict", 1, False, "given"))
-        assert len(readings.by_rounds("strict", "clear", "spearman", "summary", seed=0)) == 3
-        assert readings.held == ("strict",)
+    with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
+        dev_scores = DevScores(variants(), CORPUS, ASPECTS[:1], runner, 2, "test")
+        assert not dev_scores.held
+        dev_scores.scores(Point("strict", 1, False, "given"))
+        assert len(dev_scores.by_rounds("strict", "clear", "spearman", "summary", seed=0)) == 3
+        assert dev_scores.held == ("strict",)

@@ -20,20 +20,20 @@ JOB = BatchJob("t1", "http://localhost/v1", "openai/m", "scorer", 2, ("a", "b"),
 def test_jobs_are_noted_replaced_and_struck_out(kind: str, tmp_path: Path) -> None:
     book: JobBook = JobFiles(tmp_path, lambda: None) if kind == "file" else JobsInMemory()
     other = replace(JOB, token="t2", made=6.0)
-    book.note(JOB)
-    book.note(other)
+    book.save(JOB)
+    book.save(other)
     assert book.jobs() == [JOB, other]
     made = replace(JOB, id="batch_7")
-    book.note(made)
+    book.save(made)
     assert book.jobs() == [made, other]
-    book.strike(made)
-    book.strike(made)
+    book.delete(made)
+    book.delete(made)
     assert book.jobs() == [other]
 
 
 def test_another_process_finds_the_notes_beside_the_replies(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    book_of(journal).note(JOB)
+    book_of(journal).save(JOB)
     journal.close()
     assert book_of(Journal(tmp_path)).jobs() == [JOB]
     assert Path(journal.jobs.place(JOB)).parent == tmp_path
@@ -43,15 +43,15 @@ def test_another_process_finds_the_notes_beside_the_replies(tmp_path: Path) -> N
 def test_the_replies_are_on_disk_before_a_job_is_forgotten(tmp_path: Path) -> None:
     book = JobFiles(tmp_path, lambda: flushed.append(len(book.jobs())))
     flushed: list[int] = []
-    book.note(JOB)
-    book.strike(JOB)
+    book.save(JOB)
+    book.delete(JOB)
     assert (flushed, book.jobs()) == ([1], [])
 
 
 def test_a_journal_with_notes_is_read_as_before(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.put("0" * 32, "scorer", Reply("fine"))
-    journal.jobs.note(JOB)
+    journal.jobs.save(JOB)
     journal.close()
     assert Journal(tmp_path).get("0" * 32) == Reply("fine")
 
@@ -60,7 +60,7 @@ def test_a_journal_with_notes_is_read_as_before(tmp_path: Path) -> None:
 def test_what_is_no_note_is_left_alone_and_told(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "t1.job").write_text(text)
     book = JobFiles(tmp_path, lambda: None)
-    book.note(replace(JOB, token="t2"))
+    book.save(replace(JOB, token="t2"))
     with caplog.at_level(logging.WARNING):
         assert [job.token for job in book.jobs()] == ["t2"]
     assert "t1.job" in caplog.text
@@ -70,5 +70,5 @@ def test_what_is_no_note_is_left_alone_and_told(text: str, tmp_path: Path, caplo
 def test_a_note_that_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     book = JobFiles(tmp_path / "absent", lambda: None)
     with pytest.raises(OSError, match="absent"):
-        book.note(JOB)
+        book.save(JOB)
     assert list(tmp_path.iterdir()) == []

@@ -29,14 +29,14 @@ def lm_of(script: Callable[[str], str], **options: object) -> ScriptedLM:
     return scripted_lm(script, store=UsageByJudge(Memory()), **options)
 
 
-def job(owner: str, rules: DebateConfig, bill: JudgeUsage | None = None) -> PassJob[Judgement]:
-    return PassJob(owner, Debate(rules=rules).judge, ITEMS, bill)
+def job(owner: str, rules: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
+    return PassJob(owner, Debate(rules=rules).judge, ITEMS, usage)
 
 
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
-    with JudgeRunner(lm_of(debater(score=the_number))) as panel:
+    with JudgeRunner(lm_of(debater(score=the_number))) as runner:
         reverse = PassJob("b", Debate(rules=DebateConfig(0)).judge, ITEMS[::-1])
-        done = run_together(panel, [job("a", DebateConfig(0)), reverse], "test", progress=False)
+        done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test", progress=False)
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
     assert scores == [[1, 2, 5, 4, 2, 2], [2, 2, 4, 5, 2, 1]]
     assert done.failed == {}
@@ -44,9 +44,9 @@ def test_results_come_by_job_in_the_order_of_its_items() -> None:
 
 def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> None:
     lm = lm_of(arguing(1), latency=0.01, concurrency=100)
-    with JudgeRunner(lm) as panel:
+    with JudgeRunner(lm) as runner:
         run_together(
-            panel,
+            runner,
             [job("a", DebateConfig(2)), job("b", DebateConfig(2)), job("c", DebateConfig(0))],
             "test",
             progress=False,
@@ -62,9 +62,9 @@ def test_everybody_is_charged_what_he_would_have_paid_alone() -> None:
 
     def bills(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
-        with JudgeRunner(lm) as panel:
-            run_together(panel, [job(n, rules[n], found[n]) for n in names], "test", progress=False)
-        return {name: (bill.fresh, bill.output) for name, bill in found.items()}
+        with JudgeRunner(lm) as runner:
+            run_together(runner, [job(n, rules[n], found[n]) for n in names], "test", progress=False)
+        return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
     together = bills(list(rules), lm_of(arguing(9)))
     alone = {name: bills([name], lm_of(arguing(9)))[name] for name in rules}
@@ -76,15 +76,15 @@ def test_everybody_is_charged_what_he_would_have_paid_alone() -> None:
 
 
 def test_a_bill_counts_a_reply_once_and_knows_what_was_cached() -> None:
-    bill, store = JudgeUsage(), UsageByJudge(Memory())
+    usage, store = JudgeUsage(), UsageByJudge(Memory())
     store.put("0" * 32, "scorer", Reply("4", 100, 10, 60))
-    with charged_to(bill):
+    with charged_to(usage):
         for _ in range(2):
             store.get("0" * 32)
         store.get("f" * 32)
     store.put("1" * 32, "scorer", Reply("4", 1000, 1000))
-    assert (bill.fresh, bill.cached, bill.output) == (40, 60, 10)
-    assert bill.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
+    assert (usage.fresh, usage.cached, usage.output) == (40, 60, 10)
+    assert usage.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
 
 
 def test_a_reply_is_charged_to_whoever_waited_for_it_whichever_task_brings_it() -> None:
@@ -108,8 +108,8 @@ def test_the_book_of_batch_jobs_is_the_stores_own(tmp_path: Path) -> None:
 def test_equal_items_are_worked_on_once() -> None:
     lm = lm_of(debater(score=the_number))
     twice = [*ITEMS, ITEMS[0]]
-    with JudgeRunner(lm) as panel:
-        done = run_together(panel, [PassJob("a", Debate(rules=DebateConfig(0)).judge, twice)], "test", progress=False)
+    with JudgeRunner(lm) as runner:
+        done = run_together(runner, [PassJob("a", Debate(rules=DebateConfig(0)).judge, twice)], "test", progress=False)
     assert len(lm.prompts) == 6
     assert done.results[0][0] is done.results[0][6]
 
@@ -122,9 +122,9 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
         raise error
 
     lm = lm_of(debater(score=the_number))
-    with JudgeRunner(lm) as panel:
+    with JudgeRunner(lm) as runner:
         jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
-        done = run_together(panel, jobs, "test", progress=False)
+        done = run_together(runner, jobs, "test", progress=False)
     assert done.failed == {"bad": error}
     assert done.results[:2] == [[], []]
     assert len(done.results[2]) == len(ITEMS)
@@ -134,8 +134,8 @@ def test_an_item_that_cannot_be_scored_fails_nobody() -> None:
     def script(prompt: str) -> str:
         return debater(score="many" if the_number(prompt) == "5" else the_number)(prompt)
 
-    with JudgeRunner(lm_of(script)) as panel:
-        (found,) = run_together(panel, [job("a", DebateConfig(0))], "test", progress=False).results
+    with JudgeRunner(lm_of(script)) as runner:
+        (found,) = run_together(runner, [job("a", DebateConfig(0))], "test", progress=False).results
     assert [type(j) for j in found] == [Verdict, Verdict, Unscored, Verdict, Verdict, Verdict]
 
 
@@ -143,5 +143,5 @@ def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
     def script(prompt: str) -> str:
         raise lm15.AuthError("wrong key")
 
-    with JudgeRunner(lm_of(script)) as panel, pytest.raises(dspy.LMAuthError):
-        run_together(panel, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test", progress=False)
+    with JudgeRunner(lm_of(script)) as runner, pytest.raises(dspy.LMAuthError):
+        run_together(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test", progress=False)

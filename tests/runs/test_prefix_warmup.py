@@ -15,7 +15,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, LMOptions
-from debate_judge.programs.lm.limits import prefix_warmup as pilots
+from debate_judge.programs.lm.limits import prefix_warmup as prefix_warmup
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript
@@ -67,14 +67,14 @@ def items(*sources: str, aspects: Sequence[Aspect] = ASPECTS[:1]) -> list[Item]:
 
 
 def judged(lm: JudgeLM, work: Sequence[Item], rounds: int = 0) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as panel:
-        return panel.judge(Debate(rules=DebateConfig(rounds)), work)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(rules=DebateConfig(rounds)), work)
 
 
 def streamed(lm: JudgeLM, work: Sequence[Item]) -> list[Judgement]:
     compiled = CompiledJudge(TASK, {a.name: AspectJudge(Debate(rules=DebateConfig(0))) for a in ASPECTS})
-    with JudgeRunner(lm, progress=False) as panel:
-        return [judgement for _, judgement in judge_in_order(panel, compiled, work)]
+    with JudgeRunner(lm, progress=False) as runner:
+        return [judgement for _, judgement in judge_in_order(runner, compiled, work)]
 
 
 @pytest.mark.parametrize("way", [judged, streamed])
@@ -89,7 +89,7 @@ def test_siblings_go_when_the_first_has_been_answered(way: Callable[..., list[Ju
 def test_siblings_wait_for_one_reply_and_not_for_the_whole_debate() -> None:
     lm, events = lm_of()
     judged(lm, items("abc"), rounds=2)
-    # The pilot's second call is sent together with its siblings' first ones.
+    # The warm-up call's second is sent together with its siblings' first ones.
     assert events[:2] == [">a", "<a"]
     assert sorted(events[2:5]) == [">a", ">b", ">c"]
 
@@ -155,14 +155,14 @@ def test_replies_from_the_store_neither_lead_nor_wait() -> None:
 
 def test_a_source_that_was_sent_of_late_needs_no_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, events = lm_of()
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         for aspect in ASPECTS[:2]:
-            panel.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[aspect]))
+            runner.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[aspect]))
         assert events[:2] == [">a", "<a"]
         assert events[6:9] == [">a", ">b", ">c"]
         events.clear()
-        monkeypatch.setattr(pilots, "LIFE", 0.0)
-        panel.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[ASPECTS[2]]))
+        monkeypatch.setattr(prefix_warmup, "LIFE", 0.0)
+        runner.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[ASPECTS[2]]))
         assert events[:4] == [">a", "<a", ">b", ">c"]
 
 
@@ -192,8 +192,8 @@ class Simultaneous(Debate):
 
 def test_simultaneous_calls_of_one_item_are_simultaneous() -> None:
     lm, events = lm_of()
-    with JudgeRunner(lm, progress=False) as panel:
-        panel.judge(Simultaneous(rules=DebateConfig(0)), items("ab"))
+    with JudgeRunner(lm, progress=False) as runner:
+        runner.judge(Simultaneous(rules=DebateConfig(0)), items("ab"))
     assert events[:3] == [">a", ">a", "<a"]
     assert ">b" in events[3:]
 
@@ -212,19 +212,19 @@ class Sourceless(Debate):
 
 def test_a_call_without_the_source_has_nothing_to_wait_for() -> None:
     lm, events = lm_of()
-    with JudgeRunner(lm, progress=False) as panel:
-        panel.judge(Sourceless(rules=DebateConfig(0)), items("abc"))
+    with JudgeRunner(lm, progress=False) as runner:
+        runner.judge(Sourceless(rules=DebateConfig(0)), items("abc"))
     assert events[:3] == [">a", ">b", ">c"]
 
 
 def test_who_is_cancelled_in_the_lead_holds_nobody_back() -> None:
     async def main() -> list[str]:
-        led, order = pilots.PrefixWarmup(), []
+        led, order = prefix_warmup.PrefixWarmup(), []
         never = asyncio.Event()
 
         async def call(name: str, until: asyncio.Event) -> None:
             led.begin("the source", "", name)
-            async with pilots.turn([{"role": "user", "content": "about the source"}], False):
+            async with prefix_warmup.turn([{"role": "user", "content": "about the source"}], False):
                 order.append(name)
                 await until.wait()
 
@@ -244,18 +244,18 @@ def test_who_is_cancelled_in_the_lead_holds_nobody_back() -> None:
 
 
 def test_the_latest_sources_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pilots, "_ROOM", 2)
+    monkeypatch.setattr(prefix_warmup, "_ROOM", 2)
     lm, events = lm_of()
-    with JudgeRunner(lm, progress=False) as panel:
+    with JudgeRunner(lm, progress=False) as runner:
         judge = Debate(rules=DebateConfig(0))
         for names in ("ab", "cd", "ef"):
-            panel.judge(judge, items(names))
+            runner.judge(judge, items(names))
         events.clear()
-        panel.judge(judge, items("cd", aspects=[ASPECTS[1]]))
-        panel.judge(judge, items("ab", aspects=[ASPECTS[1]]))
+        runner.judge(judge, items("cd", aspects=[ASPECTS[1]]))
+        runner.judge(judge, items("ab", aspects=[ASPECTS[1]]))
         assert events == [">c", ">d", "<c", "<d", ">a", "<a", ">b", "<b"]
 
 
 def test_an_lm_without_a_prefix_cache_needs_no_pilots() -> None:
-    assert lm_of()[0].pilots
-    assert not make_lm("offline").pilots
+    assert lm_of()[0].prefix_warmup
+    assert not make_lm("offline").prefix_warmup

@@ -1,4 +1,4 @@
-"""Scores of an outside judge: both layouts, what is refused and where, and what is counted."""
+"""Scores of an external judge: both layouts, what is refused and where, and what is counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.runs.comparison.external_scores import ExternalScores, read_outside
+from debate_judge.runs.comparison.external_scores import ExternalScores, read_external
 
 ASPECTS = tuple(Aspect(name, f"Whether it has {name}.", Scale(1, 5)) for name in ("coherence", "fluency", "relevance"))
 COMPARED = ASPECTS[:2]
@@ -78,7 +78,7 @@ Write = Callable[[Path, list[Row]], Path]
 
 
 def read(path: Path) -> ExternalScores:
-    return read_outside(path, PART, COMPARED, known=WHOLE)
+    return read_external(path, PART, COMPARED, known=WHOLE)
 
 
 @pytest.mark.parametrize("write", [as_jsonl, as_array, as_csv])
@@ -130,7 +130,7 @@ def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_pa
     assert found.ignored == (2 * 3 * 3 + 12 if rows is long_rows else 2 * 3)
     assert found.coverage().startswith(f"24 of 24 items have a score; {found.ignored} rows")
     with pytest.raises(InputError, match="no group 'doc-4'"):
-        read_outside(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), PART, COMPARED)
+        read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), PART, COMPARED)
 
 
 @pytest.mark.parametrize("rows", [long_rows, wide_rows])
@@ -246,5 +246,5 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_ids_that_are_numbers_are_found(tmp_path: Path) -> None:
     corpus = replace(PART, groups=(RatedGroup("7", "s", (Candidate("1", "a"), Candidate("2", "b"))),))
     rows = [{"group": 7, "candidate": i, "aspect": "fluency", "score": i} for i in (1, 2)]
-    found = read_outside(as_jsonl(tmp_path, rows), corpus, COMPARED)
+    found = read_external(as_jsonl(tmp_path, rows), corpus, COMPARED)
     assert found.scores["fluency"][0].scores == (1.0, 2.0)
