@@ -1,4 +1,4 @@
-"""Agreement of anybody's scores with human ratings.
+"""Agreement of any scores with human ratings.
 
     python runs/agreement.py FILE
     python runs/agreement.py FILE --json table.json --aspects coherence,relevance

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: a judge by its name, or the folder of an export."""
+"""The entrants of a comparison: presets by name, and exports by folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entrant:
     aspects: Mapping[str, AspectJudge]
     """Aspect -> the judge that scores it."""
     held_out: str | None = None
-    """Of an export: the fingerprint of the groups that it was neither tuned nor chosen on."""
+    """Of an export: the fingerprint of its held-out groups, which it was neither tuned nor selected on."""
 
 
 def entrants(
@@ -34,7 +34,7 @@ def entrants(
     Args:
         names: Presets, or folders of exports.
         aspects: What they are to judge.
-        options: What the user set about judges; each preset is given those that it has, exports stay as they are.
+        options: What the user set about judges; each preset takes those that it has, exports stay as they are.
 
     Raises:
         InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.

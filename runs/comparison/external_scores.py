@@ -21,10 +21,10 @@ from debate_judge.runs.rated_scores import finite
 
 @dataclass(frozen=True)
 class ExternalScores:
-    """What a file says about the groups that are compared."""
+    """The scores that a file holds for the groups that are compared."""
 
     name: str
-    """The file's name without its ending, to call the judge by."""
+    """The file's name without its ending: the judge's name in the table."""
     scores: dict[str, list[GroupScores]]
     """Aspect -> groups, in the order of the corpus; None where the file has no score."""
     covered: int
@@ -103,7 +103,7 @@ def read_external(
 
 
 class _Reader:
-    """From a record to what it says about items of the corpus; the first record decides which layout a file has."""
+    """Reads the scores of a record; the first record decides which layout the file has."""
 
     def __init__(self, known: Corpus, aspects: Sequence[Aspect]) -> None:
         self.wanted = tuple(a.name for a in aspects)

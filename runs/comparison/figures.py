@@ -27,7 +27,7 @@ def table_figure(comparison: Comparison, part: str, note: str) -> Figure:
 
 
 def ablation_figures(findings: Findings, setup: EvalSetup, part: str, note: str) -> dict[str, Figure]:
-    """Name -> figure, of all that was found."""
+    """Name -> figure, for every ablation with results."""
     figures = {study.name: study_figure(study, setup, part, note) for study in findings.studies}
     if findings.distributions:
         figures["distribution"] = distribution_figure(findings.distributions, setup, part, note)
@@ -81,7 +81,7 @@ def stability_figure(found: Mapping[str, Steadiness], setup: EvalSetup, part: st
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     title = f"Agreement of {runs} runs of the same judge, {part}"
     if all(one.deviation(c) == 0 for one in found.values() for c in columns):
-        title += " (all runs alike)"
+        title += " (all runs equal)"
     figure, (axes,) = blank(7.2, 1.7 + 0.22 * len(columns) * (len(found) + 1), title, note)
     styles = looks()
     for i, (name, one) in enumerate(found.items()):

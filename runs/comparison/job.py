@@ -41,10 +41,10 @@ from debate_judge.runs.runner.runner import JudgeRunner
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table and whatever else was asked for; returns the exit code.
+    """Run a comparison and print its table and other outputs; returns the exit code.
 
     Raises:
-        InputError: Something that the user gave cannot be used.
+        InputError: An argument or a file cannot be used.
     """
     work = prepare(arguments)
     if arguments.estimate is not None:
@@ -82,7 +82,7 @@ def estimated(arguments: argparse.Namespace, work: Work) -> str:
     )
     judges = {one.name: one.aspects for one in work.entrants}
     found = estimate_comparison(target, judges, work.setup.corpus, work.setup.aspects)
-    notes = ["What two judges ask alike is asked once, and counted for the first."]
+    notes = ["A call that several judges need is made once, and counted for the first of them."]
     if work.plan is not None:
         notes.append("The ablations are not part of the estimate.")
     return estimate_table(found, "judge", notes)
@@ -147,8 +147,8 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runne
     findings = ablate(runner, setup, plan)
     print("\n" + render_ablations(findings, setup, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
-        describe = "the offline LM is deterministic: its runs cannot differ, whatever the temperature"
-        print("\n" + prose(describe, arguments.style))
+        remark = "the offline LM is deterministic: its runs cannot differ, at any temperature"
+        print("\n" + prose(remark, arguments.style))
     record = {
         "level": setup.level,
         "statistics": list(setup.statistics),
@@ -164,7 +164,7 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runne
 
 
 def _ready(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
-    """The entrants whose roles this LM can play, and why the others' cannot be played.
+    """The entrants whose roles this LM can play, and for each other one the reason why not.
 
     Raises:
         InputError: No entrant's roles can be played.
@@ -187,7 +187,7 @@ def _ready(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> tu
 
 
 def _price(lm: JudgeLM, setting: Setting) -> Price | None:
-    """What this run's calls cost; nobody pays the stand-in."""
+    """The price of this run's calls; None for the stand-in, which is free."""
     if lm.price is None or setting.lm == OFFLINE:
         return None
     return lm.price if lm.batches is None else lm.price.batch()

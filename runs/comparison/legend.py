@@ -1,4 +1,4 @@
-"""What stands around the table of a comparison: the legend, what a reader must be warned of, and all of it as JSON."""
+"""The legend of a comparison's table, its warnings, and the whole comparison as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a comparison was made."""
+    """Part of the data, split and LM of a comparison."""
 
     part: str
     """all or held-out."""
@@ -34,12 +34,12 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """For a title."""
+        """The part, worded for titles."""
         return "held-out" if self.part == "held-out" else "all groups"
 
     @property
     def note(self) -> str:
-        """For under a figure."""
+        """The line under a figure."""
         if self.lm == OFFLINE:
             return "offline LM: transparent text statistics, a stand-in, not a language model"
         return f"LM: {self.lm}"
@@ -50,7 +50,7 @@ class Setting:
         return {
             "data": {
                 "name": corpus.origin.name,
-                # Of the path only the last part: where a user keeps the data is nobody's business.
+                # Only the last part of the path: a published file should not reveal where a user keeps data.
                 "location": Path(corpus.origin.location).name,
                 "task": corpus.task.name,
                 "aspects": [a.name for a in setup.aspects],
@@ -89,7 +89,7 @@ def part_of(corpus: Corpus, aspects: Sequence[str], part: str, seed: int) -> tup
 
 
 def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
-    """What the figures are, where they were computed, and what they do not say."""
+    """What the numbers are, which groups they come from, and what they do not show."""
     setup = comparison.setup
     groups = len(setup.corpus.groups)
     if setting.part == "held-out":
@@ -97,11 +97,11 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
             f"{groups} held-out groups of {setting.groups_in_file} (the split of compile.py with seed {setting.seed})"
         )
     else:
-        part = f"all {groups} groups of the data, those that an export was tuned and chosen on included"
+        part = f"all {groups} groups of the data, including those that an export was tuned and selected on"
     lines = [
         f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
         "95 % intervals, differences and p-values are of the first statistic, by resampling groups; differences are "
-        "paired, and a group that a judge gave equal scores counts 0 in them",
+        "paired, and a group to which a judge gave equal scores counts 0 in them",
         "marked: differs from every other judge of its column (p < 0.05, Holm within the column)"
         if any(comparison.best.values())
         else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm)",
@@ -127,8 +127,8 @@ def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
     if held_out is None or setting.part == "all" or held_out == setting.held_out:
         return None
     return (
-        "compiled on another split or other data: some of these groups may be among those that it was tuned or chosen "
-        "on (its own --data, --task and --seed give the groups that it never saw)"
+        "compiled on another split or other data: some of these groups may be among those that it was tuned or "
+        "selected on (its own --data, --task and --seed give its held-out groups)"
     )
 
 
@@ -146,7 +146,7 @@ def figure_file(path: str | None) -> Path | None:
 
 
 def _undefined(comparison: Comparison) -> list[str]:
-    """Groups without a correlation, where a judge is to blame for some of them."""
+    """Groups without a correlation, judge by judge where the numbers differ."""
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
     counts = {s.name: s.table.average[level][statistic].undefined for s in comparison.results}
     if not any(counts.values()):

@@ -1,4 +1,4 @@
-"""Several judges on the same items: scores, agreement, paired differences, and which the data can tell apart."""
+"""Several judges on the same items: scores, agreement, paired differences, and which of them differ significantly."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ Scores = Mapping[str, Sequence[GroupScores]]
 
 @dataclass(frozen=True)
 class EvalSetup:
-    """What all are compared on, and by what."""
+    """The groups and aspects that all judges score, and the statistics they are compared by."""
 
     corpus: Corpus
     aspects: tuple[Aspect, ...]
     level: Level
     statistics: tuple[Statistic, ...]
-    """Shown in this order; intervals, differences and marks are of the first."""
+    """Shown in this order; intervals, differences and marks refer to the first."""
     resamples: int = 10_000
     seed: int = 0
     """Of the resampling."""
@@ -71,7 +71,7 @@ class EvalSetup:
 
 @dataclass(frozen=True)
 class EntrantScores:
-    """What one entrant gave, before anything is computed from it."""
+    """The scores of one entrant, before agreement is computed from them."""
 
     scores: Scores
     calls: float | None = None
@@ -79,18 +79,18 @@ class EntrantScores:
     usage: JudgeUsage | None = None
     """Tokens of these calls; None for scores from a file."""
     items: int = 0
-    """Different items that the bill is for."""
+    """Number of distinct items that `usage` covers."""
     unscored: Mapping[str, int] = field(default_factory=dict)
-    """Why -> how many items."""
+    """Reason -> number of items without a score."""
     note: str | None = None
-    """What a reader of the table must know about it."""
+    """A remark for the legend of the table."""
 
     def noted(self, note: str | None) -> EntrantScores:
         """The same with a note, if there is one."""
         return replace(self, note=note or self.note)
 
     def usd_per_thousand(self, price: Price | None) -> float | None:
-        """US dollars for a thousand items, had this judge been the only one; None where nobody knows."""
+        """US dollars for a thousand items if this judge ran alone; None where the price is unknown."""
         if price is None or self.usage is None or not self.items:
             return None
         return 1000 * self.usage.usd(price) / self.items
@@ -132,7 +132,7 @@ class Comparison:
     corrected: Mapping[str, float]
     """Entrant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
     best: Mapping[str, str | None]
-    """Aspect, or `AVERAGE` -> the entrant that differs from every other, or None where no one does."""
+    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Entrant -> why it has no row."""
 
@@ -152,16 +152,16 @@ class Comparison:
 def score_all(
     runner: JudgeRunner, setup: EvalSetup, entrants: Sequence[Entrant], *, progress: bool = True
 ) -> tuple[dict[str, EntrantScores], dict[str, str]]:
-    """Let all entrants score all candidates, in one pass.
+    """Score all candidates with all entrants in one pass.
 
     Args:
         runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
-        ground: What is scored.
-        entrants: Who scores.
-        progress: Whether to show it.
+        setup: What is scored.
+        entrants: The judges.
+        progress: Whether to show progress on stderr.
 
     Returns:
-        Entrant -> what it gave, and entrant -> why it cannot score anything at all.
+        Entrant -> its scores, and entrant -> why it cannot score anything at all.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
@@ -192,7 +192,7 @@ def score_all(
 
 
 def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
-    """Why a entrant has no score at all, by its first item; None where it has some."""
+    """Why an entrant has no score at all, by its first item; None where it has some."""
     everything = [judgement for judgements in found.values() for judgement in judgements]
     unscored = [judgement for judgement in everything if isinstance(judgement, Unscored)]
     if not unscored or len(unscored) < len(everything):
@@ -201,7 +201,7 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
 
 
 def _job(setup: EvalSetup, entrant: Entrant, aspect: Aspect, usage: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
-    """Each item by itself, or two candidates at once where all come in pairs and the judge compares."""
+    """One question per item, or per pair of candidates where the judge compares and all candidates come in pairs."""
     judge = entrant.aspects[aspect.name].judge
     items = corpus_items(setup.corpus, aspect)
 
@@ -226,15 +226,15 @@ def compare_all(
     failed: Mapping[str, str] | None = None,
     progress: bool = False,
 ) -> Comparison:
-    """Agreement of each contestant, its paired difference to the baseline with corrected p-values, and the best.
+    """Agreement of each entrant, its paired difference to the baseline with corrected p-values, and the best.
 
     Args:
-        ground: What was compared on.
-        entries: Entrant -> what it gave.
-        baseline: Contestant that the others are compared with; without an entry there are no differences.
+        setup: What was compared on.
+        entries: Entrant -> its scores.
+        baseline: The entrant that the others are compared with; without an entry there are no differences.
         price: Of the LM, where it is known.
         failed: Entrant -> why it has no entry.
-        progress: Whether to show it on stderr, if it takes longer than two seconds.
+        progress: Whether to show progress on stderr once it takes longer than two seconds.
     """
     columns = setup.columns
     base = entries.get(baseline)
@@ -259,7 +259,7 @@ def compare_all(
 
 
 def _best(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> str | None:
-    """The entrant that the data set apart from every other one in a column (p < 0.05, Holm), or None."""
+    """The entrant that differs significantly from every other one in a column (p < 0.05, Holm), or None."""
     statistic = setup.statistics[0]
 
     def value(result: JudgeResult) -> float | None:

@@ -1,4 +1,4 @@
-"""From the command line of a comparison to what is compared, all of it checked before anything is spent."""
+"""From the command line of a comparison to what is compared; everything is checked before a call is made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from debate_judge.runs.flags.named_texts import personas
 
 @dataclass(frozen=True)
 class Work:
-    """All that a command line asks for, checked before anything is spent."""
+    """What a command line asks for, checked before a call is made."""
 
     setup: EvalSetup
     entrants: tuple[Entrant, ...]
@@ -157,7 +157,7 @@ def _level(arguments: argparse.Namespace, corpus: Corpus) -> Level:
 
 
 def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statistic, ...]:
-    """The two that the task's published tables use, unless the user names others."""
+    """The two statistics of the task's published tables, unless the user names others."""
     usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
     chosen = listed(arguments.statistics or usual)
     for name in chosen:

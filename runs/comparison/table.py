@@ -1,4 +1,4 @@
-"""The one table of all judges as text, Markdown or LaTeX. Only renders; every number comes in finished."""
+"""The table of all judges as text, Markdown or LaTeX. It only renders; all numbers are computed elsewhere."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str
 
 
 def prose(text: str, style: str) -> str:
-    """Lines about a table, so that a whole output in LaTeX compiles and keeps them: a paragraph each."""
+    """Lines around a table; in LaTeX each becomes a paragraph, so that the whole output compiles."""
     return "\n\n".join(map(latex, text.splitlines())) if style == "latex" else text
 
 
@@ -78,7 +78,7 @@ def number(value: float | None) -> str:
 
 
 def latex(text: str) -> str:
-    """A text that LaTeX shows as it is."""
+    """`text` with LaTeX's special characters escaped."""
     return "".join(_LATEX.get(c, c) for c in text)
 
 
@@ -112,7 +112,7 @@ def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
 
 
 def money(usd: float) -> str:
-    """US dollars, with two digits that say something where there is less than a dollar."""
+    """US dollars, with two significant digits below one dollar."""
     return "0" if usd == 0 else f"{usd:.2f}" if usd >= 1 else f"{usd:.2g}"
 
 

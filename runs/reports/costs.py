@@ -9,15 +9,15 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.reports.text import text_table
 
-_HEADER = ("role", "round", "calls", "recalled", "input fresh", "input cached", "output", "not paid again")
+_HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid again")
 
 
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     """One row for each role and round, and a last one, `role` "total", for all of them.
 
-    Each has: calls (executed), recalled (replies that the store gave), fresh_input, cached_input (served from the
-    provider's prefix cache), output, stored (tokens of the recalled replies), uncounted (executed calls of whose
-    tokens the server said nothing), and usd and usd_saved (what the recalled replies would have cost), both None where
+    Each has: calls (executed), cache_hits (replies found in the store), fresh_input, cached_input (served from the
+    provider's prefix cache), output, stored (tokens of the cache hits), uncounted (executed calls whose
+    tokens the server did not report), and usd and usd_saved (what the cache hits would have cost), both None where
     no price is known.
     """
     rows = [_row(role, turn, tokens, price) for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)]
@@ -32,20 +32,20 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
     header = [*_HEADER, *(["US dollars"] if priced else [])]
     body = []
     for row in rows:
-        numbers = [row[name] for name in ("calls", "recalled", "fresh_input", "cached_input", "output", "stored")]
+        numbers = [row[name] for name in ("calls", "cache_hits", "fresh_input", "cached_input", "output", "stored")]
         cells = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
         body.append([*cells, *([f"{row['usd']:.4f}"] if priced else [])])
     lines = [
-        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for; recalled",
-        "replies, and their tokens in the last column, came from the store of replies and were not paid again.",
+        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are",
+        "replies found in the store; they, with their tokens in the last column, were not paid again.",
         text_table(header, body, rule_before_last=True, numbers=header[1:]),
     ]
     if rows[-1]["uncounted"]:
         lines.append(
-            f"The server did not count the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
+            f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
         )
     if not known:
-        lines.append("Nobody has said what this LM costs: --prices FILE would give US dollars.")
+        lines.append("The price of this LM is unknown: with --prices FILE the table has US dollars.")
     elif rows[-1]["usd_saved"]:
         lines.append(f"Without the store of replies ${rows[-1]['usd_saved']:.4f} more would have been spent.")
     return "\n".join(lines)
@@ -56,7 +56,7 @@ def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> di
         "role": role,
         "round": turn,
         "calls": tokens.calls,
-        "recalled": tokens.cache_hits,
+        "cache_hits": tokens.cache_hits,
         "fresh_input": tokens.fresh,
         "cached_input": tokens.cached,
         "output": tokens.output,
@@ -68,6 +68,6 @@ def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> di
 
 
 def _order(entry: tuple[tuple[str, int], Tokens]) -> tuple[int, bool, str]:
-    """In the order of a debate: round by round, whoever opens it first."""
+    """In the order of a debate: by round, and within a round in the order of speaking."""
     (role, turn), _ = entry
     return turn, role == "tie-breaker" or (turn > 0 and role == "scorer"), role

@@ -58,7 +58,7 @@ def to_json(found: Found) -> dict[str, dict[str, Any]]:
     """Judge -> aspect -> plain values; every number finite or null.
 
     {"kind", "threshold", "cut", "chosen_on", "margin", "labels", "decisions", "undecided", "sources",
-    "trivial_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
+    "majority_accuracy", "measures": {MEASURE: {"value", "low", "high"}}, "lower_label": {"precision", "recall", "f1"}}
     """
     return {judge: {aspect: _json(one) for aspect, one in by.items()} for judge, by in found.items()}
 
@@ -73,7 +73,7 @@ def metrics(found: Found, prefix: str = "held_out") -> dict[str, float | None]:
             for name, measure in named.items():
                 values |= {f"{place}/{name}": measure.value}
                 values |= {f"{place}/{name}_low": measure.low, f"{place}/{name}_high": measure.high}
-            values |= {f"{place}/undecided": float(one.undecided), f"{place}/trivial_accuracy": one.majority_baseline}
+            values |= {f"{place}/undecided": float(one.undecided), f"{place}/majority_accuracy": one.majority_baseline}
     return values
 
 
@@ -155,7 +155,7 @@ def _json(one: Decided) -> dict[str, Any]:
     values: dict[str, Any] = {"kind": question.kind}
     values |= {"margin": question.margin} if question.kind == "pairs" else by_cut
     values |= {"labels": dict(one.labels), "decisions": dict(one.decisions), "undecided": one.undecided}
-    values |= {"sources": one.sources, "trivial_accuracy": one.majority_baseline}
+    values |= {"sources": one.sources, "majority_accuracy": one.majority_baseline}
     values["measures"] = {name: measure.to_json() for name, measure in one.measures.items()}
     if question.kind == "binary":
         values["lower_label"] = {name: measure.to_json() for name, measure in _lower(one).items()}

@@ -26,7 +26,7 @@ _DPI = 140
 
 
 def looks() -> Iterator[tuple[str, str]]:
-    """Colour and marker of each series, without end; no two of the first 49 look alike."""
+    """Colour and marker for each further series; the first 49 all differ."""
     return ((COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]) for i in count())
 
 

@@ -28,7 +28,7 @@ def agreement_by_rounds(
     part: str = "dev",
     note: str | None = None,
 ) -> Figure:
-    """Draw agreement against the number of rounds n, one line with 95 % intervals per persona, or whatever differs.
+    """Draw agreement against the number of rounds n, one line with 95 % intervals per series, e.g. per persona.
 
     Args:
         series: Persona -> agreement at n = 0, 1, …; undefined values are left out.

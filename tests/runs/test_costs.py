@@ -1,4 +1,4 @@
-"""The bill of a run: by role and round, fresh, cached and recalled, in money where prices are known."""
+"""The costs of a run by role and round: fresh, cached, cache hits, and money where prices are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def meter() -> Meter:
 
 def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
     rows = cost_rows(meter(), PRICE)
-    assert [(r["role"], r["round"], r["calls"], r["recalled"]) for r in rows] == [
+    assert [(r["role"], r["round"], r["calls"], r["cache_hits"]) for r in rows] == [
         ("scorer", 0, 1, 1),
         ("critic", 1, 1, 0),
         ("scorer", 1, 1, 0),

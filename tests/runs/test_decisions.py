@@ -236,4 +236,4 @@ def test_json_and_metrics_carry_the_same_figures() -> None:
     assert logged["held_out/plain/quality/accuracy"] == values["measures"]["accuracy"]["value"] == pytest.approx(4 / 6)
     assert logged["held_out/plain/quality/accuracy_low"] == values["measures"]["accuracy"]["low"]
     assert logged["held_out/plain/quality/f1_lower"] == values["lower_label"]["f1"]["value"] == 0.5
-    assert logged["held_out/plain/quality/trivial_accuracy"] == pytest.approx(4 / 7)
+    assert logged["held_out/plain/quality/majority_accuracy"] == pytest.approx(4 / 7)

@@ -31,7 +31,7 @@ class StudyScores:
 
     scores: Scores
     calls: float
-    """LM calls per item that they need, whoever else needs them too."""
+    """LM calls per item, shared with other judges or not."""
     unscored: int
 
 
