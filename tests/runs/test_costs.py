@@ -58,7 +58,7 @@ def test_tokens_that_the_server_did_not_count_are_not_taken_for_none() -> None:
     found = meter()
     assert "did not count" not in cost_table(cost_rows(found, PRICE))
     found.spend("scorer", Reply("e"))
-    assert "did not count the tokens of 1 calls" in cost_table(cost_rows(found, PRICE))
+    assert "did not report the tokens of 1 calls" in cost_table(cost_rows(found, PRICE))
 
 
 def test_a_debate_is_billed_round_by_round() -> None:
