@@ -48,7 +48,8 @@ class Server:
         text = text_of(body)
         usage = {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-        return json.dumps({"id": "mock", "model": "mock", "choices": [choice], "usage": usage}).encode()
+        identity = {"id": f"mock-{self.requests}", "model": "mock"}
+        return json.dumps({**identity, "choices": [choice], "usage": usage}).encode()
 
 
 class Connection(asyncio.Protocol):

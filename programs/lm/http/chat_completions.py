@@ -19,8 +19,8 @@ from dspy import lm15
 from dspy.lm15 import Message, Request, Response, Usage
 
 from debate_judge.programs.lm.errors import UNREACHABLE
-from debate_judge.programs.lm.http.connection import Wire, wire
-from debate_judge.programs.lm.http.response import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.http.pool import Wire, wire
 from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
 from debate_judge.programs.lm.reply import Messages, Reply
 
@@ -114,13 +114,23 @@ class OpenAICompatible:
     def _open(self) -> Wire:
         loop = asyncio.get_running_loop()
         if self._wire is None or self._loop is not loop:
-            self._wire, self._loop = wire(self._url, self._headers), loop
+            self._wire, self._loop = wire(self._url, self._headers, id_of), loop
         return self._wire
 
     async def aclose(self) -> None:
         if self._wire is not None and self._loop is asyncio.get_running_loop():
             await self._wire.aclose()
         self._wire = None
+
+
+def id_of(answer: Answer) -> str | None:
+    """The id of a completion; None for any other answer, and where the server gives none."""
+    try:
+        completion = orjson.loads(answer.body)
+        found = completion["id"] if completion["choices"] else None
+    except (ValueError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, str) and found else None
 
 
 def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:

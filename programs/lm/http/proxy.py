@@ -1,4 +1,8 @@
-"""The way through a proxy, which aiohttp knows and the project's own client does not."""
+"""The way through a proxy, by aiohttp.
+
+Each request has a connection of its own: aiohttp does not tell which connection an answer came on, and without that a
+copy of an earlier answer cannot be told from the right one (`programs.lm.http.pool`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from debate_judge.programs.lm.http.response import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
 
 
 class ProxiedWire:
@@ -29,7 +33,7 @@ class ProxiedWire:
         """
         if self._session is None:
             # The rate limiter counts; a second limit here would only hide calls from it.
-            connector = aiohttp.TCPConnector(limit=0)
+            connector = aiohttp.TCPConnector(limit=0, force_close=True)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=self._timeout, headers=self._headers, trust_env=True
             )
