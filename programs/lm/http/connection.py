@@ -20,6 +20,8 @@ import h11
 _HEAD_LIMIT, _BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
 """Bytes. An answer of 2,000 tokens with 20 alternatives each has about 5 million."""
 
+_END = h11.EndOfMessage()
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -77,6 +79,11 @@ class Connection(asyncio.Protocol):
     async def exchange(self, request: h11.Request, body: bytes) -> Answer:
         """Send a request and return its answer.
 
+        Args:
+            request: Without a length, so that it can be the same for all calls: h11 takes longer to check the headers
+                of a request than to read an answer.
+            body: Sent behind it, with its length.
+
         Raises:
             StaleError: The connection was used before, and what came cannot be the answer to this request.
             WireError: The connection broke, or the answer cannot be read.
@@ -84,10 +91,9 @@ class Connection(asyncio.Protocol):
         self._waiter = asyncio.get_running_loop().create_future()
         self._head, self._body, self.reusable = None, bytearray(), False
         head = self._http.send(request)
-        self._http.send(h11.Data(data=body))
-        self._http.send(h11.EndOfMessage())
+        self._http.send(_END)
         # Head and body in one call, so that a short request goes out in one packet.
-        self._transport.write(head + body)
+        self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head[:-2], len(body), body))
         return await self._waiter
 
     def data_received(self, data: bytes) -> None:

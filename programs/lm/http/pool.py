@@ -91,22 +91,18 @@ class Pool:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._connect_deadline = connect_deadline
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._headers = [("Host", parts.netloc), ("Accept-Encoding", "identity"), *headers.items()]
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        fields = [("Host", parts.netloc), ("Accept-Encoding", "identity"), *headers.items()]
+        try:
+            self._request = h11.Request(method="POST", target=target, headers=fields)
+        except (h11.LocalProtocolError, UnicodeEncodeError):
+            # h11 quotes the header, which may be the key.
+            raise ValueError("the address or the key has a character that HTTP does not allow") from None
         self._identity = identity
         self._idle: list[Connection] = []
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._ids_differ = True
         """Whether each answer has an id of its own, as far as has been seen."""
-        self._request(b"")
-
-    def _request(self, body: bytes) -> h11.Request:
-        try:
-            headers = [*self._headers, ("Content-Length", str(len(body)))]
-            return h11.Request(method="POST", target=self._target, headers=headers)
-        except (h11.LocalProtocolError, UnicodeEncodeError):
-            # h11 quotes the header, which may be the key.
-            raise ValueError("the address or the key has a character that HTTP does not allow") from None
 
     async def post(self, body: bytes) -> Answer:
         """Send `body` once and return the answer, whatever its status.
@@ -115,20 +111,19 @@ class Pool:
             UnreachableError: No connection could be made.
             WireError: The connection failed.
         """
-        request = self._request(body)
         kept = self._kept()
         if kept is not None:
             try:
-                return await self._exchange(kept, request, body)
+                return await self._exchange(kept, body)
             except StaleError as error:
                 # Or the server has closed it at just this moment; neither is a failure of the call.
                 _LOG.debug("a kept connection is dropped: %s", error)
-        return await self._exchange(await self._connect(), request, body)
+        return await self._exchange(await self._connect(), body)
 
-    async def _exchange(self, connection: Connection, request: h11.Request, body: bytes) -> Answer:
+    async def _exchange(self, connection: Connection, body: bytes) -> Answer:
         kept = False
         try:
-            answer = await connection.exchange(request, body)
+            answer = await connection.exchange(self._request, body)
             identity = self._identity(answer)
             if identity is not None:
                 kept = self._is_new(identity, connection) and connection.reusable
