@@ -56,7 +56,7 @@ ROOMS = {
         ("make_lm", "dry_run"),
     ),
     "runs": (
-        ("redaction", "flags", "runner", "rated_scores"),
+        ("flags", "runner", "rated_scores"),
         ("scoring", "export"),
         ("tracking",),
         ("reports",),

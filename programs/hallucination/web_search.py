@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
 from debate_judge.programs.lm.reply import Reply
 
+if TYPE_CHECKING:
+    import aiohttp
+
 _ATTEMPTS = 3
+_LONGEST_WAIT = 30.0
 _WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
 
 
 class SearchError(Exception):
-    """No result for one query; the message holds no key."""
+    """No result for one query; the message holds no key.
+
+    Args:
+        message: What happened.
+        passing: Whether another attempt may do better.
+        retry_after: Seconds to wait before it, where the provider says so.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.passing, self.retry_after = passing, retry_after
 
 
 class SearchProvider(Protocol):
@@ -47,8 +61,8 @@ class Serper:
         key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
         deadline: Seconds that one attempt may take.
-        pause: Seconds before a second attempt; before a third twice as many. A server that says how long to wait
-            is obeyed, up to 30 s.
+        pause: Seconds before a second attempt, about; before a third twice as many. A server that says how long to
+            wait is obeyed, up to 30 s.
     """
 
     def __init__(
@@ -69,25 +83,31 @@ class Serper:
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=self._deadline)
+        patience = Patience(Backoff(self._pause, _LONGEST_WAIT), attempts=_ATTEMPTS)
+
+        async def wait_after(error: Exception) -> float:
+            if isinstance(error, (TimeoutError, aiohttp.ClientError)):
+                error = SearchError(f"the web search failed ({type(error).__name__})", passing=True)
+            wait = patience.wait(error.retry_after) if isinstance(error, SearchError) and error.passing else None
+            if wait is None:
+                raise error
+            return wait
+
         async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
-            for attempt in range(1, _ATTEMPTS + 1):
-                wait = self._pause * attempt
-                try:
-                    async with session.post(self._url, json={"q": query, "num": limit}) as answer:
-                        if answer.status == 200:
-                            return _passages(await answer.read())[:limit]
-                        problem = f"HTTP {answer.status}"
-                        if answer.status in (401, 402, 403):
-                            raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
-                        if answer.status not in _WORTH_ANOTHER:
-                            break
-                        told = answer.headers.get("Retry-After", "")
-                        wait = min(float(told), 30.0) if told.isdecimal() else wait
-                except (TimeoutError, aiohttp.ClientError) as error:
-                    problem = type(error).__name__
-                if attempt < _ATTEMPTS:
-                    await asyncio.sleep(wait)
-        raise SearchError(f"the web search failed ({problem})")
+            return (await retry(lambda: self._search(session, query, limit), wait_after))[:limit]
+
+    async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
+        async with session.post(self._url, json={"q": query, "num": limit}) as answer:
+            if answer.status == 200:
+                return _passages(await answer.read())
+            problem = f"HTTP {answer.status}"
+            if answer.status in (401, 402, 403):
+                raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
+            raise SearchError(
+                f"the web search failed ({problem})",
+                passing=answer.status in _WORTH_ANOTHER,
+                retry_after=retry_after(answer.headers),
+            )
 
 
 class Unsearched:

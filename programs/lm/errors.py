@@ -6,6 +6,8 @@ import dspy
 from dspy import lm15
 from dspy.clients.errors import wrap_error
 
+from debate_judge.programs.lm.redaction import clean_text
+
 UNREACHABLE = "unreachable"
 """`provider_code` of a failure to connect, which no item can be to blame for."""
 
@@ -38,10 +40,12 @@ def fatal(error: Exception) -> bool:
     return isinstance(error, _FATAL)
 
 
-def lm_error(error: Exception, model: str) -> dspy.LMError:
-    """Whatever an engine raised, as DSPy's users know it."""
+def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
+    """Convert whatever an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
     if isinstance(error, TimeoutError) and not isinstance(error, lm15.LM15Error):
         return dspy.LMTimeoutError(str(error) or "no answer in time", model=model)
+    if isinstance(error, lm15.LM15Error):
+        error.message = clean_text(error.message, key)
     wrapped = wrap_error(error, model=model)
     return wrapped if isinstance(wrapped, dspy.LMError) else dspy.LMUnexpectedError(str(error), model=model)
 

@@ -91,7 +91,8 @@ class Role(dspy.Module):
             except dspy.LMError as error:
                 if fatal(error):
                     raise
-                return NoAnswer("lm error", f"{type(error).__name__}: {error}", attempt)
+                too_long = isinstance(error, dspy.ContextWindowExceededError)
+                return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", attempt)
             except UnusableError as error:
                 return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", attempt)
             except AdapterParseError:

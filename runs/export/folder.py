@@ -24,6 +24,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.lm.redaction import clean
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     FORMAT,
@@ -36,7 +37,6 @@ from debate_judge.runs.export.manifest import (
     read,
     task_record,
 )
-from debate_judge.runs.redaction import clean
 
 __all__ = ["Export", "LoadedJudge", "find", "load", "open_judge", "read", "save"]
 

@@ -30,16 +30,6 @@ REMEDIES: Mapping[str, str] = {
 }
 """Why an item has no score -> what helps."""
 
-_CONTEXT = (
-    "contextwindow",
-    "contextlength",
-    "context_length",
-    "context length",
-    "context window",
-    "maximum context",
-    "context size",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -90,7 +80,7 @@ def _try_all(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
         if not trial.items or not trial.judge.named_predictors():
             continue
         failure, others = _tried(runner, trial.judge, trial.items[0]), list(trial.items[1:])
-        too_long = failure is not None and _too_long(failure)
+        too_long = failure is not None and failure.reason == "too long"
         while failure is not None and others and failure.detail != NO_LOGPROBS and (trial.new or not too_long):
             failure = _tried(runner, trial.judge, others.pop(0))
         if failure is not None:
@@ -125,11 +115,6 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
         found=failure.detail,
         remedy=remedy,
     )
-
-
-def _too_long(failure: Failure) -> bool:
-    text = failure.detail.lower()
-    return any(sign in text for sign in _CONTEXT)
 
 
 def _length(item: Item) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.redaction import clean_text
+from debate_judge.programs.lm.redaction import clean_text
 
 TIMEOUT = 4.0
 """Seconds that a server is given to answer before a run."""

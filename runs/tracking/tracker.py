@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from debate_judge.runs.redaction import clean_text
+from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debate_judge.runs.redaction import clean, clean_text
+from debate_judge.programs.lm.redaction import clean, clean_text
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.tables import Agreement, AgreementTable

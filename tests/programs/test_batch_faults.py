@@ -85,7 +85,7 @@ def test_a_job_without_any_good_line_has_only_a_file_of_errors() -> None:
         ("expired", "lm error", "batch_expired", 3),
         ("absent", "lm error", "has no answer to this call", 3),
         ("400", "lm error", "HTTP 400", 1),
-        ("long", "lm error", "maximum context length", 1),
+        ("long", "too long", "maximum context length", 1),
         ("filter", "refused", "", 1),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import dspy
 import pytest
@@ -110,7 +111,7 @@ FAULTS: dict[str, Callable[[random.Random], Awaitable[None]]] = {
 
 def caller_of(provider: Provider, options: LMOptions, concurrency: int) -> Caller:
     caller = Caller("test/m", concurrency, options, None, lambda: provider.answer(-1))
-    caller._jitter = random.Random(provider.rng.random())
+    caller._backoff = replace(caller._backoff, jitter=random.Random(provider.rng.random()))
     return caller
 
 

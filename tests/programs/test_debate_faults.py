@@ -164,7 +164,7 @@ def test_an_error_that_only_this_item_has_is_not_retried() -> None:
     lm = scripted_lm(failing(lm15.ContextLengthError("too long"), "scorer"))
     judgement = hold(lm, Debate().judge(ITEM))
     assert isinstance(judgement, Unscored)
-    assert judgement.reason == "lm error"
+    assert judgement.reason == "too long"
     assert len(lm.prompts) == 1
 
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import dspy
 from dspy import lm15
 
+from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.lm.batch.jobs import BatchJob
 from debate_judge.programs.lm.errors import ProviderDownError, lm_error
-from debate_judge.programs.lm.http.chat_completions import refused, retry_after
+from debate_judge.programs.lm.http.chat_completions import refused
+from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
 from debate_judge.programs.lm.options import LMOptions
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ class BatchService:
 
     def __init__(self, base_url: str, key: str | None, model: str, options: LMOptions) -> None:
         self._base_url, self._key, self._model, self._options = base_url, key, model, options
-        scheme, separator, rest = base_url.partition("://")
-        host, slash, path = rest.partition("/")
-        self.address = scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0].rstrip("/")
+        self.address = without_credentials(base_url).rstrip("/")
         """To know its jobs by; nothing secret."""
         self._made: AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,7 +149,7 @@ class BatchService:
             if content.strip() and not content.lstrip().startswith(b"{"):
                 # The page of some gateway; taken for answers, it would have them all asked again.
                 raise lm15.ServerError("the batch service's answer is not a file of answers")
-            return content if self._key is None else content.replace(self._key.encode(), b"***")
+            return content
 
         return await self._patiently(once)
 
@@ -161,43 +160,38 @@ class BatchService:
         try:
             if isinstance(raised, APIStatusError):
                 response = raised.response
-                refused(response.status_code, self.censored(response.text[:2000]), retry_after(response.headers))
+                refused(response.status_code, response.text[:2000], retry_after(response.headers))
                 # A file was filtered like a text; nothing here can mend that.
-                raise lm15.InvalidRequestError(f"HTTP {response.status_code}: {self.censored(response.text[:500])}")
+                raise lm15.InvalidRequestError(f"HTTP {response.status_code}: {response.text[:500]}")
             if isinstance(raised, (APIConnectionError, TimeoutError)):
                 cause = raised.__cause__ or raised
-                raise lm15.TransportError(f"cannot reach the batch service: {self.censored(str(cause))}")
+                raise lm15.TransportError(f"cannot reach the batch service: {cause!s}")
             if isinstance(raised, ValueError) and not isinstance(raised, lm15.LM15Error):
-                raise lm15.ServerError(f"the batch service's answer cannot be read: {self.censored(str(raised))}")
+                raise lm15.ServerError(f"the batch service's answer cannot be read: {raised!s}")
         except lm15.LM15Error as error:
-            return lm_error(error, self._model)
-        return raised if isinstance(raised, dspy.LMError) else lm_error(raised, self._model)
-
-    def censored(self, text: str) -> str:
-        """`text` without the key, which providers quote when they refuse it."""
-        return text if self._key is None else text.replace(self._key, "***")
+            return lm_error(error, self._model, self._key)
+        return raised if isinstance(raised, dspy.LMError) else lm_error(raised, self._model, self._key)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `attempt` while the service is too busy or down, up to the limit of `options.batch_pace.patience`."""
         options = self._options
-        since, wait = time.monotonic(), options.first_wait
-        while True:
-            try:
-                return await attempt()
-            except Exception as raised:
-                error, cause = self.error(raised), raised
+        patience = Patience(Backoff(options.first_wait, options.longest_wait), seconds=options.batch_pace.patience)
+
+        async def wait_after(raised: Exception) -> float:
+            error = self.error(raised)
             if not dspy.is_retryable_lm_error(error):
-                raise error from cause
-            silent = time.monotonic() - since
-            if silent >= options.batch_pace.patience:
+                raise error from raised
+            wait = patience.wait(error.retry_after)
+            if wait is None:
                 raise ProviderDownError(
-                    f"the batch service has not answered for {silent:.0f} s; the last failure: {error}",
+                    f"the batch service has not answered for {patience.elapsed:.0f} s; the last failure: {error}",
                     model=self._model,
-                ) from cause
-            if wait == options.first_wait:
+                ) from raised
+            if patience.failures == 1:
                 _LOG.warning("the batch service does not answer as it should, trying again: %s", str(error)[:200])
-            pause = wait if error.retry_after is None else min(error.retry_after, options.longest_wait)
-            await asyncio.sleep(pause)
-            wait = min(2 * wait, options.longest_wait)
+            return wait
+
+        return await retry(attempt, wait_after)
 
 
 def _batch(answer: Any) -> Batch:

@@ -7,10 +7,7 @@ DSPy's native engine stops at 100 connections unless it is configured by hand, a
 from __future__ import annotations
 
 import asyncio
-import email.utils
-import math
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,12 +19,14 @@ from debate_judge.programs.lm.errors import UNREACHABLE
 from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
 from debate_judge.programs.lm.http.pool import Wire, wire
 from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
+from debate_judge.programs.lm.limits.retries import retry_after
+from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Messages, Reply
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
 _WITHHELD = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
-_TOO_LONG = ("context_length_exceeded", "maximum context length", "context size", "context window", "too many tokens")
+_TOO_LONG = ("context_length", "context length", "maximum context", "context size", "context window", "too many tokens")
 _UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance")
 
 _ERRORS: dict[int, type[lm15.ProviderError]] = {
@@ -107,8 +106,7 @@ class OpenAICompatible:
             self.on_rate_limits(pace)
 
     def _refused(self, answer: Answer) -> Reply:
-        # Providers quote the key that they refuse; it must not reach a log.
-        text = answer.body[:2000].decode(errors="replace").replace(self._key or "\0", "***")
+        text = clean_text(answer.body[:2000].decode(errors="replace"), self._key)
         return refused(answer.status, text, retry_after(answer.headers))
 
     def _open(self) -> Wire:
@@ -199,21 +197,3 @@ def refused(status: int, text: str, wait: float | None) -> Reply:
         # nor where one call alone exceeds what the account may use in a minute.
         kind = lm15.InvalidRequestError
     raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, of whichever header the provider sends; None where there is none that can be read."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / unit
-        except ValueError:
-            try:
-                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-            except ValueError:
-                continue
-        if math.isfinite(seconds):
-            return max(0.0, seconds)
-    return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import dspy
 
@@ -17,6 +17,7 @@ from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimat
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.limits.rate_limiter import Limiter
+from debate_judge.programs.lm.limits.retries import Backoff, retry
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
@@ -44,6 +45,9 @@ class _Progress:
     """For being too fast; they are nobody's failures."""
     used: float = 0.0
     """Seconds that count against the call's deadline."""
+    tried: bool = False
+    wait: float | None = None
+    """Seconds from the last failure to the next attempt; None if that was the last one, or none was made."""
 
 
 class Caller:
@@ -75,8 +79,7 @@ class Caller:
         self._control = control
         self._question: asyncio.Task[bool] | None = None
         self._numbers = itertools.count()
-        # Jitter keeps callers that failed together from coming back together; no result depends on it.
-        self._jitter = random.Random()
+        self._backoff = Backoff(options.first_wait, options.longest_wait)
 
     async def call(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
         """Make one call.
@@ -90,35 +93,50 @@ class Caller:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
         """
         progress = self._begin()
-        tried = False
-        while True:
-            need = self._need(size, max_tokens)
-            # While the provider is down, a call that has failed lets the others try first: it may fail by itself.
-            await self.limiter.acquire(need, first=tried and not self.breaker.open)
-            tried, comes_back, sent = True, False, time.monotonic()
-            try:
-                async with asyncio.timeout(self._time_left(progress)):
-                    reply = await send()
-            except Exception as raised:
-                error, cause = lm_error(raised, self._model), raised
-                wait = self._after(error, progress, sent)
-                if wait is not None and isinstance(error, dspy.LMRateLimitError):
-                    # It waits in its place: others would only be refused as well.
-                    await asyncio.sleep(wait)
-                    comes_back = True
-            else:
-                self._settle(size, need, reply)
-                self._answered()
-                self.limiter.succeeded()
-                return reply
-            finally:
-                self.limiter.release(need, pass_on=not comes_back)
-            if wait is None:
-                if not (dspy.is_retryable_lm_error(error) and await self._is_down(progress)):
-                    raise error from cause
-                progress.failures, progress.used, wait = 0, 0.0, self._options.first_wait
-            if not comes_back:
-                await asyncio.sleep(wait)
+        attempt = partial(self._attempt, progress, send, size, max_tokens)
+        return await retry(attempt, partial(self._wait_after, progress))
+
+    async def _attempt(
+        self, progress: _Progress, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None
+    ) -> Reply:
+        """Wait for a place, and send once.
+
+        Raises:
+            dspy.LMError: The attempt failed; or none was made, because the provider is down or the budget spent.
+        """
+        need, progress.wait = self._need(size, max_tokens), None
+        # While the provider is down, a call that has failed lets the others try first: it may fail by itself.
+        await self.limiter.acquire(need, first=progress.tried and not self.breaker.open)
+        progress.tried, comes_back, sent = True, False, time.monotonic()
+        try:
+            async with asyncio.timeout(self._time_left(progress)):
+                reply = await send()
+        except Exception as raised:
+            error = lm_error(raised, self._model)
+            progress.wait = self._after(error, progress, sent)
+            if progress.wait is not None and isinstance(error, dspy.LMRateLimitError):
+                # It waits in its place: others would only be refused as well.
+                await asyncio.sleep(progress.wait)
+                comes_back, progress.wait = True, 0.0
+            raise error from raised
+        else:
+            self._settle(size, need, reply)
+            self._answered()
+            self.limiter.succeeded()
+            return reply
+        finally:
+            self.limiter.release(need, pass_on=not comes_back)
+
+    async def _wait_after(self, progress: _Progress, error: Exception) -> float:
+        """Seconds until the next attempt; raises `error` if there is none."""
+        if progress.wait is not None:
+            return progress.wait
+        if not (
+            isinstance(error, dspy.LMError) and dspy.is_retryable_lm_error(error) and await self._is_down(progress)
+        ):
+            raise error
+        progress.failures, progress.used = 0, 0.0
+        return self._options.first_wait
 
     async def call_in_batch(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
         """The same for a call that goes out in a batch job: within the budget, and at no pace but the service's.
@@ -279,10 +297,9 @@ class Caller:
 
     def _wait(self, error: dspy.LMError, progress: _Progress) -> float:
         """Seconds until the call's next attempt: what the provider asks for, or longer each time."""
-        options = self._options
-        if error.retry_after is not None and not (progress.refusals and error.retry_after < _AT_ONCE):
-            asked = min(error.retry_after, options.longest_wait)
-            return asked + self._jitter.uniform(0.0, min(options.first_wait, 0.1 * asked + 0.1))
+        asked = error.retry_after
+        if asked is not None and not (progress.refusals and asked < _AT_ONCE):
+            return self._backoff.wait(0, asked)
         # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.
-        tries = min(progress.refusals, 3) if isinstance(error, dspy.LMRateLimitError) else progress.failures
-        return min(options.first_wait * 2.0**tries, options.longest_wait) * self._jitter.uniform(0.5, 1.5)
+        refused = isinstance(error, dspy.LMRateLimitError)
+        return self._backoff.wait(min(progress.refusals, 3) if refused else progress.failures)

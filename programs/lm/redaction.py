@@ -1,6 +1,7 @@
-"""Takes secrets out of what a run records: settings, tags, addresses, error messages.
+"""Takes secrets out of what is logged or recorded: settings, tags, addresses, error messages.
 
-For what people configure, not for the texts under evaluation: those are recorded as they are.
+For what people configure and what providers complain about, not for texts under evaluation or replies: those are
+recorded as they are.
 """
 
 from __future__ import annotations
@@ -43,8 +44,15 @@ def _words(name: str) -> set[str]:
     return set(re.split(r"[^a-z0-9]+", _CAMEL.sub("_", name).lower()))
 
 
-def clean_text(text: str) -> str:
-    """Return `text` without user:password@ in addresses, keys in queries, and values of secret variables."""
+def clean_text(text: str, key: str | None = None) -> str:
+    """Return `text` without user:password@ in addresses, keys in queries, and values of secret variables.
+
+    Args:
+        text: Such as an error message; providers quote the key that they refuse.
+        key: A further value to be removed, however short it is.
+    """
+    if key:
+        text = text.replace(key, REMOVED)
     text = _USERINFO.sub(r"\1", text)
     text = _QUERY.sub(rf"\1{REMOVED}", text)
     text = _LOOKS_LIKE_KEY.sub(REMOVED, text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.runs.redaction import clean, clean_text
+from debate_judge.programs.lm.redaction import clean, clean_text
 
 
 @pytest.mark.parametrize(
