@@ -20,6 +20,7 @@ from tests.virtual_time import virtual_time
 
 CLOCKED = (
     "debate_judge.programs.lm.limits.rate_limiter",
+    "debate_judge.programs.lm.limits.attempts",
     "debate_judge.programs.lm.limits.caller",
     "debate_judge.programs.lm.limits.circuit_breaker",
 )

@@ -1,8 +1,8 @@
-"""Calls in batch jobs: gathered until the debates are at rest, then one job for each role and round.
+"""Calls in batch jobs: gathered until no new call has come for a while, then one job for each role and round.
 
 The way to the LM when `LMOptions.batch` is set. A job is written down before it is made; its replies go into the
 store before it is forgotten. So the next process finds the jobs of one that was stopped, asks for no call twice,
-and keeps the replies that nobody waits for any more.
+and keeps replies even if their callers no longer wait.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from openai.types import Batch
 
 EARLIER = "earlier jobs"
-"""Role, in the accounts, of replies that an earlier run asked for and that nobody waited for when they came."""
+"""Role in the usage counts of replies that an earlier run asked for and no caller of this one waits for."""
 
 _LOG = logging.getLogger(__name__)
 _SILENCE = 600.0
-"""Seconds after which a line of progress is repeated, as a sign of life."""
+"""Seconds after which a line of progress is repeated even if nothing has changed."""
 
 
 class BatchDispatcher:
@@ -49,7 +49,7 @@ class BatchDispatcher:
         service: Where the jobs go.
         book: Where they are written down.
         store: Takes every reply that arrives.
-        meter: Counts the replies that nobody waits for; the others are counted by whoever waits.
+        meter: Counts the replies that no caller waits for; a caller counts its own.
         pace: How long to gather and to wait.
         model: As DSPy knows it.
     """
@@ -118,13 +118,13 @@ class BatchDispatcher:
                 self._start(self._take_up(job))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        # In a context of its own: a job belongs to no debate.
+        # In an empty context, because a job serves many debates and must not inherit the settings of one.
         task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _gather(self, call: Call) -> None:
-        """Have a call go out with the next job of its role and round."""
+        """Put a call into the next job of its role and round."""
         self._gathered[call.key] = call
         loop = asyncio.get_running_loop()
         self._last = loop.time()
@@ -153,19 +153,19 @@ class BatchDispatcher:
                 self._start(self._make(part))
 
     async def _make(self, calls: list[Call]) -> None:
-        """Make a job of these calls, and see it through."""
+        """Create a job for these calls and follow it to its end."""
         keys, size = [call.key for call in calls], sum(call.size for call in calls)
         await self._room.enter(size)
 
         async def begin() -> BatchJob | None:
-            # Somebody may have gone meanwhile, and another have come for the same reply.
+            # While this job waited for its place, callers may have been cancelled and others have joined them.
             wanted = self._waiting.among(keys)
             return await self._submit(wanted) if wanted else None
 
         await self._see_through(begin, keys, size)
 
     async def _take_up(self, job: BatchJob) -> None:
-        """See a job through that another process has made, or was about to make."""
+        """Follow a job to its end that another process has created, or was about to create."""
 
         async def begin() -> BatchJob | None:
             if job.id is not None:
@@ -194,7 +194,7 @@ class BatchDispatcher:
         finally:
             self._room.leave(size)
             self._taken.difference_update(keys)
-        # Besides, somebody may have come for a call while its job was on the way to nothing.
+        # A caller may have joined a call whose job then brought no answer to it.
         for call in dict.fromkeys([*again, *self._waiting.among(keys)]):
             self._gather(call)
 
@@ -202,7 +202,7 @@ class BatchDispatcher:
         token, (role, turn) = uuid.uuid4().hex, calls[0].group
         lines = [call.line for call in calls]
         if self._waiting.in_doubt(calls) and len(calls) < self._pace.calls:
-            # A call that any provider answers that answers at all, to tell who is to blame.
+            # A call that any model can answer: if it fails as well, the provider is at fault and not these calls.
             text = f"Reply with OK. ({token[:8]})"
             lines.append(_line(token, body_of(self._model, [{"role": "user", "content": text}], {})))
         data = b"".join(lines)
@@ -215,7 +215,7 @@ class BatchDispatcher:
         return job
 
     async def _wait_for(self, job: BatchJob) -> Batch:
-        """Look at a job until it is over."""
+        """Poll a job until it is over."""
         pause, shown, shown_at = self._pace.first_poll, "", 0.0
         while True:
             try:
@@ -236,14 +236,14 @@ class BatchDispatcher:
             pause = min(1.5 * pause, self._pace.longest_poll)
 
     async def _finish(self, job: BatchJob, batch: Batch) -> list[Call]:
-        """Keep and hand out what a job that is over has brought; returns the calls to be asked again."""
+        """Store and hand out the answers of a finished job; returns the calls to be made again."""
         if batch.status == "failed":
             return await self._refused(job, batch)
         answers = BatchResults()
         for file in (batch.output_file_id, batch.error_file_id):
             raw = await self._service.download(file) if file else b""
             if raw is None:
-                _LOG.warning("a file of batch job %s is gone; what stood in it is asked again", job.name)
+                _LOG.warning("a file of batch job %s is gone; its calls are made again", job.name)
             read_file(raw or b"", job, answers)
         self._waiting.answers += answers.given()
         if (control := answers.replies.pop(job.token, None)) is not None:
@@ -258,7 +258,7 @@ class BatchDispatcher:
         return self._waiting.hand_out(job, batch.status, answers)
 
     async def _refused(self, job: BatchJob, batch: Batch) -> list[Call]:
-        """Deal with a job that was not taken."""
+        """Handle a job that the service did not accept; returns the calls to be made again."""
         why = refusal(batch, job)
         self._strike(job)
         say(why.reason)

@@ -28,7 +28,7 @@ class JobFiles:
         self._flush = flush
 
     def jobs(self) -> list[BatchJob]:
-        """The jobs that are written down. What cannot be read is passed over, and said."""
+        """The jobs that are recorded. Files that cannot be read are skipped with a warning."""
         found = (self._read(path) for path in self._folder.glob("*.job"))
         return sorted((job for job in found if job is not None), key=lambda job: (job.made, job.token))
 
@@ -62,7 +62,7 @@ class JobFiles:
             if f"{job.token}.job" != path.name or not (job.id is None or isinstance(job.id, str)):
                 raise ValueError("it is not about this job")
         except FileNotFoundError:
-            # Another process has just struck it out.
+            # Another process has just deleted it.
             return None
         except (OSError, ValueError, TypeError, LookupError) as error:
             _LOG.warning("%s is no note of a batch job and is left alone: %s", path, error)

@@ -13,7 +13,7 @@ class BatchJob:
     """One batch job, from just before it is made until its replies are in the store."""
 
     token: str
-    """Its name here, which it also bears at the provider."""
+    """Its name here, which is also in its metadata at the provider."""
     endpoint: str
     """Address of the service, without credentials."""
     model: str

@@ -1,4 +1,4 @@
-"""The calls that somebody waits for while batch jobs are on the way, and what each of them is given."""
+"""The calls whose callers wait for batch jobs, and what each of them gets when its job is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.programs.lm.reply import Reply
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call that somebody waits for."""
+    """A call whose caller waits for `future`."""
 
     key: str
     group: tuple[str, int]
@@ -25,9 +25,9 @@ class Call:
     """Of a job's file."""
     future: asyncio.Future[Reply]
     seen: int
-    """Answers that the provider had given to anybody when the call was made."""
+    """Answers that the provider had given to any call when this one was made."""
     tries: int = 0
-    """Jobs that have gone without an answer to it."""
+    """Jobs that have ended without an answer to it."""
 
     @property
     def size(self) -> int:
@@ -35,7 +35,7 @@ class Call:
 
 
 class PendingCalls:
-    """Key -> the call that is waited for.
+    """The calls that wait, by key.
 
     Args:
         model: For messages.
@@ -46,7 +46,7 @@ class PendingCalls:
         self._model, self._tries = model, tries
         self._calls: dict[str, Call] = {}
         self.answers = 0
-        """Answers so far, to anybody, welcome or not."""
+        """Answers so far, to any call, final errors included."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._calls
@@ -55,26 +55,26 @@ class PendingCalls:
         self._calls[call.key] = call
 
     def drop(self, call: Call) -> None:
-        """Nobody waits for this call any more."""
+        """Forget a call whose caller no longer waits."""
         if self._calls.get(call.key) is call:
             del self._calls[call.key]
 
     def among(self, keys: Iterable[str]) -> list[Call]:
-        """The calls with these keys that are still without an answer."""
+        """The calls with these keys that have no answer yet."""
         found = (self._calls.get(key) for key in keys)
         return [call for call in found if call is not None and not call.future.done()]
 
     def in_doubt(self, calls: Iterable[Call]) -> bool:
-        """Whether one of these calls goes out for the last time and nobody was answered since the first."""
+        """Whether one of these calls goes out for the last time, and no call was answered since its first time."""
         return any(c.tries and c.tries == self._tries - 1 and c.seen == self.answers for c in calls)
 
     def fail(self, error: dspy.LMError) -> None:
-        """Tell all: no other call could fare better."""
+        """Let all calls fail with `error`, which any of them would meet as well."""
         for call in self.among(list(self._calls)):
             call.future.set_exception(error)
 
     def hand_out(self, job: BatchJob, state: str, answers: BatchResults) -> list[Call]:
-        """Give each caller what a job that is over has brought; returns the calls to be asked again.
+        """Give each caller its answer from a finished job; returns the calls to be made again.
 
         Raises:
             dspy.LMError: A failure that no other call could escape.
@@ -103,7 +103,7 @@ class PendingCalls:
         return again
 
     def turn_away(self, job: BatchJob, why: Refusal) -> list[Call]:
-        """Tell the callers whose lines were the reason why a job was not taken; returns the other calls."""
+        """Let the calls fail whose lines were the reason for the refusal of a job; returns the other calls."""
         for call in self.among(job.keys):
             call.tries += 1
             wrong = why.lines.get(call.key)

@@ -1,4 +1,4 @@
-"""What a user is told about batch jobs, a line at a time, on stderr."""
+"""Lines of progress about batch jobs, on stderr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much may wait at a batch service at once, learned from what it refuses. Belongs to one event loop."""
+"""How many bytes of jobs may be at a batch service at once, learned from its refusals. Belongs to one event loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 _PARTS = 64
-"""A job that is refused by itself is parted into no more than so many; then only waiting is left."""
+"""Most parts that a job is split into when it is refused although no other is at the service."""
 _TRUST = 8
-"""Jobs in a row that must go well before more is tried again."""
+"""Jobs in a row that must succeed before the quota is doubled."""
 _PATIENCE = 10
-"""The longest wait, in waits of the first length."""
+"""The longest wait, as a multiple of the first."""
 
 
 class Sized(Protocol):
@@ -28,10 +28,10 @@ class QueueQuota:
     """Bytes of the jobs that are at the service.
 
     The provider counts tokens, of all that the account has there. It says that they are too many only after a job
-    was made, so the room is halved by each refusal and doubled when some jobs in a row went well.
+    was made, so the quota is halved by each refusal and doubled when some jobs in a row succeeded.
 
     Args:
-        wait: Seconds to wait after a refusal that nothing of ours is to blame for.
+        wait: Seconds to wait after a refusal that none of these jobs can have caused.
     """
 
     def __init__(self, wait: float) -> None:
@@ -43,7 +43,7 @@ class QueueQuota:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def parts(self, calls: Iterable[S], most_calls: int, most_bytes: int) -> Iterator[list[S]]:
-        """Part calls so that each part can be a job."""
+        """Split calls so that each part fits into one job."""
         part: list[S] = []
         size, most = 0, min(self._most, most_bytes)
         for call in calls:
@@ -56,7 +56,7 @@ class QueueQuota:
             yield part
 
     async def enter(self, size: int) -> None:
-        """Wait until a job of this size may be made. A job that is alone always may."""
+        """Wait until a job of this size may be created. With no other job there it always may."""
         if not self._waiting and self._fits(size):
             self._held += size
             return
@@ -70,11 +70,11 @@ class QueueQuota:
             raise
 
     def take(self, size: int) -> None:
-        """A job of this size is there already."""
+        """Count a job of this size that is at the service already."""
         self._held += size
 
     def leave(self, size: int) -> None:
-        """A job is over."""
+        """Take in that a job of this size is over."""
         self._held -= size
         while self._waiting and (self._waiting[0][0].done() or self._fits(self._waiting[0][1])):
             future, wanted = self._waiting.popleft()
@@ -83,20 +83,20 @@ class QueueQuota:
                 future.set_result(None)
 
     def went_well(self) -> None:
-        """A job was carried out."""
+        """Take in that a job was carried out."""
         self._next_wait = self._wait
         self._well += 1
         if self._well >= _TRUST:
             self._most, self._well = 2 * self._most, 0
 
     def refused(self, size: int, calls: int) -> float:
-        """A job of this size, which has not left yet, was one too many; returns seconds to wait before another try."""
+        """Take in that a job of this size, still counted, was refused; returns seconds to wait before the next try."""
         alone, self._well = self._held <= size, 0
         self._least = self._least or self._held / _PARTS
         before, self._most = min(self._most, self._held), max(self._held / 2, self._least)
         if not alone or (calls > 1 and self._most < before):
             return 0.0
-        # Something else of the account fills the queue.
+        # No job of ours is left to blame: other jobs of the account fill its queue.
         wait, self._next_wait = self._next_wait, min(2 * self._next_wait, _PATIENCE * self._wait)
         return wait
 

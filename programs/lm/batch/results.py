@@ -27,7 +27,7 @@ _BILLING = ("billing_hard_limit_reached", "insufficient_quota", "billing_not_act
 
 @dataclass(slots=True)
 class BatchResults:
-    """Key of a call -> what became of it; a key that stands in neither was not answered."""
+    """Key of a call -> its outcome; a key in neither mapping was not answered."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     errors: dict[str, dspy.LMError] = field(default_factory=dict)
@@ -41,8 +41,8 @@ def read_file(raw: bytes, job: BatchJob, into: BatchResults) -> None:
     """Read a file of answers, whose lines come in any order.
 
     A line is {"custom_id", "response": {"status_code", "body"} or null, "error": {"code", "message"} or null}; an
-    error of the endpoint stands in the response's body, one of the job in `error`. What is no such line, or about
-    no call of this job, is passed over; of two lines about one call the first counts.
+    error of the endpoint is in the response's body, one of the job in `error`. Other lines, and lines about calls of
+    other jobs, are skipped; of two lines about one call the first counts.
     """
     # A call of no debate, which tells an outage, goes by the job's own name.
     known = {*job.keys, job.token}
@@ -65,7 +65,7 @@ def _reply(entry: Mapping[str, Any]) -> Reply:
     response, error = entry.get("response"), entry.get("error")
     status = response.get("status_code") if isinstance(response, dict) else None
     if not isinstance(status, int) or status < 100 or not isinstance(response, dict):
-        # Expired, cancelled, or never sent (status 0): nobody has answered.
+        # Expired, cancelled, or never sent (status 0): there was no answer.
         told = error if isinstance(error, dict) else {}
         raise lm15.ServerError(f"{told.get('code') or 'no response'}: {told.get('message') or 'not answered'}")
     body = orjson.dumps(response.get("body"))

@@ -1,8 +1,8 @@
-"""OpenAI's Batch API: a file goes up, a job is made, looked at and found again, and its answers come down.
+"""OpenAI's Batch API: upload a file, create a job, look at it, find it again, download its answers.
 
-The client's own retries are off. Making a job is not safe to repeat blindly (one that was made although its answer
-got lost would be paid twice), so between two attempts the job is looked for by its token; and an outage must be
-told from a refusal in the same classes as everywhere else.
+The client's own retries are off: creating a job is not safe to repeat blindly (a job that was created although the
+answer got lost would be paid twice), so before each further attempt the job is searched for by its token. And outages
+and refusals are to raise the same classes as everywhere else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DAY = 86_400.0
 _STALLED = 60.0
 """Seconds without a byte after which a question about jobs is given up; files may take the client's ten minutes."""
 _UNSEEN = 5
-"""Times that a file which has just gone up may be unknown: the service does not see it everywhere at once."""
+"""Attempts for which a file that was just uploaded may be unknown: the service is eventually consistent."""
 
 T = TypeVar("T")
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 class BatchService:
     """Jobs of one account. Its connections belong to one event loop.
 
-    Every method waits out refusals for being too fast and outages, and raises `dspy.LMError` for the rest:
-    `ProviderDownError` when nothing was answered for `options.batch_pace.patience`.
+    Every method waits while the service is down or asks to be asked less, and raises `dspy.LMError` for all else:
+    `ProviderDownError` after `options.batch_pace.patience` seconds without an answer.
 
     Args:
         base_url: Address of the service, up to and including its version.
@@ -57,7 +57,7 @@ class BatchService:
     def __init__(self, base_url: str, key: str | None, model: str, options: LMOptions) -> None:
         self._base_url, self._key, self._model, self._options = base_url, key, model, options
         self.address = without_credentials(base_url).rstrip("/")
-        """To know its jobs by; nothing secret."""
+        """Identifies its jobs on disk; without credentials."""
         self._made: AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -91,7 +91,7 @@ class BatchService:
             ) from error
 
     async def create(self, file: str, job: BatchJob) -> Batch:
-        """Make the job; if an earlier attempt made it after all, return that one."""
+        """Create the job, or return it if an earlier attempt created it although no answer came."""
         attempts = 0
 
         async def once() -> Batch:
@@ -116,7 +116,7 @@ class BatchService:
         return await self._patiently(once)
 
     async def find(self, job: BatchJob) -> Batch | None:
-        """The job that bears this token, if it was ever made."""
+        """The job with this token in its metadata, None if there is none."""
         return await self._patiently(lambda: self._search(job))
 
     async def _search(self, job: BatchJob) -> Batch | None:
@@ -124,12 +124,12 @@ class BatchService:
             if (_batch(batch).metadata or {}).get(_TOKEN) == job.token:
                 return batch
             if batch.created_at < job.made - _DAY:
-                # They come newest first; no two clocks differ by a day.
+                # They come newest first, so the rest is older still; a day allows for clocks that differ.
                 return None
         return None
 
     async def look(self, identity: str) -> Batch:
-        """The job as it stands now."""
+        """The job in its present state."""
 
         async def once() -> Batch:
             return _batch(await self._client.batches.retrieve(identity, timeout=_STALLED))
@@ -137,7 +137,7 @@ class BatchService:
         return await self._patiently(once)
 
     async def download(self, file: str) -> bytes | None:
-        """A file of answers; None where it is gone, as files are after some weeks."""
+        """A file of answers; None if the provider has deleted it, which it does after some weeks."""
 
         async def once() -> bytes | None:
             try:
@@ -147,21 +147,21 @@ class BatchService:
                     return None
                 raise
             if content.strip() and not content.lstrip().startswith(b"{"):
-                # The page of some gateway; taken for answers, it would have them all asked again.
+                # A gateway's error page. Read as a file without answers, it would have all calls made and paid again.
                 raise lm15.ServerError("the batch service's answer is not a file of answers")
             return content
 
         return await self._patiently(once)
 
     def error(self, raised: Exception) -> dspy.LMError:
-        """What the client raised, in the classes that everything else here knows; without the key."""
+        """Convert what the client raised into DSPy's classes, without the key in the message."""
         from openai import APIConnectionError, APIStatusError
 
         try:
             if isinstance(raised, APIStatusError):
                 response = raised.response
                 refused(response.status_code, response.text[:2000], retry_after(response.headers))
-                # A file was filtered like a text; nothing here can mend that.
+                # It returned because a content filter withheld the file, which no other attempt would change.
                 raise lm15.InvalidRequestError(f"HTTP {response.status_code}: {response.text[:500]}")
             if isinstance(raised, (APIConnectionError, TimeoutError)):
                 cause = raised.__cause__ or raised
@@ -195,7 +195,7 @@ class BatchService:
 
 
 def _batch(answer: Any) -> Batch:
-    """The answer, if it is a job: the client builds its objects out of whatever has come."""
+    """The answer, if it is a job: the client builds its objects from any JSON, without validation."""
     with contextlib.suppress(AttributeError):
         if (
             isinstance(answer.id, str)

@@ -37,7 +37,7 @@ def require_batchable(spec: str) -> None:
 
 
 def _warn_of(jobs: Sequence[BatchJob]) -> None:
-    """Say that calls which are about to be made one by one may stand in batch jobs that are paid for."""
+    """Warn that calls about to be made one by one may be part of batch jobs that are already paid for."""
     if jobs:
         _LOG.warning(
             "%d LM calls of an earlier run are in batch jobs that go on at the provider; only with --batch openai are "

@@ -1,7 +1,7 @@
-"""An asynchronous engine for OpenAI-compatible chat endpoints: the protocol, one attempt per call.
+"""An asynchronous engine for OpenAI-compatible chat endpoints: one attempt per call, errors in DSPy's classes.
 
-DSPy's native engine stops at 100 connections unless it is configured by hand, and httpx pools collapse at
-128 under bursts. Retries, limits and the store of replies belong to `programs.lm.client`.
+DSPy's native engine stops at 100 connections unless it is configured by hand, and httpx pools collapse at 128 under
+bursts. Retries and limits are in `programs.lm.limits`, the store of replies in `programs.lm.client`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from debate_judge.programs.lm.reply import Messages, Reply
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
+# What providers write into errors, in codes or sentences: the protocol has no field for it that all of them fill.
 _WITHHELD = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
 _TOO_LONG = ("context_length", "context length", "maximum context", "context size", "context window", "too many tokens")
 _UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "insufficient credits", "credit balance")
@@ -58,13 +59,13 @@ class OpenAICompatible:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self.on_rate_limits: Callable[[RateLimits], None] | None = None
-        """Who wants to know of the limits that the server names."""
+        """Called with the limits that an answer's headers name, whenever they change."""
         self._pace: RateLimits | None = None
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def complete(self, request: Request) -> Response:
-        """Send DSPy's canonical request once; the door that DSPy's own modules use."""
+        """Send DSPy's canonical request once, as DSPy's own modules do."""
         system = [] if request.system is None else [{"role": "system", "content": str(request.system)}]
         messages = [*system, *({"role": m.role, "content": m.text or ""} for m in request.messages)]
         config = request.config
@@ -82,7 +83,7 @@ class OpenAICompatible:
         )
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        """Send `messages` once and return the reply; one that was withheld by a content filter is a reply too.
+        """Send `messages` once and return the reply. One that a content filter withheld is a reply too, and empty.
 
         Raises:
             dspy.lm15.LM15Error: What went wrong, in the classes that DSPy's retry rule knows.
@@ -132,7 +133,7 @@ def id_of(answer: Answer) -> str | None:
 
 
 def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a chat request, in OpenAI's protocol."""
+    """The JSON body of a chat request."""
     body = {k: v for k, v in settings.items() if v is not None and k in _SETTINGS}
     body |= {"model": model.partition("/")[2], "messages": messages}
     if settings.get("logprobs"):
@@ -141,7 +142,7 @@ def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict
 
 
 def read_reply(raw: bytes) -> Reply:
-    """Read a successful answer; one that is not a completion is a server error, which is worth another attempt."""
+    """Read a successful answer. Anything but a completion is a server error, so that the call is made again."""
     try:
         answer = orjson.loads(raw)
         if "choices" not in answer and "error" in answer:
@@ -166,7 +167,7 @@ def read_reply(raw: bytes) -> Reply:
 
 
 def _text(content: object) -> str:
-    """The text of a message, which some servers give in parts (thoughts beside the answer)."""
+    """The text of a message, which some servers send in parts (reasoning beside the answer)."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, list):
@@ -191,9 +192,9 @@ def refused(status: int, text: str, wait: float | None) -> Reply:
     if status in (400, 413) and any(word in lowered for word in _TOO_LONG):
         kind = lm15.ContextLengthError
     elif status == 429 and any(word in lowered for word in _UNPAID):
-        # No waiting helps against an empty account,
+        # Providers use 429 for an empty account too, where waiting does not help,
         kind = lm15.BillingError
     elif status == 429 and "request too large" in lowered:
-        # nor where one call alone exceeds what the account may use in a minute.
+        # and for a single call that exceeds what the account may use in a minute.
         kind = lm15.InvalidRequestError
     raise kind(f"HTTP {status}: {text[:500]}", status=status, retry_after=wait)

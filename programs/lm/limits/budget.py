@@ -1,4 +1,4 @@
-"""A budget that holds: before each call, what it may cost at most is set aside; after it, what it cost is paid."""
+"""A budget that is never exceeded: the most that a call may cost is reserved before it, its real cost charged after."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 
 TOKENS_PER_BYTE = 0.27
-"""Of UTF-8 text, before any reply has told better: about a quarter in English."""
+"""Tokens per byte of UTF-8 text, until the first reply gives a measured ratio: about a quarter in English."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenNeed:
-    """What a call is expected to use, and at most."""
+    """The tokens that a call is expected to use, and the most it can use."""
 
     tokens: float = 0.0
-    """Expected, input and output."""
+    """Expected, input and output together."""
     most_input: float = 0.0
     most_output: float = 0.0
     batch: bool = False
@@ -30,7 +30,7 @@ NOTHING = TokenNeed()
 
 
 class TokenEstimator:
-    """Tokens of a call before it is made, learned from the replies so far."""
+    """Estimates the tokens of a call before it is made, from the replies so far."""
 
     def __init__(self) -> None:
         # Half a token per byte is more than any usual text needs.
@@ -39,14 +39,14 @@ class TokenEstimator:
         self._seen = 0
 
     def need(self, size: int, max_tokens: int | None) -> TokenNeed:
-        """Of a call with `size` bytes of text, whose reply ends at `max_tokens` if that is set."""
+        """The need of a call with `size` bytes of text and a reply of at most `max_tokens`, if that is set."""
         most_output = max_tokens or 4 * self._most_output
         mean_output = min(self._mean_output, most_output)
-        # A server adds some tokens of its own around each message.
+        # Servers add some tokens around each message.
         return TokenNeed(size * self._mean + mean_output, size * self._most + 32, most_output)
 
     def learn(self, size: int, reply: Reply) -> None:
-        """Take in how many tokens a call of `size` bytes really used, where the provider says it."""
+        """Take in how many tokens a call of `size` bytes used, if the provider has said so."""
         if not reply.input_tokens or not size:
             return
         ratio = reply.input_tokens / size
@@ -58,14 +58,14 @@ class TokenEstimator:
         self._seen += 1
 
     def used(self, size: int, reply: Reply) -> tuple[float, float]:
-        """Input and output tokens of a call, estimated where the provider does not say them."""
+        """Input and output tokens of a call, estimated if the provider does not report them."""
         if reply.input_tokens:
             return reply.input_tokens, reply.output_tokens
         return size * self._mean, reply.output_tokens or len(reply.text.encode()) * self._mean
 
 
 class Budget:
-    """Keeps a run inside its budget, the calls in flight included. May be used from several threads."""
+    """Keeps a run within its caps, calls in flight included. Safe to use from several threads."""
 
     def __init__(self, budget: BudgetCaps, price: Price | None) -> None:
         if budget.usd is not None and price is None:
@@ -87,17 +87,17 @@ class Budget:
         )
 
     def reserve(self, need: TokenNeed) -> None:
-        """Set aside what a call may cost at most."""
+        """Reserve the most that a call may cost."""
         with self._lock:
             self._held = [a + b for a, b in zip(self._held, self._most(need), strict=True)]
 
     def release(self, need: TokenNeed) -> None:
-        """Take back what was set aside for a call that is over."""
+        """Undo `reserve` for a call that is over."""
         with self._lock:
             self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
-        """Pay for a reply: its input and output tokens, `cached` of the input at the lower price."""
+        """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
         cost = self._at(batch).of(used[0] - cached, cached, used[1])
         with self._lock:
             self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
@@ -110,7 +110,7 @@ class Budget:
         return self._batch_price if batch else self._price
 
     def spent(self) -> BudgetSpentError:
-        """The error that says so."""
+        """The error for a spent budget, with what was used of each cap."""
         budget, (calls, tokens, usd) = self._budget, self._paid
         lines = []
         if budget.calls is not None:

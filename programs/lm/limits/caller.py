@@ -1,4 +1,8 @@
-"""From one call to its reply, whatever happens on the way: the only place that retries."""
+"""Makes a call to an LM within all limits, again and again until it is answered or has failed for good.
+
+Everything that can fail here is transient by the provider's word; what each failure means is decided in three places:
+`attempts` for the call, `circuit_breaker` for the provider, `rate_limiter` for the pace of all calls.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ import itertools
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import dspy
 
 from debate_judge.programs.lm.errors import fatal, lm_error
+from debate_judge.programs.lm.limits.attempts import CallAttempts
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
@@ -25,30 +30,6 @@ from debate_judge.programs.lm.reply import Reply
 _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
 
-_AT_ONCE = 0.1
-"""Seconds of Retry-After below which it asks for no wait at all; a call that is refused again waits all the same."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Of one call, over its attempts."""
-
-    number: int
-    before: int
-    """Answers that the provider had given to anybody before the call."""
-    answers: int
-    """The same by the last attempt."""
-    outages: int
-    """Of the provider, by the last attempt."""
-    failures: int = 0
-    refusals: int = 0
-    """For being too fast; they are nobody's failures."""
-    used: float = 0.0
-    """Seconds that count against the call's deadline."""
-    tried: bool = False
-    wait: float | None = None
-    """Seconds from the last failure to the next attempt; None if that was the last one, or none was made."""
-
 
 class Caller:
     """Makes calls to one model, within its limits.
@@ -56,9 +37,10 @@ class Caller:
     Args:
         model: For messages.
         concurrency: Most calls in flight.
-        options: Pace, retries, budget.
+        options: Rate limits, retries, deadlines, budget.
         price: Needed for a budget in money.
-        control: Makes a call that no fault of an item can spoil, to tell in doubt who is to blame.
+        control: Makes a call that any model can answer. When it fails too, the provider is down, not the item at
+            fault.
     """
 
     def __init__(
@@ -85,39 +67,43 @@ class Caller:
         """Make one call.
 
         Args:
-            send: One attempt; it must bear being cancelled.
+            send: Makes one attempt; may be cancelled at any time.
             size: UTF-8 bytes of the call's texts.
             max_tokens: Limit on the reply's length.
 
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
         """
-        progress = self._begin()
-        attempt = partial(self._attempt, progress, send, size, max_tokens)
-        return await retry(attempt, partial(self._wait_after, progress))
+        attempts = self._attempts()
+        once = partial(self._attempt, attempts, send, size, max_tokens)
+        return await retry(once, partial(self._wait_after, attempts))
+
+    def _attempts(self) -> CallAttempts:
+        return CallAttempts(next(self._numbers), self._options, self.breaker, self._backoff)
 
     async def _attempt(
-        self, progress: _Progress, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None
+        self, attempts: CallAttempts, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None
     ) -> Reply:
         """Wait for a place, and send once.
 
         Raises:
             dspy.LMError: The attempt failed; or none was made, because the provider is down or the budget spent.
         """
-        need, progress.wait = self._need(size, max_tokens), None
-        # While the provider is down, a call that has failed lets the others try first: it may fail by itself.
-        await self.limiter.acquire(need, first=progress.tried and not self.breaker.open)
-        progress.tried, comes_back, sent = True, False, time.monotonic()
+        need, attempts.wait = self._need(size, max_tokens), None
+        # A call that was let through before goes first. Not while the provider is down: it may have failed by itself,
+        # and only another call would then show that the provider answers again.
+        await self.limiter.acquire(need, first=attempts.any and not self.breaker.open)
+        attempts.any, comes_back, sent = True, False, time.monotonic()
         try:
-            async with asyncio.timeout(self._time_left(progress)):
+            async with asyncio.timeout(attempts.time_left):
                 reply = await send()
         except Exception as raised:
             error = lm_error(raised, self._model)
-            progress.wait = self._after(error, progress, sent)
-            if progress.wait is not None and isinstance(error, dspy.LMRateLimitError):
-                # It waits in its place: others would only be refused as well.
-                await asyncio.sleep(progress.wait)
-                comes_back, progress.wait = True, 0.0
+            self._failed(error, attempts, sent)
+            if attempts.wait is not None and isinstance(error, dspy.LMRateLimitError):
+                # It keeps its place while it waits: another call in this place would only be refused as well.
+                await asyncio.sleep(attempts.wait)
+                comes_back, attempts.wait = True, 0.0
             raise error from raised
         else:
             self._settle(size, need, reply)
@@ -127,21 +113,18 @@ class Caller:
         finally:
             self.limiter.release(need, pass_on=not comes_back)
 
-    async def _wait_after(self, progress: _Progress, error: Exception) -> float:
+    async def _wait_after(self, attempts: CallAttempts, error: Exception) -> float:
         """Seconds until the next attempt; raises `error` if there is none."""
-        if progress.wait is not None:
-            return progress.wait
-        if not (
-            isinstance(error, dspy.LMError) and dspy.is_retryable_lm_error(error) and await self._is_down(progress)
-        ):
-            raise error
-        progress.failures, progress.used = 0, 0.0
-        return self._options.first_wait
+        if attempts.wait is not None:
+            return attempts.wait
+        if isinstance(error, dspy.LMError) and dspy.is_retryable_lm_error(error) and await self._is_down(attempts):
+            return attempts.start_over()
+        raise error
 
     async def call_in_batch(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
-        """The same for a call that goes out in a batch job: within the budget, and at no pace but the service's.
+        """Make one call that goes out in a batch job. Only the budget limits it.
 
-        It takes as long as the job takes, and it is the job's line that asks again.
+        It takes as long as its job takes, and the dispatcher of the jobs repeats it if need be.
         """
         need = replace(self._need(size, max_tokens), batch=True)
         await self._gate.acquire(need)
@@ -164,23 +147,19 @@ class Caller:
             self._estimate = TokenEstimator()
         self.limiter.on_rate_limits(pace)
 
-    def _begin(self) -> _Progress:
-        breaker = self.breaker
-        return _Progress(next(self._numbers), breaker.answers, breaker.answers, breaker.outages)
-
-    async def _is_down(self, progress: _Progress) -> bool:
+    async def _is_down(self, attempts: CallAttempts) -> bool:
         """Whether it is the provider's fault that a call has failed for the last time.
 
-        The failures of late may all be those of calls that nobody could answer, at the end of a run for example.
-        And where calls are few, an outage may not have met enough of them to show.
+        The breaker alone cannot tell at the end of a run, when all calls that are left may be such that no provider
+        could answer them, nor when there are so few calls that an outage has not met enough of them.
         """
-        if self.breaker.answers > progress.before and not self.breaker.doubtful:
+        if attempts.others_were_answered and not self.breaker.doubtful:
             return False
         question = self._ask_control()
         return self.breaker.doubtful if question is None else await asyncio.shield(question)
 
     def _ask_control(self) -> asyncio.Task[bool] | None:
-        """Have the control call made, unless one is under way; None where it could not tell more."""
+        """Start the control call unless it is running; None if it could not tell more than is known."""
         if self._control is None or self.breaker.unreachable:
             return None
         if self._question is None or self._question.done():
@@ -202,21 +181,24 @@ class Caller:
         return False
 
     def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
-        """The same for a thread of its own: retries and budget, while the limits are left to `call`."""
-        progress = self._begin()
+        """Make one call from a thread of its own, with the same retries and budget but no limit on its pace.
+
+        The limiter belongs to the event loop; the callers are DSPy's instruction proposers, one call at a time.
+        """
+        attempts = self._attempts()
         while True:
             need = self._need(size, max_tokens)
             if self._budget is not None:
                 if not self._budget.admits(need):
                     raise self._budget.spent()
                 self._budget.reserve(need)
-            sent = time.monotonic()
+            attempts.wait, sent = None, time.monotonic()
             try:
                 reply = send()
             except Exception as raised:
                 error = lm_error(raised, self._model)
-                wait = self._verdict(error, progress, sent)[0]
-                if wait is None:
+                self._count(error, attempts, sent)
+                if attempts.wait is None:
                     raise error from raised
             else:
                 self._settle(size, need, reply)
@@ -225,7 +207,7 @@ class Caller:
             finally:
                 if self._budget is not None:
                     self._budget.release(need)
-            time.sleep(wait)
+            time.sleep(attempts.wait)
 
     def _need(self, size: int, max_tokens: int | None) -> TokenNeed:
         return NOTHING if self._estimate is None else self._estimate.need(size, max_tokens)
@@ -244,15 +226,10 @@ class Caller:
         if self.breaker.answered():
             self.limiter.resume()
 
-    def _time_left(self, progress: _Progress) -> float:
-        left = self._options.deadline - progress.used
-        # Only an outage keeps a call going beyond its deadline, and an outage has an end of its own.
-        return min(self._options.attempt, left) if left > 0 else self._options.attempt
-
-    def _after(self, error: dspy.LMError, progress: _Progress, sent: float) -> float | None:
-        """Seconds until the next attempt, None if there is none; slows all calls down where that is called for."""
+    def _failed(self, error: dspy.LMError, attempts: CallAttempts, sent: float) -> None:
+        """Take in a failure: sets `attempts.wait`, and slows all calls down or ends them where that is called for."""
         try:
-            wait, hold = self._verdict(error, progress, sent)
+            hold = self._count(error, attempts, sent)
         except dspy.LMError as down:
             self.limiter.fail(down)
             raise
@@ -264,42 +241,14 @@ class Caller:
             self.limiter.congested(sent)
             if error.retry_after:
                 self.limiter.pause(min(error.retry_after, self._options.longest_wait))
-        if wait is None and fatal(error):
+        if attempts.wait is None and fatal(error):
             self.limiter.fail(error)
-        return wait
 
-    def _verdict(self, error: dspy.LMError, progress: _Progress, sent: float) -> tuple[float | None, float | None]:
-        """Seconds until the next attempt (None: no more), and seconds to hold all calls back (None: no change)."""
-        options = self._options
-        if not dspy.is_retryable_lm_error(error):
-            if error.status is not None:
-                # An answer, if not a welcome one.
-                self._answered()
-            return None, None
-        alone = self.breaker.answers == progress.answers
-        hold = self.breaker.failed(error, progress.number, sent)
-        wait = self._wait(error, progress)
-        progress.answers = self.breaker.answers
-        if progress.outages != self.breaker.outages:
-            progress.outages, progress.failures, progress.used = self.breaker.outages, 0, 0.0
-        if self.breaker.unreachable or self.breaker.confirmed:
-            return wait, hold
-        progress.used += time.monotonic() - sent + wait
-        if isinstance(error, dspy.LMRateLimitError):
-            progress.refusals += 1
-            # "Come back at once", said again and again to the only call there is, is no matter of pace.
-            counted = alone and error.retry_after is not None and error.retry_after < _AT_ONCE
-        else:
-            counted = True
-        progress.failures += counted
-        over = progress.failures > options.retries or progress.used >= options.deadline
-        return (None if over else wait), hold
-
-    def _wait(self, error: dspy.LMError, progress: _Progress) -> float:
-        """Seconds until the call's next attempt: what the provider asks for, or longer each time."""
-        asked = error.retry_after
-        if asked is not None and not (progress.refusals and asked < _AT_ONCE):
-            return self._backoff.wait(0, asked)
-        # Against refusals it is the limiter that slows down; a call that waits long would only miss its turn.
-        refused = isinstance(error, dspy.LMRateLimitError)
-        return self._backoff.wait(min(progress.refusals, 3) if refused else progress.failures)
+    def _count(self, error: dspy.LMError, attempts: CallAttempts, sent: float) -> float | None:
+        """Seconds to hold all calls back from now on, or None for no change."""
+        if dspy.is_retryable_lm_error(error):
+            return attempts.failed(error, sent)
+        if error.status is not None:
+            # The provider has answered, if only to refuse: it is not down.
+            self._answered()
+        return None

@@ -1,4 +1,4 @@
-"""Telling an outage from a call that fails by itself, and saying how to wait for its end."""
+"""Tells an outage of the provider from calls that fail by themselves, and how to probe for its end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _QUIET = 1.0
 then, so that a hiccup met by all calls together is no outage."""
 _LONGEST_PROBE = 10.0
 _START = 20.0
-"""Patience with an address at which nothing has ever answered: the server is not running, or the address wrong."""
+"""Seconds of patience with an address that never answered: the server is not running, or the address is wrong."""
 
 
 class CircuitBreaker:
     """Watches the failures of all calls.
 
-    A streak is what has failed since the last answer to anybody. Refusals for being too fast are part of it,
-    since nobody gets on while they last, but they do not open the breaker: the limiter deals with them.
+    A streak is the failures since the last answer to any call. Rate-limit refusals (429) are part of it, because no
+    call makes progress while they last, but they do not open the breaker: the limiter deals with them.
     """
 
     def __init__(self, model: str, options: LMOptions) -> None:
@@ -35,11 +35,11 @@ class CircuitBreaker:
         self.open = False
         """Whether calls are held back."""
         self.answers = 0
-        """Answers so far, to anybody."""
+        """Answers so far, to any call."""
         self.outages = 0
-        """Streaks of failures that were the provider's beyond doubt."""
+        """Streaks that were certainly the provider's fault."""
         self._present = False
-        """Whether anything has ever spoken at the provider's address, if only to refuse."""
+        """Whether the provider's address has ever answered, if only with an error."""
         self._reset()
 
     def _reset(self) -> None:
@@ -47,30 +47,30 @@ class CircuitBreaker:
         self._failures = 0
         self._callers: set[int] = set()
         self.unreachable = False
-        """Whether a connection could not be made of late."""
+        """Whether a connection could not be made during this streak."""
         self.confirmed = False
-        """Whether a call that no item can be to blame for has failed of late as well."""
+        """Whether a control call, for which no item can be to blame, has failed during this streak."""
         self._interval = self._options.probe
         self._held_at = 0.0
 
     @property
     def doubtful(self) -> bool:
-        """Whether the failures of late say more about the provider than about the calls that met them."""
+        """Whether this streak says more about the provider than about the calls in it."""
         return self.unreachable or self.confirmed or len(self._callers) >= _CALLERS
 
     @property
     def suspicious(self) -> bool:
-        """Whether it is time to be careful."""
+        """Whether calls should slow down: the streak is long as well."""
         return self.doubtful and self._failures >= self._options.failures
 
     def confirm(self) -> None:
-        """A call that no item can be to blame for has failed as well."""
+        """Take in that the control call has failed as well."""
         if self._since is not None and not self.confirmed:
             self.confirmed = True
             self.outages += 1
 
     def answered(self) -> bool:
-        """The provider has answered somebody; returns whether that ended an outage."""
+        """Take in an answer to any call; returns whether it ended an outage."""
         self.answers += 1
         if self._since is None:
             return False
@@ -81,7 +81,7 @@ class CircuitBreaker:
         return was_open
 
     def failed(self, error: dspy.LMError, caller: int, sent: float) -> float | None:
-        """Take in a failure that another attempt might mend.
+        """Take in a failure after which another attempt may succeed.
 
         Args:
             error: The failure.
@@ -92,7 +92,7 @@ class CircuitBreaker:
             Seconds to hold all calls back from now on, or None for no change.
 
         Raises:
-            ProviderDownError: This has gone on for too long.
+            ProviderDownError: The streak has lasted longer than `options.patience`.
         """
         now = time.monotonic()
         if self._since is None:
@@ -118,7 +118,7 @@ class CircuitBreaker:
                 _brief(error),
             )
         elif sent < self._held_at:
-            # It was in flight when calls were held back, and says nothing new.
+            # It was in flight when calls were held back, so it is no probe and says nothing new.
             return None
         else:
             self._interval = min(2 * self._interval, max(_LONGEST_PROBE, self._options.probe))

@@ -56,7 +56,15 @@ class PrefixWarmup:
         _TURN.set(WarmupTurn(self, source, context, candidate))
 
     async def wait(self, turn: WarmupTurn, crowded: bool) -> Callable[[], None]:
-        """Wait for the leading call about the turn's source if one is under way, or be it; returns what ends it."""
+        """Wait for the leading call about the turn's source if there is one, else become it.
+
+        Args:
+            turn: The question that the call belongs to.
+            crowded: Whether the call would have to wait in the limiter anyway.
+
+        Returns:
+            What to call when the first attempt is over, so that the calls that wait for it go on.
+        """
         loop = asyncio.get_running_loop()
         prefix = turn.prefix
         mine: asyncio.Future[None] | None = None

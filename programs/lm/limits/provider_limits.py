@@ -2,7 +2,7 @@
 
 A provider that names its limits in every answer (OpenAI and many who speak its protocol) is believed from the first
 answer on. Others are asked at the pace of their smallest paid account; `--rpm` and `--tpm` say better. The figures
-were noted in 2025 and not asked of the providers since; accounts grow out of them. Servers of one's own have no limit.
+were noted in 2025 and not asked of the providers since; accounts grow out of them. Self-hosted servers have no limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TOKENS = ("x-ratelimit-limit-tokens",)
 
 
 def default_limits(spec: str, api_base: str | None) -> RateLimits:
-    """The limits to begin with; none for an address of one's own."""
+    """The limits to begin with; none for an address that the user has given."""
     return NO_LIMIT if api_base else DEFAULT_LIMITS.get(spec.partition("/")[0], NO_LIMIT)
 
 

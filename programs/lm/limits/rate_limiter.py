@@ -1,7 +1,7 @@
-"""How many calls may be in flight, and how fast they may follow one another. First come, first served.
+"""Limits how many calls are in flight and how fast they follow one another. First come, first served.
 
-The unit is a call, not an item: all debates are under way at once, and whichever is ready sends its next
-call. The number in flight adapts like a TCP window (additive increase, multiplicative decrease): a refusal
+The unit is a call, not an item: all debates run at once, and each sends its next call as soon as it is
+ready. The number in flight adapts like a TCP window (additive increase, multiplicative decrease): a refusal
 for being too fast cuts it, every success widens it a little, up to the concurrency that the user allows.
 """
 
@@ -29,7 +29,7 @@ _GROWTH = 16
 _HASTE = 1.5
 """After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
 _INSTANT = 1e-6
-"""Seconds that nobody needs to wait for."""
+"""Seconds below which a wait counts as none."""
 
 
 class Bucket:
@@ -67,7 +67,7 @@ class Limiter:
     Args:
         concurrency: Most calls in flight.
         options: Requests and tokens per minute.
-        budget: Asked before each call; when it has nothing left and nothing is in flight, all who wait fail.
+        budget: Asked before each call; when nothing is left of it and nothing is in flight, all waiting calls fail.
     """
 
     def __init__(self, concurrency: int, options: LMOptions | None = None, budget: Budget | None = None) -> None:
@@ -79,7 +79,7 @@ class Limiter:
         self._budget = budget
         self._own = RateLimits(options.rpm, options.tpm)
         self.pace = RateLimits()
-        """The limits that now hold."""
+        """The limits in force: the user's, else the provider's."""
         self._requests: Bucket | None = None
         self._tokens: Bucket | None = None
         self.on_rate_limits(options.usual)
@@ -101,7 +101,7 @@ class Limiter:
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits for a place."""
+        """Whether calls are waiting for a place."""
         return bool(self._waiting)
 
     async def acquire(self, need: TokenNeed = NOTHING, *, first: bool = False) -> None:
@@ -109,11 +109,11 @@ class Limiter:
 
         Args:
             need: What the call will use.
-            first: Whether it goes before all who wait, as a call that has waited its turn before.
+            first: Whether it goes before all waiting calls, as one that has waited for its turn before.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
-            dspy.LMError: What `fail` was told.
+            dspy.LMError: The error that `fail` was called with.
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -135,7 +135,12 @@ class Limiter:
             raise
 
     def release(self, need: TokenNeed = NOTHING, *, pass_on: bool = True) -> None:
-        """Give a place back, and let whoever waits have it; not if the same caller asks for it at once."""
+        """Give a place back.
+
+        Args:
+            need: As it was acquired with.
+            pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
+        """
         self.in_flight = max(0, self.in_flight - 1)
         if self._budget is not None:
             self._budget.release(need)
@@ -143,7 +148,7 @@ class Limiter:
             self._pump()
 
     def on_rate_limits(self, pace: RateLimits) -> None:
-        """The provider has said what it allows, or is known to; what the user has set stays."""
+        """Keep to the provider's limits, except where the user has set their own."""
         pace = RateLimits(self._own.rpm or pace.rpm, self._own.tpm or pace.tpm)
         if pace.rpm != self.pace.rpm:
             self._requests = None if pace.rpm is None else Bucket(pace.rpm, pace.rpm / 60)
@@ -152,22 +157,22 @@ class Limiter:
         self.pace = pace
 
     def succeeded(self) -> None:
-        """A call was answered: the window grows."""
+        """Take in that a call was answered: the window grows."""
         self._share -= self._share / max(_MEMORY, self.window)
         if self.window < self.concurrency:
             self._step = min(self._step * _HASTE ** (1 / self.window), max(1.0, self.concurrency / _GROWTH))
             self.window = min(float(self.concurrency), self.window + self._step / self.window)
 
     def used(self, need: TokenNeed, tokens: float) -> None:
-        """Correct the count of tokens by what a call really used."""
+        """Correct the estimated tokens of a call to those that it used."""
         if self._tokens is not None:
             self._tokens.take(tokens - need.tokens)
 
     def congested(self, sent: float) -> None:
-        """A call sent at `sent` (`time.monotonic`) was refused for being too fast, or took too long."""
+        """Take in that a call sent at `sent` (`time.monotonic`) met a rate limit, or timed out: the window shrinks."""
         now = time.monotonic()
         self._share += (1.0 - self._share) / max(_MEMORY, self.window)
-        # All calls of one burst meet the same refusal; it counts once.
+        # All calls of one burst meet the same limit. Were each to cut the window, one burst would close it.
         if sent < self._cut_at or now < self._cut_at + self._epoch:
             return
         cut = _CUT * min(1.0, self._share / _COMMON)
@@ -175,24 +180,25 @@ class Limiter:
         self.window = max(1.0, (1.0 - cut) * min(self.window, self.in_flight))
 
     def pause(self, seconds: float) -> None:
-        """Let nothing through for so long."""
+        """Let no call through for `seconds`."""
         self._closed_until = max(self._closed_until, time.monotonic() + seconds)
 
     def hold(self, interval: float) -> None:
-        """The provider is down: from now on let a single call through every so many seconds."""
+        """Let one call through every `interval` seconds, to see whether a provider that is down answers again."""
         self._probing = interval
         self._closed_until = time.monotonic() + interval
 
     def resume(self) -> None:
-        """The provider answers again; it is given half of the load at first. May be called from any thread."""
+        """End `hold`. May be called from any thread."""
         self._probing = None
         self._closed_until = 0.0
+        # All calls that waited come at once now, and could bring it down again: half of the load at first.
         self.window = max(1.0, min(self.window, self.concurrency / 2))
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._pump)
 
     def fail(self, error: dspy.LMError) -> None:
-        """Let all who wait fail: no other call could fare better."""
+        """Let all waiting calls fail with `error`, which any of them would meet as well."""
         waiting, self._waiting = self._waiting, deque()
         for future, _ in waiting:
             if not future.done():
@@ -223,7 +229,7 @@ class Limiter:
             self._closed_until = time.monotonic() + self._probing
 
     def _pump(self) -> None:
-        """Let through as many as may go; whatever could change that calls this again."""
+        """Let through as many calls as may go; called again by everything that could change this."""
         now = time.monotonic()
         while self._waiting:
             future, need = self._waiting[0]
@@ -252,7 +258,7 @@ class Limiter:
         self._pump()
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Whoever waited on an earlier loop went with it.
+        # Calls that waited on an earlier loop ended with it.
         self._loop, self._timer, self._timer_at = loop, None, math.inf
         self._waiting.clear()
         self.in_flight = 0

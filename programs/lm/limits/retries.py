@@ -25,7 +25,7 @@ async def retry(attempt: Callable[[], Awaitable[T]], wait_after: Callable[[Excep
     """Make attempts until one succeeds.
 
     Args:
-        attempt: Makes one; it must bear being cancelled.
+        attempt: Makes one; may be cancelled at any time.
         wait_after: Returns the seconds to wait after an error, or raises what the call has failed with.
     """
     while True:
@@ -66,22 +66,26 @@ class Patience:
 
     Args:
         backoff: The waits.
-        seconds: From the start after which no further attempt is made.
+        seconds: From the first failure, after which no further attempt is made.
         attempts: Most attempts.
     """
 
     def __init__(self, backoff: Backoff, *, seconds: float = math.inf, attempts: float = math.inf) -> None:
         self._backoff, self._seconds, self._attempts = backoff, seconds, attempts
-        self._start = time.monotonic()
+        self._since: float | None = None
         self.failures = 0
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self._start
+        """Seconds since the first failure."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
 
     def wait(self, asked: float | None = None) -> float | None:
         """Take in a failure: seconds until the next attempt, None if there is none."""
         self.failures += 1
+        if self._since is None:
+            # Not from the start of the call: an upload may well take longer than a short patience, and fail once.
+            self._since = time.monotonic()
         if self.failures >= self._attempts or self.elapsed >= self._seconds:
             return None
         return self._backoff.wait(self.failures - 1, asked)
