@@ -92,6 +92,14 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
     assert "--no-preflight" in str(raised.value)
 
 
+def test_words_about_a_context_in_another_error_are_no_context_that_is_too_small() -> None:
+    def script(prompt: str) -> str:
+        raise lm15.InvalidRequestError("unknown field; the text was: maximum context length", status=400)
+
+    with pytest.raises(InputError, match="cannot play the scorer: lm error"):
+        check(scripted_lm(script))
+
+
 def test_replies_without_form_name_the_role_that_cannot_be_played() -> None:
     plain = debater()
     lm = scripted_lm(lambda prompt: "I like it." if "decision" in requested(prompt) else plain(prompt))
