@@ -10,8 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Corpus, Origin, Task
 
 __all__ = ["LOADERS", "load"]
@@ -31,7 +30,7 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
-    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.files import groups
     from debate_judge.data.files.task_file import find_task
 
     wanted = find_task(task) if isinstance(task, str) else task
@@ -40,8 +39,8 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
         return LOADERS[name](Path(path) if given else None, wanted)
     if name in LOADERS:
         raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
-    if Path(spec).suffix.lower() in rated_files.SUFFIXES:
-        return rated_files.load(spec, wanted)
+    if Path(spec).suffix.lower() in groups.SUFFIXES:
+        return groups.load(spec, wanted)
     raise InputError(
         f"unknown data {spec!r}",
         field="--data",
@@ -63,7 +62,7 @@ def _public(name: str, *part: str) -> Loader:
 def _sample(path: Path | None, task: Task | None) -> Corpus:
     from importlib import resources
 
-    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.files import groups
     from debate_judge.data.tasks import SUMMARIZATION
 
     if path is not None:
@@ -74,7 +73,7 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
             raise InputError(
                 f"there is no sample for the task {task.name!r}", field="--task", expected="summarization or dialogue"
             )
-        corpus = rated_files.load(file, task)
+        corpus = groups.load(file, task)
     return replace(corpus, origin=Origin("sample", f"data/sample/{task.name}.jsonl"))
 
 
