@@ -1,6 +1,7 @@
 """Rated texts: what they are (schema), where they come from (loaders), how they are split and compared.
 
-Knows no DSPy and no MLflow. A new public set is one file with a `load` and one line in `LOADERS`.
+Uses neither DSPy nor MLflow. A new public set is one file in `sets` with a `load` and one line in `LOADERS`; its test
+calls `data.testing.check_corpus` on a few records.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from debate_judge.data.schema import Corpus, Origin, Task
 __all__ = ["LOADERS", "load"]
 
 Loader = Callable[[Path | None, Task | None], Corpus]
-"""Takes a local copy (None: from its home) and the task that the caller wants (None: the set's own)."""
+"""(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
 
 
 def load(spec: str, task: Task | str | None = None) -> Corpus:
-    """Load a corpus by what a user wrote after --data.
+    """Load a corpus by the value of --data.
 
     Args:
-        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of your own.
+        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of groups.
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
-            file; a public set takes another wording of its own task, under the same name.
+            file; for a public set it replaces the wording of its task, and must have the same name and aspects.
 
     Raises:
         InputError: an unknown name, or data that cannot be used.
@@ -51,7 +52,7 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
 
 
 def _public(name: str, *part: str) -> Loader:
-    # Imported when asked for: the names alone are needed for --help.
+    # Imported only when loaded: --help needs no more than the names.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
         corpus: Corpus = import_module(f"debate_judge.data.sets.{name}").load(path, *part)
         return corpus if task is None else _reworded(corpus, task)

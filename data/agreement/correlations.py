@@ -1,6 +1,6 @@
 """Pearson, Spearman and Kendall's tau-b for many rows at once.
 
-Undefined is NaN in here, since arrays have no None; `data/agreement/tables.py` turns it into None.
+Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` turns it into None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 Floats = NDArray[np.float64]
 
 _LONGEST_ROW = 1024
-"""Rows up to this length have all their pairs compared; that is quicker than sorting many short rows."""
+"""Up to this length all pairs of a row are compared, for all rows at once: faster than scipy row by row."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
@@ -75,6 +75,11 @@ def _spearman(x: Floats, y: Floats) -> Floats:
     return _pearson(mid_ranks(x), mid_ranks(y))
 
 
+def or_none(value: float) -> float | None:
+    """The value, or None where it is undefined."""
+    return None if np.isnan(value) else float(value)
+
+
 def _kendall(x: Floats, y: Floats) -> Floats:
     if x.shape[1] > _LONGEST_ROW:
         from scipy.stats import kendalltau
@@ -93,7 +98,7 @@ def _kendall(x: Floats, y: Floats) -> Floats:
 
 
 def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
-    # Comparisons rather than a difference: with NaN they are false, so a missing entry is tied with all others.
+    # Comparisons with NaN are false, so a missing entry counts as tied with all others; a difference would be NaN.
     return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
 
 

@@ -1,4 +1,4 @@
-"""QAGS (Wang et al. 2020): summaries of news articles, rated for factual consistency, in UniEval's packing.
+"""QAGS (Wang et al. 2020): summaries of news articles, rated for factual consistency, in UniEval's layout.
 
 Home: reproduce/data/fact/qags_cnndm.json and qags_xsum.json in the GitHub repository maszhongming/UniEval: 235
 summaries of CNN/DM and 239 of XSum articles. Three raters said of every sentence whether the article supports it;
@@ -7,7 +7,7 @@ the rating is the share of sentences that the majority holds supported. A record
     {"doc_id": 0, "system_id": 0, "source": "The town of Elm has bought a plough .", "reference": "The town of …",
      "system_output": "Elm has sold a plough .", "scores": {"consistency": 0.0}}
 
-A group is an article, nearly always with one summary, so agreement exists at sample level only. The packing
+A group is an article, nearly always with one summary, so agreement exists at sample level only. The layout
 repeats the article under `reference`; this is not a reference summary, and is left out.
 """
 
@@ -44,7 +44,7 @@ def load(path: str | Path | None = None, part: str = "cnndm") -> Corpus:
     """Load one part of the set from a local copy, or from its home.
 
     Args:
-        path: A file in UniEval's packing, of either part.
+        path: A file in UniEval's layout, of either part.
         part: `cnndm` or `xsum`: what is fetched where no path is given.
 
     Raises:

@@ -9,7 +9,7 @@ like this (made up, cut to two summaries):
 
 A group is an article. The hub does not say which system wrote a summary: candidates are then numbered from 1 in
 the record's order, which carries no promise that a number means the same system in every article. A copy with
-`model_ids` beside the summaries has the systems' names. Copies in UniEval's packing are read too.
+`model_ids` beside the summaries has the systems' names. Copies in UniEval's layout are read too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topical-Chat with the ratings of USR (Mehri and Eskenazi 2020), in UniEval's packing.
+"""Topical-Chat with the ratings of USR (Mehri and Eskenazi 2020), in UniEval's layout.
 
 Home: reproduce/data/dialogue/topical_chat.json in the GitHub repository maszhongming/UniEval: 60 dialogues with
 6 replies each, means of 3 raters. The dialogues are under CDLA-Sharing-1.0, which binds those who pass them on.

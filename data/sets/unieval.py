@@ -1,4 +1,4 @@
-"""The packing in which UniEval (Zhong et al. 2022) keeps several rated sets: one record per output.
+"""The layout in which UniEval (Zhong et al. 2022) distributes several rated sets: one record per output.
 
     {"source": "…", "system_id": "…", "system_output": "…", "context": "…", "reference": "…", "doc_id": "…",
      "scores": {"coherence": 2.67}}
@@ -40,7 +40,7 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
     """Join the records that have the same source, in order of first appearance.
 
     A group is named by its `doc_id`, or else by its running number from 1. Line breaks at the end of texts are
-    dropped, and `NO_FACT` is no context; everything else stays as it is.
+    dropped, and `NO_FACT` becomes the empty context; everything else is unchanged.
 
     Raises:
         InputError: two outputs of one system for a source, or records of one source that differ in context.

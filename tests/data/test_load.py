@@ -14,7 +14,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import SUMMARIZATION
-from tests.contracts import check_corpus
+from debate_judge.data.testing import check_corpus
 
 ROOT = Path(__file__).parents[2]
 COPIES = {

@@ -156,7 +156,7 @@ def changed(**values: Any) -> list[Row]:
         (changed(group="doc-0x"), "group", ["no group 'doc-0x'", "did you mean 'doc-0'"]),
         (changed(group="unlike anything"), "group", ["such as 'doc-0'", "--data"]),
         (changed(candidate="system-22"), "candidate", ["no candidate 'system-22'", "did you mean 'system-2'"]),
-        (changed(aspect="coherance"), "aspect", ["no aspect 'coherance'", "did you mean 'coherence'"]),
+        (changed(aspect="coherance"), "aspect", ["unknown aspect 'coherance'", "did you mean 'coherence'"]),
         (changed(aspect=...), None, ["another layout"]),
         (changed(group=...), "group", ["'group' is missing"]),
         (changed(candidate=""), "candidate", ["candidate is empty"]),
