@@ -14,7 +14,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Corpus, Origin, Task
 
-__all__ = ["LOADERS", "load"]
+__all__ = ["LOADERS", "load", "public_set"]
 
 Loader = Callable[[Path | None, Task | None], Corpus]
 """(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
@@ -51,10 +51,12 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
     )
 
 
-def _public(name: str, *part: str) -> Loader:
+def public_set(module: str, *part: str) -> Loader:
+    """The loader in a file of `data/sets`; `part` is passed on to it, for files with several sets."""
+
     # Imported only when loaded: --help needs no more than the names.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"debate_judge.data.sets.{name}").load(path, *part)
+        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *part)
         return corpus if task is None else _reworded(corpus, task)
 
     return load_set
@@ -98,16 +100,16 @@ def _reworded(corpus: Corpus, task: Task) -> Corpus:
 
 
 LOADERS: dict[str, Loader] = {
-    "summeval": _public("summeval"),
-    "topical_chat": _public("topical_chat"),
-    "qags": _public("qags"),
-    "qags_xsum": _public("qags", "xsum"),
-    "halueval": _public("halueval"),
-    "halueval_dialogue": _public("halueval", "dialogue"),
-    "halueval_summarization": _public("halueval", "summarization"),
-    "factool": _public("factool"),
-    "factool_claims": _public("factool", "claim"),
-    "faireval": _public("faireval"),
+    "summeval": public_set("summeval"),
+    "topical_chat": public_set("topical_chat"),
+    "qags": public_set("qags"),
+    "qags_xsum": public_set("qags", "xsum"),
+    "halueval": public_set("halueval"),
+    "halueval_dialogue": public_set("halueval", "dialogue"),
+    "halueval_summarization": public_set("halueval", "summarization"),
+    "factool": public_set("factool"),
+    "factool_claims": public_set("factool", "claim"),
+    "faireval": public_set("faireval"),
     "sample": _sample,
 }
 """Name after --data -> loader."""
