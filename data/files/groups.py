@@ -112,7 +112,8 @@ class _Tasks:
                 remedy="add the field task, or choose a task for the whole file with --task",
             )
         if name and name not in self._known:
-            self._known[name] = self._find(name, record)
+            with record.located("task"):
+                self._known[name] = find_task(name, self._folder)
         if self._chosen is None or not name:
             return self._known[name] if name else self._chosen
         if self._known[name].name == self._chosen.name:
@@ -125,21 +126,6 @@ class _Tasks:
                 remedy="take it out of the file, or skip such groups by naming the judge's task with --task",
             )
         return None
-
-    def _find(self, name: str, record: Record) -> Task:
-        try:
-            return find_task(name, self._folder)
-        except InputError as error:
-            if error.file is not None and Path(error.file).exists():
-                raise
-            missing = None if error.file is None else f"no file {error.file}"
-            raise record.error(
-                error.problem,
-                "task",
-                expected=error.expected or "the path of a task file, relative to the folder of the data",
-                found=missing or name,
-                remedy=error.remedy,
-            ) from None
 
 
 def _from_jsonl(path: Path, tasks: _Tasks) -> Iterator[GroupRecord]:

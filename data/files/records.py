@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn, TypeVar
+from itertools import islice
+from typing import Literal, NoReturn, TypeVar, cast
 
 from debate_judge.data.errors import InputError, did_you_mean
 
@@ -114,14 +115,19 @@ class Record:
             self._wrong_type(name, "a text or a whole number", value)
         return self.text(name)
 
-    def choice(self, name: str, known: Collection[T]) -> T:
-        """A required text that is one of the known ones."""
-        value = self.text(name).strip()
-        for one in known:
-            if one == value:
-                return one
-        expected, remedy = "one of " + ", ".join(known), did_you_mean(value, known)
-        raise self.error(f"unknown {name} {value!r}", name, expected=expected, found=value, remedy=remedy)
+    def choice(self, name: str, known: Collection[T], remedy: str | None = None) -> T:
+        """A required id that is one of the known ones; `remedy` is for one that is not even near any of them."""
+        value = self.identifier(name).strip()
+        if value in known:
+            return cast("T", value)
+        shortened = ", ".join(islice(known, 8)) + (", …" if len(known) > 8 else "")
+        raise self.error(
+            f"unknown {name} {value!r}",
+            name,
+            expected=f"one of {shortened}",
+            found=value,
+            remedy=did_you_mean(value, known) or remedy,
+        )
 
     def boolean(self, name: str) -> bool:
         """A required true or false."""

@@ -41,13 +41,15 @@ def find_task(name: str, folder: Path | None = None) -> Task:
     """
     if name in TASKS:
         return TASKS[name]
-    if name.endswith(".toml"):
-        return read_task((folder or Path()) / name)
+    path = (folder or Path()) / name
+    if path.suffix == ".toml" and path.exists():
+        return read_task(path)
+    near = [*TASKS, *(p.name for p in path.parent.glob("*.toml"))]
     raise InputError(
-        f"unknown task {name!r}",
+        "no such task file" if path.suffix == ".toml" else f"unknown task {name!r}",
         expected=", ".join(TASKS) + " or the path of a task file (.toml)",
-        found=name,
-        remedy=did_you_mean(name, TASKS),
+        found=str(path) if path.suffix == ".toml" else name,
+        remedy=did_you_mean(path.name, near),
     )
 
 

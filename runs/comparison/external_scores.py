@@ -107,8 +107,7 @@ class _Reader:
     def __init__(self, known: Corpus, aspects: Sequence[Aspect]) -> None:
         self.wanted = tuple(a.name for a in aspects)
         self._named = tuple(a.name for a in known.task.aspects)
-        self._candidates = {group.id: {c.id for c in group.candidates} for group in known.groups}
-        self._name = known.origin.name
+        self._candidates = {group.id: {c.id: None for c in group.candidates} for group in known.groups}
         self._wide: bool | None = None
 
     def read(self, record: Record) -> Iterator[tuple[_Item, float | None]]:
@@ -122,7 +121,8 @@ class _Reader:
                 expected="an aspect and its score in every row, or a column for each aspect in every row",
                 found=", ".join(map(str, record.values)) or "no fields",
             )
-        group, candidate = self._place(record)
+        group = record.choice("group", self._candidates, "give the file that the scores were made for as --data")
+        candidate = record.choice("candidate", self._candidates[group])
         if self._wide:
             for aspect in self._named:
                 if aspect in record.values:
@@ -144,28 +144,6 @@ class _Reader:
                 expected="group, candidate, aspect, score; or group, candidate and columns " + ", ".join(self.wanted),
                 found=", ".join(columns) or "no fields",
             )
-
-    def _place(self, record: Record) -> tuple[str, str]:
-        group = record.identifier("group")
-        candidates = self._candidates.get(group)
-        if candidates is None:
-            raise record.error(
-                f"{self._name} has no group {group!r}",
-                "group",
-                expected=f"the id of a group, such as {next(iter(self._candidates))!r}",
-                found=group,
-                remedy=did_you_mean(group, self._candidates) or "give the file that the scores were made for as --data",
-            )
-        candidate = record.identifier("candidate")
-        if candidate not in candidates:
-            raise record.error(
-                f"group {group!r} has no candidate {candidate!r}",
-                "candidate",
-                expected="one of " + ", ".join(sorted(candidates)[:8]) + (", …" if len(candidates) > 8 else ""),
-                found=candidate,
-                remedy=did_you_mean(candidate, candidates),
-            )
-        return group, candidate
 
 
 def _beside(corpus: Corpus, aspect: str, found: Mapping[_Item, _Found]) -> list[GroupScores]:

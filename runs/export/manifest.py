@@ -190,15 +190,8 @@ def _aspect_judge(entry: Record, state: Record, task: Task, aspect: str) -> Aspe
     if aspect not in {a.name for a in task.aspects}:
         raise entry.error("the task does not have this aspect", found=aspect)
     granularity = entry.choice("granularity", GRANULARITIES)
-    name, config = entry.text("kind"), entry.child("config")
-    if name not in KINDS:
-        raise entry.error(
-            f"unknown kind of judge {name!r}",
-            "kind",
-            expected="one of " + ", ".join(KINDS),
-            found=name,
-            remedy="add the judge to programs.JUDGES, or update this project if a newer version has it",
-        )
+    update = "add the judge to programs.JUDGES, or update this project if a newer version has it"
+    name, config = entry.choice("kind", KINDS, update), entry.child("config")
     try:
         with config.located():
             judge = build(name, config.values)
