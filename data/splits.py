@@ -36,10 +36,6 @@ class Splits:
     """`part/aspect` -> groups that stay in the part but tell nothing about the aspect, because its ratings are equal or
     missing there; without groups of several candidates, the candidates without a rating."""
 
-    def parts(self) -> dict[str, Corpus]:
-        """Name -> part, in the order of `PARTS`."""
-        return {"train": self.train, "dev": self.dev, "held_out": self.held_out}
-
 
 def split(
     corpus: Corpus, *, aspects: Sequence[str], seed: int, fractions: tuple[float, float, float] = (0.3, 0.3, 0.4)
