@@ -56,7 +56,7 @@ def json_records(path: Path) -> Iterator[Record]:
 
 
 def rows(path: Path) -> Iterator[Record]:
-    """Stream the records of a CSV file, told by its suffix, or else of a JSON file as `json_records`."""
+    """Stream the records of a file: CSV if its suffix is .csv, else JSON as in `json_records`."""
     return csv_rows(path) if path.suffix.lower() == ".csv" else json_records(path)
 
 
@@ -102,12 +102,12 @@ def csv_rows(path: Path) -> Iterator[Record]:
     A row's line is the one it begins on, also where quoted texts span several lines.
     """
     # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
-    rows = csv.reader((text for _, text in lines(path)), strict=True)
+    reader = csv.reader((text for _, text in lines(path)), strict=True)
     header: list[str] | None = None
     while True:
-        line = rows.line_num + 1
+        line = reader.line_num + 1
         try:
-            row = next(rows, None)
+            row = next(reader, None)
         except csv.Error as error:
             raise InputError(
                 f"not valid CSV: {error}",
