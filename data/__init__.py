@@ -1,6 +1,7 @@
 """Rated texts: what they are (schema), where they come from (loaders), how they are split and compared.
 
-Knows no DSPy and no MLflow. A new public set is one file with a `load` and one line in `LOADERS`.
+Uses neither DSPy nor MLflow. A new public set is one file in `sets` with a `load` and one line in `LOADERS`; its test
+calls `data.testing.check_corpus` on a few records.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Corpus, Origin, Task
 
-__all__ = ["LOADERS", "load"]
+__all__ = ["LOADERS", "load", "public_set"]
 
 Loader = Callable[[Path | None, Task | None], Corpus]
-"""Takes a local copy (None: from its home) and the task that the caller wants (None: the set's own)."""
+"""(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
 
 
 def load(spec: str, task: Task | str | None = None) -> Corpus:
-    """Load a corpus by what a user wrote after --data.
+    """Load a corpus by the value of --data.
 
     Args:
-        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of your own.
+        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of groups.
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
-            file; a public set takes another wording of its own task, under the same name.
+            file; for a public set it replaces the wording of its task, and must have the same name and aspects.
 
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
-    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.files import groups
     from debate_judge.data.files.task_file import find_task
 
     wanted = find_task(task) if isinstance(task, str) else task
@@ -40,8 +40,8 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
         return LOADERS[name](Path(path) if given else None, wanted)
     if name in LOADERS:
         raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
-    if Path(spec).suffix.lower() in rated_files.SUFFIXES:
-        return rated_files.load(spec, wanted)
+    if Path(spec).suffix.lower() in groups.SUFFIXES:
+        return groups.load(spec, wanted)
     raise InputError(
         f"unknown data {spec!r}",
         field="--data",
@@ -51,10 +51,12 @@ def load(spec: str, task: Task | str | None = None) -> Corpus:
     )
 
 
-def _public(name: str, *part: str) -> Loader:
-    # Imported when asked for: the names alone are needed for --help.
+def public_set(module: str, *part: str) -> Loader:
+    """The loader in a file of `data/sets`; `part` is passed on to it, for files with several sets."""
+
+    # Imported only when loaded: --help needs no more than the names.
     def load_set(path: Path | None, task: Task | None) -> Corpus:
-        corpus: Corpus = import_module(f"debate_judge.data.sets.{name}").load(path, *part)
+        corpus: Corpus = import_module(f"debate_judge.data.sets.{module}").load(path, *part)
         return corpus if task is None else _reworded(corpus, task)
 
     return load_set
@@ -63,7 +65,7 @@ def _public(name: str, *part: str) -> Loader:
 def _sample(path: Path | None, task: Task | None) -> Corpus:
     from importlib import resources
 
-    from debate_judge.data.files import groups as rated_files
+    from debate_judge.data.files import groups
     from debate_judge.data.tasks import SUMMARIZATION
 
     if path is not None:
@@ -74,7 +76,7 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
             raise InputError(
                 f"there is no sample for the task {task.name!r}", field="--task", expected="summarization or dialogue"
             )
-        corpus = rated_files.load(file, task)
+        corpus = groups.load(file, task)
     return replace(corpus, origin=Origin("sample", f"data/sample/{task.name}.jsonl"))
 
 
@@ -98,16 +100,16 @@ def _reworded(corpus: Corpus, task: Task) -> Corpus:
 
 
 LOADERS: dict[str, Loader] = {
-    "summeval": _public("summeval"),
-    "topical_chat": _public("topical_chat"),
-    "qags": _public("qags"),
-    "qags_xsum": _public("qags", "xsum"),
-    "halueval": _public("halueval"),
-    "halueval_dialogue": _public("halueval", "dialogue"),
-    "halueval_summarization": _public("halueval", "summarization"),
-    "factool": _public("factool"),
-    "factool_claims": _public("factool", "claim"),
-    "faireval": _public("faireval"),
+    "summeval": public_set("summeval"),
+    "topical_chat": public_set("topical_chat"),
+    "qags": public_set("qags"),
+    "qags_xsum": public_set("qags", "xsum"),
+    "halueval": public_set("halueval"),
+    "halueval_dialogue": public_set("halueval", "dialogue"),
+    "halueval_summarization": public_set("halueval", "summarization"),
+    "factool": public_set("factool"),
+    "factool_claims": public_set("factool", "claim"),
+    "faireval": public_set("faireval"),
     "sample": _sample,
 }
 """Name after --data -> loader."""

@@ -1,15 +1,17 @@
-"""The one error that a user's input can cause, worded so that it can be mended without reading code.
+"""The one error that a user's input can cause, worded so that it can be corrected without reading code.
 
 Not for programming errors: those stay ordinary exceptions.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from pathlib import Path
 
 
 class InputError(ValueError):
-    """Input that cannot be used: where it stands, what was expected, what was found, what to do."""
+    """Input that cannot be used: where it is, what was expected, what was found, what to do."""
 
     def __init__(
         self,
@@ -45,6 +47,13 @@ class InputError(ValueError):
         if self.remedy is not None:
             text += f"\n  remedy:   {self.remedy}"
         return text
+
+
+def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:
+    """A question that names the known name nearest to `name`, or None where none is near."""
+    lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return wording.format(repr(lower[near[0]])) if near else None
 
 
 def _short(value: object, limit: int = 240) -> str:

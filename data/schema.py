@@ -1,7 +1,7 @@
-"""The values that everything else speaks in: scale, aspect, task, candidate, group, corpus.
+"""The values that all other modules share: scale, aspect, task, candidate, group, corpus.
 
-Pure data: no file is read here and no LM is known. Invariants are checked on construction, so a value
-that exists is a value that can be used.
+Pure data: no file is read here and no LM is known. Invariants are checked on construction, so every value
+that exists can be used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, did_you_mean
 
 Granularity = Literal["given", "half", "whole"]
 """How a final score is reported: as the judge gave it, in half steps, or in whole steps of the scale."""
@@ -91,15 +91,21 @@ class Task:
             raise InputError(f"task {self.name!r} needs at least one aspect, each with its own name", found=names)
 
     def aspect(self, name: str) -> Aspect:
-        for aspect in self.aspects:
-            if aspect.name == name:
-                return aspect
-        raise InputError(
-            f"task {self.name!r} has no aspect {name!r}",
-            expected="one of " + ", ".join(a.name for a in self.aspects),
-            found=name,
-            remedy="correct the name, or describe the aspect in a task file (README, 'Your own task')",
-        )
+        """The aspect with this name.
+
+        Raises:
+            InputError: the task has none.
+        """
+        known = {aspect.name: aspect for aspect in self.aspects}
+        if name not in known:
+            raise InputError(
+                f"the task {self.name!r} has no aspect {name!r}",
+                field="aspects",
+                expected="one of " + ", ".join(known),
+                found=name,
+                remedy=did_you_mean(name, known) or "describe the aspect in a task file (README, 'Your own task')",
+            )
+        return known[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class Candidate:
     """Aspect name -> one value per rater, in the file's order."""
 
     def rating(self, aspect: str) -> float | None:
-        """The mean over raters, or None where nobody rated this aspect."""
+        """The mean over raters, or None without a rating of this aspect."""
         values = self.ratings.get(aspect)
         return math.fsum(values) / len(values) if values else None
 
@@ -134,6 +140,11 @@ class RatedGroup:
         if len(set(ids)) != len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
             raise InputError(f"group {self.id!r} has two candidates with the id {twice!r}", field="candidates.id")
+
+    @property
+    def source_key(self) -> str:
+        """The source text with its whitespace evened out: groups with equal keys have one source."""
+        return " ".join(self.source.split())
 
     def ratings(self, aspect: str) -> list[float | None]:
         """Mean human ratings in candidate order, shape (candidates,)."""

@@ -33,12 +33,8 @@ class Splits:
     fingerprints: Mapping[str, str]
     """Part -> digest of its texts and ratings."""
     left_out: Mapping[str, int]
-    """`part/aspect` -> groups that stay in the part but say nothing on the aspect, because its ratings are equal or
-    missing there; without groups of several candidates, the candidates that nobody rated."""
-
-    def parts(self) -> dict[str, Corpus]:
-        """Name -> part, in the order of `PARTS`."""
-        return {"train": self.train, "dev": self.dev, "held_out": self.held_out}
+    """`part/aspect` -> groups that stay in the part but tell nothing about the aspect, because its ratings are equal or
+    missing there; without groups of several candidates, the candidates without a rating."""
 
 
 def split(
@@ -49,7 +45,7 @@ def split(
     Args:
         corpus: any corpus; every source text may occur in one group only.
         aspects: the aspects that are going to be judged; each must be measurable in each part.
-        seed: another seed, another split.
+        seed: of the order of the groups.
         fractions: shares of the groups for train, dev and held-out.
 
     Raises:
@@ -82,8 +78,7 @@ def split(
 def _ordered(corpus: Corpus, seed: int) -> list[RatedGroup]:
     keyed: dict[str, RatedGroup] = {}
     for group in corpus.groups:
-        text = " ".join(group.source.split())
-        key = hashlib.sha256(f"{seed}\n{text}".encode()).hexdigest()
+        key = hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest()
         if key in keyed:
             raise InputError(
                 f"groups {keyed[key].id!r} and {group.id!r} have the same source text",
@@ -104,7 +99,7 @@ def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) ->
     counts = {name: len(part.groups) - _left_out(corpus, part, aspect) for name, part in parts.items()}
     if min(counts.values()) < needed:
         raise InputError(
-            f"too few ratings of {aspect} to train, choose and prove a judge on separate sources",
+            f"too few ratings of {aspect} to train, choose and evaluate a judge on separate sources",
             file=corpus.origin.location,
             field=aspect,
             expected=f"at least {needed} {what} in each part",

@@ -13,7 +13,7 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.tables import Difference, Level, Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.groups import require_level, require_ratings
+from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import Splits, split
 from debate_judge.optimize.context import Run

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.reading import csv_rows, json_records
+from debate_judge.data.files.reading import rows
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
@@ -28,11 +27,6 @@ class Rows:
     """Of these, the ones without a score on the scale; they are left out of a row's mean."""
 
 
-@dataclass
-class _Group:
-    candidates: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
-
-
 def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] = ()) -> Rows:
     """Read rows of {group, candidate, aspect, rating, score}.
 
@@ -43,20 +37,17 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
     Raises:
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
-    if not path.exists():
-        raise InputError("there is no such file", file=path, expected="a .jsonl or .csv file of rows")
-    records: Iterator[Record] = csv_rows(path) if path.suffix.lower() == ".csv" else json_records(path)
     found = Rows({}, 0)
-    groups: dict[str, dict[str, _Group]] = {}
-    for record in records:
+    groups: dict[str, dict[str, dict[str, tuple[float | None, float | None]]]] = {}
+    for record in rows(path):
         aspect = record.text("aspect")
         if only and aspect not in only:
             continue
         group, candidate = record.identifier("group"), record.identifier("candidate")
-        into = groups.setdefault(aspect, {}).setdefault(group, _Group()).candidates
+        into = groups.setdefault(aspect, {}).setdefault(group, {})
         if candidate in into:
             raise record.error(
-                f"candidate {candidate!r} of group {group!r} stands twice for aspect {aspect!r}",
+                f"candidate {candidate!r} of group {group!r} occurs twice for aspect {aspect!r}",
                 "candidate",
                 remedy="keep one row for each group, candidate and aspect",
             )
@@ -75,11 +66,10 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
             field="aspect",
             expected="one of its aspects: " + ", ".join(groups) if groups else None,
         )
-    if not any(None not in pair for by in groups.values() for g in by.values() for pair in g.candidates.values()):
+    if not any(None not in pair for by in groups.values() for g in by.values() for pair in g.values()):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
     found.aspects = {
-        aspect: [_group_scores(name, group.candidates) for name, group in by_group.items()]
-        for aspect, by_group in groups.items()
+        aspect: [_group_scores(name, group) for name, group in by_group.items()] for aspect, by_group in groups.items()
     }
     return found
 
@@ -90,16 +80,8 @@ def _group_scores(name: str, candidates: dict[str, tuple[float | None, float | N
 
 
 def _rating(record: Record) -> float | None:
-    record.require("rating")
-    value = record.values["rating"]
-    if value is None or value == "":
-        return None
-    if isinstance(value, str) and ";" in value:
-        value = [part.strip() for part in value.split(";") if part.strip()]
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        return None
-    return math.fsum(finite(record, "rating", v) for v in values) / len(values)
+    values = record.numbers("rating")
+    return math.fsum(values) / len(values) if values else None
 
 
 def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
@@ -109,47 +91,14 @@ def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
         raise record.error(
             "recorded samples need a scale to be read on", "samples", remedy="pass --scale LOW-HIGH, e.g. --scale 1-5"
         )
-    record.require("score")
-    value = record.values["score"]
-    return None if value is None or value == "" else finite(record, "score", value)
+    return record.optional_number("score")
 
 
 def _mean_of_samples(record: Record, scale: Scale, found: Rows) -> float | None:
-    texts = _samples(record)
+    # An LM that said nothing gave a reply, too: one that cannot be read.
+    texts = record.texts("samples", blank=True)
     read = [replies.score(text, scale, record.text("aspect")) for text in texts]
     values = [value for value in read if not isinstance(value, replies.Unreadable)]
     found.samples += len(texts)
     found.unreadable += len(texts) - len(values)
     return math.fsum(values) / len(values) if values else None
-
-
-def _samples(record: Record) -> list[str]:
-    """The recorded replies; an LM that said nothing gave a reply too, one that cannot be read."""
-    if record.values["samples"] is None:
-        return []
-    found: list[str] = []
-    for number, text in enumerate(record.items("samples")):
-        if not isinstance(text, str):
-            raise record.error("not a recorded reply", f"samples[{number}]", expected="a text", found=text)
-        found.append(text)
-    return found
-
-
-def finite(record: Record, name: str, value: object) -> float:
-    """A number of a record.
-
-    Raises:
-        InputError: It is none, or not finite.
-    """
-    # A CSV file has only texts; in JSON a text that looks like a number is more likely a mistake.
-    from_csv = record.file.lower().endswith(".csv")
-    try:
-        if isinstance(value, bool) or (isinstance(value, str) and not from_csv):
-            raise ValueError
-        number = float(value)  # type: ignore[arg-type]
-        # Twice, for differences of two values have to be finite too.
-        if not math.isfinite(2 * number):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise record.error("not a number", name, expected="a finite number", found=value) from None
-    return number

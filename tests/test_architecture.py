@@ -46,7 +46,13 @@ SOURCES = sorted(
 )
 
 ROOMS = {
-    "data": (("errors",), ("schema",), ("tasks", "splits", "agreement"), ("files",), ("sets", "sample")),
+    "data": (
+        ("errors",),
+        ("schema",),
+        ("tasks", "splits", "requirements", "agreement", "testing"),
+        ("files",),
+        ("sets", "sample"),
+    ),
     "programs": (
         ("transcript", "lm"),
         ("judge",),

@@ -8,6 +8,7 @@ import pytest
 
 from debate_judge import data, programs
 from debate_judge.data.errors import InputError
+from debate_judge.data.testing import check_corpus
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.tuners import TUNERS, Tuning
 from debate_judge.programs import JUDGES, Preset, build, kinds
@@ -15,7 +16,7 @@ from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests import contracts
-from tests.contracts import check_corpus, check_judge, check_tuned
+from tests.contracts import check_judge, check_tuned
 from tests.tiny_models import with_tiny_model
 
 

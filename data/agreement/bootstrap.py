@@ -1,8 +1,8 @@
 """Resampling groups with replacement, for the intervals and p-values of `data/agreement/tables.py`.
 
-What judges and aspects are is not known here, and undefined is NaN. A resample is written as how often it drew each
-unit (a group, or a bundle of groups where they are many), so everything that is computed again for resampled groups
-takes draw counts of shape (units, resamples) and is vectorised over the resamples.
+Judges and aspects are unknown here, and undefined is NaN. A resample is represented by how often it drew each unit (a
+group, or a bundle of groups where there are many), so everything that is recomputed for resampled groups takes draw
+counts of shape (units, resamples) and is vectorised over the resamples.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from debate_judge.data.agreement.correlations import Floats
 
 Replicate = Callable[[Floats], Floats]
-"""Draw counts, shape (units, resamples) -> what is computed from them, resamples in the last dimension."""
+"""Draw counts, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
+
+Indices = NDArray[np.intp]
 
 _UNITS = 4096
 _CHUNK = 128
@@ -30,19 +32,19 @@ class Pairs:
 
     ratings: Floats
     scores: Floats
-    group: NDArray[np.intp]
+    group: Indices
     """Index of the pair's group."""
-    system: NDArray[np.intp]
+    system: Indices
     """Index of the pair's candidate id."""
-    unit_of_group: NDArray[np.intp]
-    """Index of the unit that each group is drawn with, shape (groups,); a group need not have pairs."""
+    unit_of_group: Indices
+    """Index of the unit that each group belongs to, shape (groups,); a group need not have pairs."""
 
     @property
     def groups(self) -> int:
         return len(self.unit_of_group)
 
     @property
-    def unit(self) -> NDArray[np.intp]:
+    def unit(self) -> Indices:
         """Index of the pair's unit."""
         return self.unit_of_group[self.group]
 
@@ -58,7 +60,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class LevelEstimate:
-    """Values at one level, and how to have them again for resampled groups."""
+    """Values at one level, and the function that recomputes them for resampled groups."""
 
     values: Floats
     """Shape (statistics,)."""
@@ -67,14 +69,15 @@ class LevelEstimate:
     replicate: Replicate
     """To shape (statistics, resamples)."""
     stride: int = 1
-    """A power of two: only every so-manyth resample is worth its cost."""
+    """A power of two: values are recomputed only for every `stride`-th resample, where each is expensive."""
 
 
-def bundle(groups: int, seed: int) -> NDArray[np.intp]:
-    """What is drawn when groups are resampled: each group by itself, or one of 4096 bundles where there are more.
+def bundle(groups: int, seed: int) -> Indices:
+    """Assign groups to the units of resampling: each group is one, or belongs to one of 4096 bundles if there are more.
 
-    Bundles are formed at random, so that what their sums vary by is what the groups vary by. Drawing them gives the
-    width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about as much as 10,000 resamples do anyway.
+    Bundles are formed at random, so the variance of their sums estimates that of the groups. Drawing bundles gives
+    the width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about the Monte Carlo error of 10,000
+    resamples.
 
     Returns:
         Index of each group's unit, shape (groups,).
@@ -84,11 +87,11 @@ def bundle(groups: int, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(groups) % _UNITS
 
 
-def count_units(unit_of_group: NDArray[np.intp]) -> int:
+def count_units(unit_of_group: Indices) -> int:
     return int(unit_of_group.max(initial=-1)) + 1
 
 
-def summing(values: Floats, row: NDArray[np.intp], unit: NDArray[np.intp], shape: tuple[int, int]) -> Replicate:
+def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Replicate:
     """Sums of `values` by row over the drawn units; `shape` is (rows, units)."""
     from scipy.sparse import csr_array
 
@@ -97,7 +100,7 @@ def summing(values: Floats, row: NDArray[np.intp], unit: NDArray[np.intp], shape
     return lambda counts: np.asarray(matrix @ counts)
 
 
-def summing_each(parts: Floats, unit: NDArray[np.intp], units: int) -> Replicate:
+def summing_each(parts: Floats, unit: Indices, units: int) -> Replicate:
     """Sums over the drawn units of each row of `parts`, shape (rows, entries), by the entries' units."""
     row, entry = np.indices(parts.shape)
     return summing(parts.ravel(), row.ravel(), unit[entry.ravel()], (len(parts), units))
@@ -116,7 +119,7 @@ def resample(
     Args:
         estimates: All of the same units.
         units: How many there are; each resample draws as many, with replacement.
-        resamples: How many times.
+        resamples: Number of resamples.
         seed: Of the draws.
         progress: Called with the number of resamples done since the last call.
 
@@ -126,7 +129,7 @@ def resample(
     found = [np.full((len(e.values), resamples), np.nan) for e in estimates]
     if not units:
         return found
-    # Where resamples are few anyway, all are used.
+    # With few resamples a stride would leave too few for an interval.
     strides = [min(e.stride, _CHUNK, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):
@@ -144,6 +147,15 @@ def _draw(rng: np.random.Generator, units: int, resamples: int) -> Floats:
     for i, drawn in enumerate(rng.integers(units, size=(resamples, units))):
         counts[:, i] = np.bincount(drawn, minlength=units)
     return counts
+
+
+def percentile_interval(replicates: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The middle 95 % of the replicates that are defined; None where none is."""
+    defined = replicates[~np.isnan(replicates)]
+    if not len(defined):
+        return None, None
+    low, high = np.quantile(defined, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _power_of_two_below(limit: float) -> int:

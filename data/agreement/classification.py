@@ -1,7 +1,7 @@
 """Agreement of decisions with labels: accuracy, kappa, precision, recall, F1, AUROC, with intervals.
 
 For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. Intervals
-come from resampling groups, as there: the candidates of one source are not independent of each other.
+come from resampling groups here, too, because the candidates of one source are not independent of each other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Replicate, bundle, count_units
+from debate_judge.data.agreement.bootstrap import Indices, Replicate, bundle, count_units, percentile_interval
 from debate_judge.data.agreement.classification_measures import auroc, confusion
-from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.correlations import Floats, or_none
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
@@ -22,29 +22,29 @@ POSITIVE, NEGATIVE = "positive", "negative"
 WIN, TIE, LOSS = "win", "tie", "loss"
 
 _CELLS = 2**21
-"""Most draw counts that are held at once."""
+"""Draw counts held in memory at once, at most."""
 
 _MOST = 4096
-"""Most units that are drawn."""
+"""Distinct units that are drawn, at most; where there are more, groups are bundled."""
 
 _FEWEST, _ENTRIES = 1000, 2 * 10**7
-"""AUROC, which takes sorting through all scores each time, is resampled so often that decisions times resamples stay
-within this, but not more rarely than that."""
+"""AUROC needs cumulative sums over all scores for each resample. So it uses only as many resamples as keep decisions
+times resamples within `_ENTRIES`, but at least `_FEWEST`."""
 
 MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1", "auroc")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing that was labelled, and what a judge made of it."""
+    """The raters' label of one candidate or pair, and a judge's decision about it."""
 
     group: str
-    """Id of its source, the unit of resampling."""
+    """Id of its group, the unit of resampling."""
     label: str
     decided: str | None
-    """None where the judge came to no decision."""
+    """None where the judge made no decision."""
     score: float | None = None
-    """The graded score behind the decision; higher speaks for the positive label."""
+    """The graded score behind the decision; higher is more likely positive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Measure:
     """One figure with its 95 % percentile interval."""
 
     value: float | None
-    """None where undefined, e.g. the precision of a judge who never says positive."""
+    """None where undefined, e.g. the precision of a judge that never decides for positive."""
     low: float | None
     """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
@@ -77,7 +77,7 @@ class Classification:
     decisions: int
     """Decisions that the measures rest on."""
     undecided: int
-    """Labelled things without a decision; they are left out."""
+    """Labels without a decision; they are left out."""
     groups: int
 
     def to_json(self) -> dict[str, object]:
@@ -94,7 +94,7 @@ def binary(
         groups: Ratings and scores of one aspect; unrated candidates are left out.
         threshold: On the ratings, usually the middle of the scale.
         cut: On the scores, where it differs from the threshold.
-        below: Call what lies below positive instead, e.g. hallucinated; scores then change their sign.
+        below: Make the values below the threshold the positive ones, e.g. hallucinated; scores then change their sign.
     """
     cut = threshold if cut is None else cut
     return [
@@ -115,7 +115,7 @@ def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
 
     Args:
         groups: Of two candidates each; groups without both ratings are left out.
-        margin: Scores that are not further apart are a tie.
+        margin: Scores that differ by no more than this are a tie.
 
     Raises:
         InputError: A group does not have two candidates.
@@ -124,7 +124,7 @@ def pairs(groups: Sequence[GroupScores], margin: float = 0.0) -> list[Decision]:
     for group in groups:
         if len(group.candidates) != 2:
             raise InputError(
-                f"group {group.group!r} is no pair", expected="two candidates", found=f"{len(group.candidates)}"
+                f"group {group.group!r} is not a pair", expected="two candidates", found=f"{len(group.candidates)}"
             )
         one, other = group.ratings
         first, second = group.scores
@@ -143,11 +143,11 @@ def classify(
     With c the confusion matrix of labels (rows) and decisions (columns) and n its sum:
 
     - accuracy: p = trace(c) / n.
-    - kappa (Cohen): (p - e) / (1 - e), where e is the agreement by chance, the sum of (row sum * column sum) / n^2.
-    - balanced accuracy: mean over the labels that occur of the share that was decided rightly.
+    - kappa (Cohen): (p - e) / (1 - e), where e is chance agreement, the sum of (row sum * column sum) / n^2.
+    - balanced accuracy: mean recall over the labels that occur.
     - precision, recall, F1: of the positive label; F1 = 2 TP / (2 TP + FP + FN).
-    - AUROC: the chance that a positive thing has a higher score than one that is not, equal scores counting half; it
-      rests on the decisions that have a score and is undefined if one that was decided has none.
+    - AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half;
+      undefined if a decision has no score.
 
     A resample in which a measure is undefined, or a label that otherwise occurs does not, is left out of its
     interval.
@@ -163,7 +163,7 @@ def classify(
     """
     made = [d for d in decisions if d.decided is not None]
     if not made:
-        raise InputError("nothing was decided, so there is nothing to compare with the labels")
+        raise InputError("the judge made no decision, so there is nothing to compare with the labels")
     names = sorted({d.label for d in made} | {d.decided for d in made if d.decided is not None})
     if positive is not None and positive not in {*names, *(d.label for d in decisions), POSITIVE}:
         raise InputError("no such label", field="positive", expected="one of " + ", ".join(names), found=positive)
@@ -183,23 +183,22 @@ def classify(
     return Classification(measures, positive, len(made), len(decisions) - len(made), groups)
 
 
-def _units(
-    made: Sequence[Decision], seed: int
-) -> tuple[list[Decision], np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """What is drawn when groups are resampled.
+def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices, Indices]:
+    """Form the units of resampling.
 
-    Groups in which the same was decided about the same labels by the same scores are interchangeable: one of them is
-    kept, with their number. Only where many different ones are left are they drawn in bundles (`bootstrap.py`).
+    Groups with equal labels, decisions and scores are interchangeable: every measure depends only on how many of them
+    a resample holds. So one of them is kept, with their number, and their counts are drawn from a multinomial. Where
+    more than `_MOST` distinct groups remain, they are drawn in bundles instead (`bootstrap.bundle`).
 
     Returns:
-        The decisions to compute on, the unit of each, and how often each unit stands in the data.
+        The decisions to compute on, the unit of each, and how often each unit occurs in the data.
     """
     by_group: dict[str, list[Decision]] = {}
     for decision in made:
         by_group.setdefault(decision.group, []).append(decision)
     alike: dict[object, list[list[Decision]]] = {}
     for group in by_group.values():
-        # Without a score comes first; None and numbers cannot be compared.
+        # `is not None` comes before the score, because None and numbers cannot be ordered.
         key = sorted((d.label, d.decided or "", d.score is not None, d.score or 0.0) for d in group)
         alike.setdefault(tuple(key), []).append(group)
     if len(alike) > _MOST:
@@ -212,43 +211,39 @@ def _units(
 
 def _measures(
     compute: Sequence[tuple[Replicate, int]],
-    units: np.ndarray[tuple[int], np.dtype[np.intp]],
+    units: Indices,
     resamples: int,
     seed: int,
 ) -> list[Measure]:
     """The measures of each computation, all on the same resampled groups.
 
     Args:
-        compute: Each with the number of resamples that it is worth.
-        units: How often each unit stands in the data.
-        resamples: How many there are.
+        compute: Each with the number of resamples to use for it.
+        units: How often each unit occurs in the data.
+        resamples: Number of resamples, at least those of any computation.
         seed: Of the draws.
     """
     values = [one(units[:, None].astype(float))[:, 0] for one, _ in compute]
     groups = int(units.sum())
     if not resamples or groups < 2:
-        return [Measure(_number(value), None, None) for value in np.concatenate(values)]
+        return [Measure(or_none(value), None, None) for value in np.concatenate(values)]
     rng = np.random.default_rng(seed)
     size = max(1, _CELLS // len(units))
     chunks: list[list[Floats]] = [[] for _ in compute]
     for start in range(0, resamples, size):
         drawn = rng.multinomial(groups, units / groups, size=min(size, resamples - start)).T.astype(float)
-        for (one, worth), into in zip(compute, chunks, strict=True):
-            if start < worth:
-                into.append(one(drawn[:, : worth - start]))
+        for (one, most), into in zip(compute, chunks, strict=True):
+            if start < most:
+                into.append(one(drawn[:, : most - start]))
     replicates = [row for found in chunks for row in np.concatenate(found, axis=1)]
     return [_measure(value, row) for value, row in zip(np.concatenate(values), replicates, strict=True)]
 
 
 def _measure(value: float, replicates: Floats) -> Measure:
-    defined = replicates[~np.isnan(replicates)]
-    if math.isnan(value) or not len(defined):
-        return Measure(_number(value), None, None)
-    low, high = np.quantile(defined, (0.025, 0.975))
-    return Measure(float(value), float(low), float(high))
+    return Measure(None, None, None) if math.isnan(value) else Measure(float(value), *percentile_interval(replicates))
 
 
-def _numbers(names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _numbers(names: Sequence[str]) -> Indices:
     index: dict[str, int] = {}
     return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.intp)
 
@@ -259,7 +254,3 @@ def _side(value: float, threshold: float, below: bool) -> str:
 
 def _outcome(difference: float, margin: float) -> str:
     return TIE if abs(difference) <= margin else WIN if difference > 0 else LOSS
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

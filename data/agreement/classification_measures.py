@@ -1,25 +1,26 @@
-"""What `data/agreement/classification.py` measures, computed for many resamples at once.
+"""The measures of `data/agreement/classification.py`, computed for many resamples at once.
 
-Each measure is made ready for draw counts of shape (units, resamples), as in `bootstrap.py`, and then gives values
-of shape (measures, resamples), NaN where undefined.
+Each function returns a `Replicate` (see `bootstrap.py`): from draw counts of shape (units, resamples) it computes
+values of shape (measures, resamples), NaN where undefined.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import Replicate
+from debate_judge.data.agreement.bootstrap import Indices, Replicate
 from debate_judge.data.agreement.correlations import Floats
 
 
 def confusion(
-    labels: np.ndarray[tuple[int], np.dtype[np.intp]],
-    decided: np.ndarray[tuple[int], np.dtype[np.intp]],
-    unit: np.ndarray[tuple[int], np.dtype[np.intp]],
+    labels: Indices,
+    decided: Indices,
+    unit: Indices,
     shape: tuple[int, int],
     positive: int | None,
 ) -> Replicate:
-    """Everything that the confusion matrix tells, from its sums over the drawn units."""
+    """Accuracy, kappa, balanced accuracy and, with a positive label, precision, recall and F1."""
     size, units = shape
     of_units = np.zeros((size * size, units))
     np.add.at(of_units, (labels * size + decided, unit), 1.0)
@@ -32,24 +33,24 @@ def confusion(
         with np.errstate(invalid="ignore", divide="ignore"):
             accuracy = right.sum(axis=0) / total
             chance = (rows * columns).sum(axis=0) / total**2
-            # Where everything is one label on both sides, agreement by chance is certain and kappa is 0 / 0.
+            # Where labels and decisions are all the same one, chance agreement is 1 and kappa is 0 / 0.
             kappa = np.where(chance < 1, (accuracy - chance) / (1 - chance), np.nan)
             found = [accuracy, kappa, (right / rows)[occurs].mean(axis=0)]
             if positive is not None:
-                hits, said, there = right[positive], columns[positive], rows[positive]
-                found += [hits / said, hits / there, 2 * hits / (said + there)]
+                hits, decided_for, labelled = right[positive], columns[positive], rows[positive]
+                found += [hits / decided_for, hits / labelled, 2 * hits / (decided_for + labelled)]
         return np.stack(found)
 
     return replicate
 
 
 def auroc(
-    positive: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    positive: NDArray[np.bool_],
     scores: Floats,
-    unit: np.ndarray[tuple[int], np.dtype[np.intp]],
+    unit: Indices,
     units: int,
 ) -> Replicate:
-    """The area under the ROC curve as the Mann-Whitney statistic, on tables of scores by label."""
+    """The area under the ROC curve, as the Mann-Whitney statistic of the score counts of each label."""
     from scipy.sparse import csr_array
 
     if np.isnan(scores).any():

@@ -1,11 +1,10 @@
 """Pearson, Spearman and Kendall's tau-b for many rows at once.
 
-Undefined is NaN in here, since arrays have no None; `data/agreement/tables.py` turns it into None.
+Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` turns it into None.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 Floats = NDArray[np.float64]
 
 _LONGEST_ROW = 1024
-"""Rows up to this length have all their pairs compared; that is quicker than sorting many short rows."""
+"""Up to this length all pairs of a row are compared, for all rows at once: faster than scipy row by row."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
@@ -39,18 +38,12 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
 
 def mid_ranks(x: Floats) -> Floats:
     """Ranks in each row from 0, ties sharing their mean rank; NaN stays NaN."""
-    order = np.argsort(x, axis=1)
-    ordered = np.take_along_axis(x, order, axis=1)
-    position = np.broadcast_to(np.arange(x.shape[1], dtype=float), x.shape)
-    starts = np.ones(x.shape, dtype=bool)
-    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ends = np.ones(x.shape, dtype=bool)
-    ends[:, :-1] = starts[:, 1:]
-    first = np.maximum.accumulate(np.where(starts, position, 0.0), axis=1)
-    last = np.minimum.accumulate(np.where(ends, position, np.inf)[:, ::-1], axis=1)[:, ::-1]
-    ranks = np.empty(x.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
-    ranks[np.isnan(x)] = np.nan
+    from scipy.stats import rankdata
+
+    # Missing entries are ranked behind all others; rankdata's own nan_policy would leave the vectorised path.
+    missing = np.isnan(x)
+    ranks: Floats = rankdata(np.where(missing, np.inf, x), axis=1) - 1
+    ranks[missing] = np.nan
     return ranks
 
 
@@ -82,9 +75,18 @@ def _spearman(x: Floats, y: Floats) -> Floats:
     return _pearson(mid_ranks(x), mid_ranks(y))
 
 
+def or_none(value: float) -> float | None:
+    """The value, or None where it is undefined."""
+    return None if np.isnan(value) else float(value)
+
+
 def _kendall(x: Floats, y: Floats) -> Floats:
     if x.shape[1] > _LONGEST_ROW:
-        return np.array([_kendall_by_sorting(*row) for row in zip(x, y, strict=True)])
+        from scipy.stats import kendalltau
+
+        present = ~np.isnan(x)
+        rows = [(a[there], b[there]) for a, b, there in zip(x, y, present, strict=True)]
+        return np.array([kendalltau(*row).statistic for row in rows])
     agree, x_differs, y_differs = np.zeros((3, len(x)), dtype=np.int64)
     x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     for i in range(len(x) - 1):
@@ -96,39 +98,8 @@ def _kendall(x: Floats, y: Floats) -> Floats:
 
 
 def _sign(later: Floats, earlier: Floats) -> NDArray[np.int8]:
-    # Comparisons rather than a difference: with NaN they are false, so a missing entry is tied with all others.
+    # Comparisons with NaN are false, so a missing entry counts as tied with all others; a difference would be NaN.
     return (later > earlier).view(np.int8) - (later < earlier).view(np.int8)
-
-
-def _kendall_by_sorting(x: Floats, y: Floats) -> float:
-    present = ~np.isnan(x)
-    x_code, y_code = (np.unique(v[present], return_inverse=True)[1] for v in (x, y))
-    order = np.lexsort((y_code, x_code))
-    pairs = math.comb(len(order), 2)
-    x_ties, y_ties, ties = (_tied(c) for c in (x_code, y_code, x_code * len(order) + y_code))
-    agree = pairs - x_ties - y_ties + ties - 2 * _inversions(y_code[order])
-    return float(tau_b(*(np.array([n]) for n in (agree, pairs - x_ties, pairs - y_ties)))[0])
-
-
-def _tied(codes: NDArray[np.intp]) -> int:
-    sizes = np.unique(codes, return_counts=True)[1]
-    return int((sizes * (sizes - 1) // 2).sum())
-
-
-def _inversions(codes: NDArray[np.intp]) -> int:
-    """How many pairs stand in descending order, in n log^2 n.
-
-    Two codes are out of order at the highest bit in which they differ. So bit by bit, from the highest: among the
-    codes that share all higher bits, which stand together, count for each 0 the 1s before it.
-    """
-    total = 0
-    for bit in range(int(codes.max(initial=0)).bit_length() - 1, -1, -1):
-        shared, one = codes >> (bit + 1), (codes >> bit) & 1
-        ones_before = np.cumsum(one) - one
-        ones_before -= ones_before[np.searchsorted(shared, shared)]
-        total += int(ones_before[one == 0].sum())
-        codes = codes[np.argsort(codes >> bit, kind="stable")]
-    return total
 
 
 _ROWS: dict[Statistic, Callable[[Floats, Floats], Floats]] = {

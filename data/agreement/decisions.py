@@ -1,12 +1,13 @@
-"""Which decisions a corpus calls for, and how well each judge's scores make them: yes or no, win, tie or loss.
+"""Which decisions the ratings of a corpus define, and how well a judge's scores reproduce them.
 
-The schema alone says what is to be decided, no data set is known by name:
+This follows from the ratings alone, not from the name of the data set:
 
-- `binary`: every rater gave one of two values, e.g. factual or hallucinated. The middle between the two divides
-  ratings and scores alike; raters who are evenly split give no label.
-- `pairs`: every group has two candidates and ratings that order some of them. Decided is which one is better.
+- `binary`: every rater gave one of two values, e.g. factual or hallucinated. The midpoint between the two is the
+  threshold for ratings and scores; a candidate whose raters are evenly split has no label.
+- `pairs`: every group has two candidates, and some groups have unequal ratings. The decision is which one is better:
+  win, tie or loss.
 
-Anything else calls for no decision: there the correlations of `data/agreement/tables.py` are all there is.
+Other ratings define no decision; for them there are the correlations of `data/agreement/tables.py`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from debate_judge.data.schema import Aspect, RatedGroup
 Kind = Literal["binary", "pairs"]
 
 MARGIN = 0.0
-"""Scores of a pair that are not further apart are a tie. With 0 only equal scores are: it needs no choice, and a
-judge with continuous scores then never ties."""
+"""Scores of a pair that differ by no more than this are a tie. 0 needs no tuning, but a judge with continuous scores
+then never ties."""
 
 LABELS: Mapping[Kind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs": (WIN, TIE, LOSS)}
 """Labels in the order in which they are shown. Win and loss are the first candidate's."""
@@ -47,58 +48,58 @@ LABELS: Mapping[Kind, tuple[str, ...]] = {"binary": (POSITIVE, NEGATIVE), "pairs
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is decided about one aspect, and where ratings and scores divide."""
+    """The decision about one aspect, and the thresholds on ratings and scores."""
 
     kind: Kind
     threshold: float = 0.0
     """Binary: ratings of this value or more are positive."""
     cut: float | None = 0.0
-    """Binary: likewise for scores; the threshold, unless it was chosen. None where no cut is known: then scores can
-    only be ranked, and AUROC is all there is."""
+    """Binary: scores of this value or more are positive; equal to the threshold, unless it was tuned. None where scores
+    are on another scale and nothing was tuned: then AUROC is the only measure."""
     chosen_on: str = ""
-    """Where the cut was chosen, e.g. `dev`; empty where it is given."""
+    """The part that the cut was tuned on, e.g. `dev`; empty where it was not tuned."""
     margin: float = MARGIN
     """Pairs: see `MARGIN`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one judge decided about one aspect."""
+    """One judge's decisions about one aspect, with their agreement."""
 
     question: Question
     upper: Classification | None
-    """With the positive label, for pairs without one; None where nothing was decided."""
+    """For binary decisions with the positive label; None where the judge made no decision."""
     lower: Classification | None
-    """Binary: the same with what lies below the cut as the positive label, e.g. hallucinated."""
+    """Binary: the same with values below the cut as the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
-    """Label -> how often the raters gave it; what has no decision included."""
+    """Label -> how often the raters gave it, with or without a decision of the judge."""
     decisions: Mapping[str, int]
     """Label -> how often the judge decided for it; empty without a cut."""
     undecided: int
-    """Labelled things that the judge came to no decision about. No measure counts them."""
+    """Labels without a decision of the judge. No measure counts them."""
     sources: int
-    """Groups with something labelled, the unit of resampling."""
+    """Groups with a label, the unit of resampling."""
 
     @property
     def majority_baseline(self) -> float:
-        """The accuracy of always deciding for the most frequent label: what a judge has to beat."""
+        """The accuracy of always deciding for the most frequent label."""
         return max(self.labels.values()) / sum(self.labels.values())
 
     @property
     def measures(self) -> dict[str, Measure]:
-        """Measure -> value, those that need no positive label first; empty where nothing was decided."""
+        """Measure -> value, those that need no positive label first; empty without decisions."""
         return {} if self.upper is None else self.upper.measures
 
 
 def called_for(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, Question]:
-    """The decisions that rated groups call for.
+    """The decisions that the ratings of groups define.
 
     Args:
-        groups: All of the corpus, so that no part of a split is taken for something else by chance.
-        aspects: Those in question.
+        groups: Those of the whole corpus, because a part of it may by chance hold only two of several values.
+        aspects: The aspects to look at.
 
     Returns:
-        Aspect name -> question, without the aspects that call for no decision.
+        Aspect name -> question, without the aspects whose ratings define no decision.
     """
     groups = list(groups)
     found: dict[str, Question] = {}
@@ -113,12 +114,12 @@ def called_for(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[
 
 
 def called_for_scores(aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None) -> dict[str, Question]:
-    """The same for scores without a schema: mean ratings of two values, or groups of two.
+    """As `called_for`, for scores without a corpus: mean ratings of two values, or groups of two.
 
     Args:
         aspects: Aspect name -> groups.
-        kind: The decisions to make whatever the ratings look like; the middle of the lowest and the highest rating
-            is then the threshold of binary ones.
+        kind: The kind of decision, instead of inferring it; the midpoint of the lowest and the highest rating is then
+            the threshold of binary decisions.
 
     Raises:
         InputError: Decisions of this kind cannot be made.
@@ -128,9 +129,9 @@ def called_for_scores(aspects: Mapping[str, Sequence[GroupScores]], kind: Kind |
         values = {r for g in groups for r in g.ratings if r is not None}
         paired = all(len(g.ratings) == 2 for g in groups) and any(_ordered(g) for g in groups)
         if kind == "binary" and len(values) < 2:
-            raise InputError(f"all ratings of {name} are equal, so there are no two sides", field=name, found=values)
+            raise InputError(f"all ratings of {name} are equal, so there are no two classes", field=name, found=values)
         if kind == "pairs" and not paired:
-            raise InputError(f"the groups of {name} are no pairs with ratings that differ", field=name)
+            raise InputError(f"the groups of {name} are not pairs with ratings that differ", field=name)
         if kind == "binary" or (kind is None and len(values) == 2):
             found[name] = _binary(min(values), max(values))
         elif kind == "pairs" or paired:
@@ -151,7 +152,7 @@ def decide(
     Args:
         scores: Aspect name -> groups, of one judge.
         questions: What `called_for` found; aspects without a question, or with nothing labelled, are left out.
-        on_scale: Whether scores lie on the raters' scale. If not, only a chosen cut makes binary decisions.
+        on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
         resamples: Resamples of the groups for the intervals; 0 gives none.
         seed: Of the draws.
     """
@@ -168,14 +169,14 @@ def decide(
 def with_tuned_threshold(question: Question, groups: Sequence[GroupScores], where: str) -> Question:
     """The question with the cut on scores that has the best balanced accuracy on `groups`.
 
-    Candidates for the cut are the threshold and the middles between neighbouring scores; of equally good ones the
-    nearest to the threshold is taken. The question comes back as it is where there is nothing to choose: for
-    pairs, where all scored candidates have one label, and where nothing is better than the threshold.
+    Candidate cuts are the threshold and the midpoints between neighbouring scores; of equally good ones the nearest to
+    the threshold is taken. The question is returned unchanged for pairs, where all scored candidates have one label,
+    and where no cut is better than the threshold.
 
     Args:
         question: A question.
-        groups: Ratings and scores that nothing is reported on, e.g. those of the dev sources.
-        where: What these are called.
+        groups: Ratings and scores that no result is reported on, e.g. those of the dev sources.
+        where: The name of this part.
     """
     if question.kind != "binary":
         return question
@@ -235,7 +236,7 @@ def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, 
 
 
 def _without_splits(groups: Sequence[GroupScores], question: Question) -> list[GroupScores]:
-    """Without the ratings of candidates about which as many raters said one thing as said the other."""
+    """The groups without the ratings of candidates whose raters are evenly split."""
     return [replace(g, ratings=tuple(None if r == question.threshold else r for r in g.ratings)) for g in groups]
 
 

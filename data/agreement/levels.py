@@ -1,6 +1,6 @@
-"""The values of agreement at each level, and how to have them again for resampled groups.
+"""The values of agreement at each level, and functions that recompute them for resampled groups.
 
-Undefined is NaN in here; see `data/agreement/bootstrap.py` for what a replicate is.
+Undefined is NaN here; see `data/agreement/bootstrap.py` for what a replicate is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zer
 
 
 def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
-    """The correlation over all candidates of all groups together.
+    """The correlation over all candidates of all groups, pooled.
 
     Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
     more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
@@ -75,7 +75,7 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     """The correlation of mean ratings with mean scores over systems.
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
-    Beyond 256 systems an interval rests on fewer resamples, down to 200, rather than on rougher statistics.
+    Beyond 256 systems an interval rests on fewer resamples, down to 200; the statistics stay exact.
 
     Args:
         pairs: Of one aspect.
@@ -95,7 +95,7 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     def means(counts: Floats) -> tuple[Floats, Floats]:
         drawn = seen(counts)
         with np.errstate(invalid="ignore"):
-            # Equal means of unequal values may differ in their last digits, which would break ties.
+            # Rounded, because equal means of different values may differ in their last digits, which would break ties.
             return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
 
     def over_systems(counts: Floats) -> Floats:
@@ -112,7 +112,7 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
 
 
 def _undefined(pairs: Pairs, statistics: Sequence[Statistic], zero: bool = False) -> LevelEstimate:
-    """No value, or 0 on all groups with pairs."""
+    """An undefined value, or with `zero` the value 0 on all groups with pairs."""
     values = np.full(len(statistics), 0.0 if zero else math.nan)
     return LevelEstimate(
         values, pairs.contributing & zero, lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1)
@@ -125,7 +125,7 @@ def _within_groups(x: Floats, y: Floats, pairs: Pairs, statistics: Sequence[Stat
     sizes = np.bincount(pairs.group, minlength=pairs.groups)
     order = np.argsort(pairs.group, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    # Groups of similar size share one padded matrix.
+    # Groups of similar size share one padded matrix: one call of the vectorised kernels for all of them.
     widths = np.where(sizes > 1, 2.0 ** np.ceil(np.log2(np.maximum(sizes, 1))), 0).astype(np.intp)
     for width in np.unique(widths[widths > 0]):
         columns = np.arange(width)

@@ -1,7 +1,7 @@
-"""Sample-level correlations of resampled groups, each from the least that it needs to know about the pairs.
+"""Sample-level correlations of resampled groups, each from sufficient statistics that are summed over drawn groups.
 
-Pearson needs six sums per group. Spearman needs how often each rating, each score and each combination of them
-occurs. Kendall needs the table of ratings against scores, or with few groups the numbers of concordant and of tied
+Pearson needs six sums per group. Spearman needs the counts of each rating, each score and each combination of them.
+Kendall needs the contingency table of ratings and scores, or with few groups the numbers of concordant and of tied
 pairs between any two of them. Many distinct values are put on bins, see `data.agreement.levels.sample_level`.
 """
 
@@ -29,7 +29,7 @@ def pooled(pairs: Pairs, statistics: Sequence[Statistic]) -> Replicate:
 
 
 def in_units(values: Floats) -> Floats:
-    """Deviations from the mean in units of the range, so that little is lost when they are summed."""
+    """Deviations from the mean in units of the range, so that their sums lose little to cancellation."""
     width = np.ptp(values)
     units = (values - values.min()) / (width if width > 0 else 1.0)
     deviations: Floats = units - units.mean()
@@ -44,7 +44,7 @@ def _pearson(pairs: Pairs) -> Replicate:
         n, sx, sy, sxx, syy, sxy = summed(counts)
         with np.errstate(invalid="ignore", divide="ignore"):
             vx, vy = sxx - sx * sx / n, syy - sy * sy / n
-            # What a constant side leaves of its variance is rounding.
+            # The variance of a constant side is not exactly 0, but rounding error.
             varied = (vx > 1e-12 * sxx) & (vy > 1e-12 * syy)
             return np.where(varied, (sxy - sx * sy / n) / np.sqrt(vx * vy), np.nan)
 
@@ -88,7 +88,10 @@ def _kendall(pairs: Pairs) -> Replicate:
 
 
 def _kendall_between_units(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) -> Replicate:
-    """Concordant minus discordant, and untied, pairs between units add up over all pairs of drawn units."""
+    """From the numbers of concordant minus discordant and of untied pairs between any two units.
+
+    They add up over all pairs of drawn units, so a resample is a quadratic form in its draw counts.
+    """
     unit, units = pairs.unit, pairs.units
     between = np.zeros((3, units, units))
     for i, own in enumerate(unit):
@@ -107,6 +110,7 @@ def _kendall_of_table(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) ->
     rows, columns = int(x.max()) + 1, int(y.max()) + 1
     summed = summing(np.ones(len(x)), x * columns + y, pairs.unit, (rows * columns, pairs.units))
 
+    # Cumulative sums over both axes give for each cell the number of pairs below and left of it: the concordant ones.
     def replicate(counts: Floats) -> Floats:
         cells = summed(counts).reshape(rows, columns, -1)
         below = cells.copy()
@@ -114,7 +118,7 @@ def _kendall_of_table(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) ->
             for previous, current in pairwise(side):
                 current += previous
         concordant = np.einsum("xyr,xyr->r", cells[1:, 1:], below[:-1, :-1])
-        # In ordered pairs, those of a candidate with its own copies among them: they are ties.
+        # Counted in ordered pairs, including pairs of a candidate with its own copies in the resample, which are ties.
         every = below[-1, -1] ** 2
         x_ties, y_ties = (cells.sum(axis=1) ** 2).sum(axis=0), (cells.sum(axis=0) ** 2).sum(axis=0)
         untied = every - x_ties - y_ties + np.einsum("xyr,xyr->r", cells, cells)
@@ -129,13 +133,13 @@ def _codes(values: Floats) -> NDArray[np.intp]:
 
 
 def _combinations(x: NDArray[np.intp], y: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each distinct combination of codes first occurs, and which one each pair has."""
+    """The index where each distinct combination of codes first occurs, and each pair's combination."""
     _, first, inverse = np.unique(x * (y.max() + 1) + y, return_index=True, return_inverse=True)
     return first, inverse
 
 
 def _on_bins(codes: NDArray[np.intp], bins: int = 0) -> NDArray[np.intp]:
-    """Quantile bins where there are more codes than that; equal codes stay together."""
+    """Quantile bins where there are more codes than `bins`, at least 64; equal codes share a bin."""
     bins = max(_BINS, bins)
     if codes.max() < bins:
         return codes

@@ -1,4 +1,4 @@
-"""The values that agreement is reported in. Nothing is computed here; that is `data/agreement/tables.py`."""
+"""The values that agreement is reported in; they are computed in `data/agreement/tables.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GroupScores:
     group: str
     candidates: tuple[str, ...]
     ratings: tuple[float | None, ...]
-    """Mean over raters, or None where nobody rated."""
+    """Mean over raters, or None without a rating."""
     scores: tuple[float | None, ...]
     """None where the judge left a candidate unscored."""
 
@@ -31,7 +31,7 @@ class GroupScores:
             raise InputError(f"group {self.group!r} has two candidates with the same id", field="candidate")
         for field, values in (("rating", self.ratings), ("score", self.scores)):
             for value in values:
-                # Twice, for differences of two values have to be finite too.
+                # Twice the value, because differences of two values have to be finite, too.
                 if value is not None and not math.isfinite(2 * value):
                     raise InputError(f"group {self.group!r} has a {field} that is not finite", field=field, found=value)
 

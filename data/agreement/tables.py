@@ -1,8 +1,8 @@
 """Agreement of scores with human ratings: Pearson, Spearman and Kendall's tau-b at three levels, with intervals.
 
-One place for every figure that the project reports. Conventions that papers differ in are computed side by side
+All correlations that the project reports are computed here. Where papers use different conventions, both are computed
 and named: a group without a correlation is left out (`value`) or counted as 0 (`value_undefined_as_zero`).
-Intervals come from resampling groups, since the candidates of one source are not independent of each other.
+Intervals come from resampling groups, because the candidates of one source are not independent of each other.
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, bundle, count_units, resample
-from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations
+from debate_judge.data.agreement.bootstrap import (
+    LevelEstimate,
+    Pairs,
+    bundle,
+    count_units,
+    percentile_interval,
+    resample,
+)
+from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations, or_none
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
 from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
 from debate_judge.data.errors import InputError
@@ -59,7 +66,7 @@ def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: St
         raise ValueError(f"{x.size} ratings and {y.size} scores")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("a correlation needs finite numbers")
-    return _number(correlations(x, y, [statistic])[0, 0])
+    return or_none(correlations(x, y, [statistic])[0, 0])
 
 
 def agreement_table(
@@ -72,15 +79,15 @@ def agreement_table(
 ) -> AgreementTable:
     """Compute every statistic at every level, for each aspect and averaged over aspects.
 
-    Candidates without a rating are ignored, and with them groups that nobody rated. Candidates with a rating but
-    no score are counted and left out. Values are exact; see `levels.sample_level` for how far intervals are.
+    Candidates without a rating are ignored, and so are groups without any rating. Candidates with a rating but
+    no score are counted and left out. Values are exact; see `levels.sample_level` for where intervals are approximate.
 
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
         resamples: Number of times that the groups are resampled, jointly for all aspects; 0 for no intervals.
         seed: Of the resampling.
         levels: The levels to compute.
-        progress: Called now and then with the number of resamples done since the last call.
+        progress: Called repeatedly with the number of resamples done since the last call.
 
     Raises:
         InputError: no aspect, or a group id twice in one aspect.
@@ -122,7 +129,7 @@ def compare(
 
     Both are compared on the same candidates and groups: a candidate that either left unscored is left out for
     both, and so is a group (at the other levels an aspect) in which the ratings do not differ. Where only a judge's
-    scores do not differ, it ranked nothing and counts 0. The p-value is twice the smaller share of resampled
+    scores do not differ, its correlation counts as 0. The p-value is twice the smaller share of resampled
     differences on one side of 0, with (count + 1) / (resamples + 1) for a share.
 
     Args:
@@ -134,7 +141,7 @@ def compare(
         seed: Of the resampling.
 
     Raises:
-        InputError: the two differ in more than scores, or there is no aspect.
+        InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
     """
     if set(a) != set(b):
         raise InputError(
@@ -214,7 +221,7 @@ def _on_same_candidates(
         other = others[group.group]
         rows = {c: (r, s) for c, r, s in zip(other.candidates, other.ratings, other.scores, strict=True)}
         if {c: r for c, (r, _) in rows.items()} != dict(zip(group.candidates, group.ratings, strict=True)):
-            raise InputError(f"the two judges have other candidates or ratings in group {group.group!r}")
+            raise InputError(f"the two judges have different candidates or ratings in group {group.group!r}")
         scores = [rows[c][1] for c in group.candidates]
         scored = [
             (x, y) if x is not None and y is not None else (None, None)
@@ -240,7 +247,7 @@ def _agreements(
     rests_on = int(estimate.rests_on.sum())
     found: dict[Statistic, Agreement] = {}
     for i, statistic in enumerate(STATISTICS):
-        value = as_zero = _number(estimate.values[i])
+        value = as_zero = or_none(estimate.values[i])
         if level == "summary" and rated:
             as_zero = (value or 0.0) * rests_on / rated
         low, high = _interval(replicates[i], rests_on)
@@ -263,16 +270,12 @@ def _averages(
 
 
 def _interval(replicates: Floats, groups: int) -> tuple[float, float] | tuple[None, None]:
-    """The middle 95 % of the replicates that are defined; one group alone says nothing about its spread."""
-    defined = replicates[~np.isnan(replicates)]
-    if groups < 2 or not len(defined):
-        return None, None
-    low, high = np.quantile(defined, (0.025, 0.975))
-    return float(low), float(high)
+    # Resampling a single group always draws that group: its interval would have no width.
+    return (None, None) if groups < 2 else percentile_interval(replicates)
 
 
 def _p_value(differences: Floats) -> float:
-    # Differences of equal agreements can miss 0 by rounding.
+    # The tolerance is for differences of equal agreements, which rounding can move away from 0.
     smaller = min(int((differences <= 1e-12).sum()), int((differences >= -1e-12).sum()))
     return min(1.0, 2 * (smaller + 1) / (len(differences) + 1))
 
@@ -285,7 +288,3 @@ def _mean(values: Iterable[float | None]) -> float | None:
     known = list(values)
     numbers = [v for v in known if v is not None]
     return math.fsum(numbers) / len(numbers) if len(numbers) == len(known) else None
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

@@ -13,42 +13,27 @@ several raters, blank for unrated). Without the column group every row is a grou
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.group_records import GroupRecord, Tasks, csv_groups, jsonl_groups
-from debate_judge.data.files.records import did_you_mean
-from debate_judge.data.files.task_file import find_task
-from debate_judge.data.schema import Corpus, Level, Origin, Task
-
-__all__ = ["SUFFIXES", "GroupRecord", "iter_groups", "load", "require_level", "require_ratings"]
+from debate_judge.data.files import reading
+from debate_judge.data.files.ratings import ratings_in
+from debate_judge.data.files.records import Record
+from debate_judge.data.files.task_file import RESERVED, find_task
+from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
 
 SUFFIXES = (".jsonl", ".csv")
 
 
-def iter_groups(path: str | Path, task: Task | str | None = None) -> Iterator[GroupRecord]:
-    """Stream the groups of a .jsonl or .csv file; ratings are optional.
+class GroupRecord(NamedTuple):
+    """A group with its task and the line of the file where it begins."""
 
-    One group is held at a time, so nothing is checked across groups: that is what `load` is for. In a CSV the
-    rows of a group have to stand together.
-
-    Args:
-        path: the file.
-        task: a task, the name of a built-in one or the path of a task file. Groups that name another task are
-            left out, groups that name none are taken to be of this one.
-
-    Raises:
-        InputError: naming file, line and field.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            "a file of groups must end in " + " or ".join(SUFFIXES), file=path, found=path.suffix or "no suffix"
-        )
-    tasks = Tasks(path, find_task(task) if isinstance(task, str) else task)
-    return csv_groups(path, tasks) if path.suffix.lower() == ".csv" else jsonl_groups(path, tasks)
+    task: Task
+    group: RatedGroup
+    line: int
 
 
 def load(path: str | Path, task: Task | str | None = None) -> Corpus:
@@ -81,84 +66,172 @@ def load(path: str | Path, task: Task | str | None = None) -> Corpus:
     return Corpus(first.task, groups, Origin(path.stem, str(path)))
 
 
-def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Refuse a corpus that nothing can be compared with.
+def iter_groups(
+    path: str | Path, task: Task | str | None = None, *, refuse_others: bool = False
+) -> Iterator[GroupRecord]:
+    """Stream the groups of a .jsonl or .csv file; ratings are optional.
+
+    One group is held at a time, so nothing is checked across groups: that is what `load` is for. In a CSV the
+    rows of a group have to be adjacent.
+
+    Args:
+        path: the file.
+        task: a task, the name of a built-in one or the path of a task file. Groups that name no task are taken to
+            be of this one, groups that name another are left out.
+        refuse_others: raise for a group of another task instead of leaving it out.
 
     Raises:
-        InputError: an aspect is unknown to the task, nobody rated it, or all its ratings are equal.
+        InputError: naming file, line and field.
     """
-    known = [a.name for a in corpus.task.aspects]
-    for name in aspects:
-        if name not in known:
-            raise InputError(
-                f"the task {corpus.task.name!r} has no aspect {name!r}",
-                field="aspects",
-                expected="some of " + ", ".join(known),
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        expected = " or ".join(SUFFIXES)
+        raise InputError(f"a file of groups must end in {expected}", file=path, found=path.suffix or "no suffix")
+    tasks = _Tasks(path, find_task(task) if isinstance(task, str) else task, refuse_others)
+    return _from_csv(path, tasks) if suffix == ".csv" else _from_jsonl(path, tasks)
+
+
+class _Tasks:
+    """Finds the task of a record, reading each task file once."""
+
+    def __init__(self, file: Path, chosen: Task | None, refuse_others: bool) -> None:
+        self._folder = file.parent
+        self._chosen = chosen
+        self._refuse_others = refuse_others
+        self._known: dict[str, Task] = {} if chosen is None else {chosen.name: chosen}
+
+    def of(self, record: Record) -> Task | None:
+        """The record's task, or None if the caller chose another."""
+        name = record.optional_text("task").strip()
+        if not name and self._chosen is None:
+            raise record.error(
+                "the group names no task",
+                "task",
+                expected="a built-in task or the path of a task file",
+                remedy="add the field task, or choose a task for the whole file with --task",
+            )
+        if name and name not in self._known:
+            with record.located("task"):
+                self._known[name] = find_task(name, self._folder)
+        if self._chosen is None or not name:
+            return self._known[name] if name else self._chosen
+        if self._known[name].name == self._chosen.name:
+            return self._chosen
+        if self._refuse_others:
+            raise record.error(
+                f"the group is of another task than {self._chosen.name}",
+                "task",
                 found=name,
-                remedy=did_you_mean(name, known),
+                remedy="take it out of the file, or skip such groups by naming the judge's task with --task",
             )
-        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
-        if not values:
-            rated = corpus.rated_aspects()
-            raise InputError(
-                f"no candidate has a rating of {name}",
-                file=corpus.origin.location,
-                field=name,
-                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
-                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
-            )
-        if len(values) == 1:
-            raise InputError(
-                f"all ratings of {name} are equal, so no judge can agree with them more than another",
-                file=corpus.origin.location,
-                field=name,
-                expected="at least two different ratings",
-                found=f"only {min(values):g}",
-                remedy="add ratings that differ, or leave this aspect out",
+        return None
+
+
+def _from_jsonl(path: Path, tasks: _Tasks) -> Iterator[GroupRecord]:
+    for record in reading.jsonl(path):
+        task = tasks.of(record)
+        if task is not None:
+            yield GroupRecord(task, _group(record, task), record.line)
+
+
+def _group(record: Record, task: Task) -> RatedGroup:
+    name = record.identifier("group")
+    return RatedGroup(
+        id=name,
+        source=record.text("source"),
+        candidates=_distinct([(c, _candidate(c, task)) for c in record.children("candidates")], name, "id"),
+        context=record.optional_text("context"),
+        references=record.texts("references"),
+    )
+
+
+def _candidate(record: Record, task: Task) -> Candidate:
+    name, text = record.identifier("id"), record.text("text")
+    if record.values.get("ratings") is None:
+        return Candidate(name, text)
+    rated = record.child("ratings")
+    return Candidate(name, text, ratings_in(rated, task, rated.values))
+
+
+def _from_csv(path: Path, tasks: _Tasks) -> Iterator[GroupRecord]:
+    """A group ends where a row of another one begins."""
+    rows = enumerate(reading.csv_rows(path), start=1)
+    for name, numbered in groupby(rows, key=lambda row: _row_group(*row)):
+        # Each row is checked as it is read, so that an error is about the first row that has one.
+        first: Record | None = None
+        task: Task | None = None
+        made: list[tuple[Record, Candidate]] = []
+        references: dict[str, None] = {}
+        for _, row in numbered:
+            if first is None:
+                first, task = row, tasks.of(row)
+            _refuse_difference(first, row, name)
+            if task is not None:
+                made.append((row, _row_candidate(row, task)))
+                references.update(dict.fromkeys(filter(None, [row.optional_text("reference")])))
+        if first is not None and task is not None:
+            candidates = _distinct(made, name, "candidate")
+            source, context = first.text("source"), first.optional_text("context")
+            yield GroupRecord(task, RatedGroup(name, source, candidates, context, tuple(references)), first.line)
+
+
+def _row_group(number: int, row: Record) -> str:
+    row.require("source", "text")
+    return row.text("group").strip() if "group" in row.values else str(number)
+
+
+def _refuse_difference(first: Record, row: Record, group: str) -> None:
+    for name in ("source", "context", "task"):
+        if row.values.get(name) != first.values.get(name):
+            raise row.error(
+                f"the rows of group {group!r} differ in {name}",
+                name,
+                expected=f"the same {name} as in line {first.line}",
+                found=repr(row.values.get(name)),
+                remedy="repeat it in every row of the group, or give another source its own group",
             )
 
 
-def require_level(corpus: Corpus, level: Level) -> None:
-    """Refuse a level of agreement that the corpus cannot have.
+def _row_candidate(row: Record, task: Task) -> Candidate:
+    name = row.text("candidate").strip() if "candidate" in row.values else "1"
+    # Where rows choose their task, a blank cell may belong to another task's aspect.
+    several = "task" in row.values
+    rated = [c for c, cell in row.values.items() if c not in RESERVED and not (several and not str(cell).strip())]
+    return Candidate(name, row.text("text"), ratings_in(row, task, rated))
 
-    Raises:
-        InputError: summary level without a group of several candidates, or system level where no two candidate
-            ids occur in several groups.
-    """
-    if level == "summary" and not corpus.grouped:
-        raise InputError(
-            "summary-level agreement compares the candidates of one source, and every source here has only one",
-            file=corpus.origin.location,
-            remedy="choose the level sample, or give sources with several candidates",
-        )
-    if level == "system":
-        seen = Counter(c.id for g in corpus.groups for c in g.candidates)
-        if sum(count > 1 for count in seen.values()) < 2:
-            raise InputError(
-                "system-level agreement needs at least two candidate ids that occur in several groups",
-                file=corpus.origin.location,
-                field="candidates.id",
-                found=f"{len(seen)} ids on {seen.total()} candidates",
-                remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
+
+def _distinct(made: list[tuple[Record, Candidate]], group: str, field: str) -> tuple[Candidate, ...]:
+    seen: dict[str, Record] = {}
+    for record, candidate in made:
+        if candidate.id in seen:
+            raise record.error(
+                f"group {group!r} has two candidates with the id {candidate.id!r}",
+                field,
+                expected="a different id for every candidate of a group",
+                found=f"{candidate.id!r}, as in {seen[candidate.id].path or f'line {seen[candidate.id].line}'}",
+                remedy=f"put the name of the system that wrote the candidate into {field!r}",
             )
+        seen[candidate.id] = record
+    return tuple(candidate for _, candidate in made)
 
 
 def _refuse_twice(path: Path, entry: GroupRecord, ids: dict[str, int], sources: dict[str, GroupRecord]) -> None:
-    group, text = entry.group, " ".join(entry.group.source.split())
+    group, source = entry.group, entry.group.source_key
     if group.id in ids:
         raise InputError(
             f"a second group with the id {group.id!r}",
             file=path,
             line=entry.line,
             field="group",
-            expected="an id of its own for every group",
+            expected="a different id for every group",
             found=f"the id of line {ids[group.id]}",
             remedy="put the rows of a group next to each other"
             if path.suffix.lower() == ".csv"
             else "put all candidates of a source on one line, or rename one of the groups",
         )
-    if text in sources:
-        other = sources[text]
+    if source in sources:
+        other = sources[source]
         raise InputError(
             f"groups {other.group.id!r} and {group.id!r} have the same source text",
             file=path,
@@ -168,7 +241,7 @@ def _refuse_twice(path: Path, entry: GroupRecord, ids: dict[str, int], sources: 
             found=f"the source of line {other.line}: {group.source!r}",
             remedy="put all candidates of this source into one group",
         )
-    ids[group.id], sources[text] = entry.line, entry
+    ids[group.id], sources[source] = entry.line, entry
 
 
 def _nothing_found(path: Path, task: Task | str | None) -> InputError:

@@ -1,142 +1,234 @@
-"""One record of a file with the place it stands at, so that every complaint about it can name that place.
+"""One record of a file with its place there, so that every error about it can name file, line and field.
 
-Knows the types a field can have, not what fields mean; that is for the loaders.
+Knows the types that a field can have, not what fields mean; that is for the code that reads a particular format.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import NoReturn
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal, NoReturn, TypeVar, cast
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, did_you_mean
+
+T = TypeVar("T", bound=str)
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named values from one place of a file; `path` is the way down to them, e.g. `candidates[2]`."""
+    """Named values from one place of a file, with a getter for each type that raises where a value has another."""
 
     values: Mapping[str, object]
     file: str
-    line: int
+    line: int = 0
+    """Line that the record begins on, from 1; 0 where the file is one record."""
     path: str = ""
+    """Fields from the top of the record down to these values, e.g. `candidates[2]`."""
+    format: Literal["json", "csv", "toml"] = "json"
+    remedy: str | None = None
+    """What to do about an error that has no better remedy of its own."""
 
     def place(self, name: str) -> str:
         """The full name of a field of this record, e.g. `candidates[2].text`."""
-        return f"{self.path}.{name}" if self.path else name
+        return f"{self.path}.{name}" if self.path and name else self.path or name
 
     def error(
         self,
         problem: str,
-        field: str | None = None,
+        field: str = "",
         *,
         expected: str | None = None,
         found: object = None,
         remedy: str | None = None,
     ) -> InputError:
-        """An error about this record; `field` is given in full (see `place`)."""
+        """An error about a field of this record, or about all of it."""
         return InputError(
             problem,
             file=self.file,
-            line=self.line,
-            field=field or self.path or None,
+            line=self.line or None,
+            field=self.place(field) or None,
             expected=expected,
             found=found,
-            remedy=remedy,
+            remedy=remedy or self.remedy,
         )
 
-    def text(self, name: str) -> str:
-        """A required text with at least one visible character, unchanged."""
-        value = self._required(name)
-        if not isinstance(value, str):
-            self._wrong(name, "a text", value)
-        self._check_characters(name, value)
-        if not value.strip():
-            raise self.error(f"{name} is empty", self.place(name), expected="a text", found=repr(value))
-        return value
+    @contextmanager
+    def located(self, field: str = "") -> Iterator[None]:
+        """Give the place of this record, or of a field of it, to errors inside the block that name no file."""
+        try:
+            yield
+        except InputError as error:
+            if error.file is not None:
+                raise
+            raise self.error(
+                error.problem, error.field or field, expected=error.expected, found=error.found, remedy=error.remedy
+            ) from None
 
-    def optional_text(self, name: str) -> str:
-        """A text, or the empty text where the field is missing, null or blank."""
-        value = self.values.get(name)
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return ""
-        return self.text(name)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts; missing and null are the empty list."""
-        if self.values.get(name) is None:
-            return ()
-        values = self.items(name)
-        inner = Record({f"{name}[{i}]": value for i, value in enumerate(values)}, self.file, self.line, self.path)
-        return tuple(inner.text(key) for key in inner.values)
-
-    def identifier(self, name: str) -> str:
-        """A required id: a text, or a whole number as many files have it."""
-        value = self._required(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if not isinstance(value, str):
-            self._wrong(name, "a text or a whole number", value)
-        return self.text(name)
-
-    def items(self, name: str) -> list[object]:
-        """A required list."""
-        value = self._required(name)
-        if not isinstance(value, list):
-            self._wrong(name, "a list", value)
-        return value
-
-    def child(self, name: str) -> Record:
-        """A required object as a record of its own."""
-        value = self._required(name)
-        if not isinstance(value, dict):
-            self._wrong(name, "an object", value)
-        return Record(value, self.file, self.line, self.place(name))
-
-    def children(self, name: str) -> list[Record]:
-        """A required list of objects, each as a record of its own; refuses the empty list."""
-        values = self.items(name)
-        if not values:
-            raise self.error(f"{name} is empty", self.place(name), expected="at least one object")
-        for i, value in enumerate(values):
-            if not isinstance(value, dict):
-                self._wrong(f"{name}[{i}]", "an object", value)
-        return [
-            Record(value, self.file, self.line, self.place(f"{name}[{i}]"))
-            for i, value in enumerate(values)
-            if isinstance(value, dict)
-        ]
+    def value(self, name: str) -> object:
+        """A required field of any type."""
+        if name not in self.values:
+            remedy = did_you_mean(name, [n for n in self.values if isinstance(n, str)], "is it called {}?")
+            if self.format == "toml":
+                remedy = f"add {name} to [{self.path}]" if self.path else f"add {name} at the top of the file"
+            found = "fields " + ", ".join(map(str, self.values)) if self.values else "no fields"
+            raise self.error(f"the field {name!r} is missing", name, found=found, remedy=remedy)
+        return self.values[name]
 
     def require(self, *names: str) -> None:
         """Raise unless all these fields are present."""
         for name in names:
-            self._required(name)
+            self.value(name)
 
-    def _required(self, name: str) -> object:
-        if name not in self.values:
-            raise self.error(
-                f"the field {name!r} is missing",
-                self.place(name),
-                found="fields " + ", ".join(self.values) if self.values else "no fields",
-                remedy=did_you_mean(name, [n for n in self.values if isinstance(n, str)], "is it called {}?"),
-            )
-        return self.values[name]
+    def refuse_others(self, known: Collection[str]) -> None:
+        """Raise if there is a field with another name than these."""
+        for name in self.values:
+            if name not in known:
+                remedy = did_you_mean(name, known)
+                raise self.error(f"unknown field {name!r}", name, expected="one of " + ", ".join(known), remedy=remedy)
 
-    def _wrong(self, name: str, expected: str, value: object) -> NoReturn:
-        raise self.error("wrong type", self.place(name), expected=expected, found=shown(value))
+    def text(self, name: str, *, blank: bool = False) -> str:
+        """A required text, unchanged; one without any visible character only where `blank` allows it."""
+        return self._text(name, self.value(name), blank)
 
-    def _check_characters(self, name: str, value: str) -> None:
-        # JSON can spell half of a surrogate pair, which no UTF-8 file, hash or request can carry later.
+    def optional_text(self, name: str) -> str:
+        """A text, or the empty text where the field is missing, null or blank."""
+        text = "" if self.values.get(name) is None else self.text(name, blank=True)
+        return text if text.strip() else ""
+
+    def texts(self, name: str, *, blank: bool = False) -> tuple[str, ...]:
+        """A list of texts, blank ones only where `blank` allows them; missing and null are the empty list."""
+        values = [] if self.values.get(name) is None else self.items(name)
+        return tuple(self._text(f"{name}[{i}]", value, blank) for i, value in enumerate(values))
+
+    def identifier(self, name: str) -> str:
+        """A required id: a text, or a whole number as many files have it."""
+        value = self.value(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if not isinstance(value, str):
+            self._wrong_type(name, "a text or a whole number", value)
+        return self.text(name)
+
+    def choice(self, name: str, known: Collection[T], remedy: str | None = None) -> T:
+        """A required id that is one of the known ones; `remedy` is for one that is not even near any of them."""
+        value = self.identifier(name).strip()
+        if value in known:
+            return cast("T", value)
+        shortened = ", ".join(islice(known, 8)) + (", …" if len(known) > 8 else "")
+        raise self.error(
+            f"unknown {name} {value!r}",
+            name,
+            expected=f"one of {shortened}",
+            found=value,
+            remedy=did_you_mean(value, known) or remedy,
+        )
+
+    def boolean(self, name: str) -> bool:
+        """A required true or false."""
+        value = self.value(name)
+        if not isinstance(value, bool):
+            self._wrong_type(name, "true or false", value)
+        return value
+
+    def number(self, name: str) -> float:
+        """A required finite number."""
+        return self._number(name, _cell(self.value(name)) if self.format == "csv" else self.value(name))
+
+    def optional_number(self, name: str) -> float | None:
+        """A required field with a finite number, or None where it is null or blank."""
+        return None if _is_blank(self.value(name)) else self.number(name)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
+        return tuple(self._number(field, value) for field, value in self.several(name) if value != "")
+
+    def several(self, name: str) -> list[tuple[str, object]]:
+        """The values of a required field that holds one or several, each with its field's name.
+
+        Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. null and a blank cell are none.
+        """
+        value = self.value(name)
+        if self.format == "csv":
+            return [] if _is_blank(value) else [(name, _cell(part)) for part in str(value).split(";")]
+        if isinstance(value, list):
+            return [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        return [] if value is None else [(name, value)]
+
+    def items(self, name: str) -> list[object]:
+        """A required list."""
+        value = self.value(name)
+        if not isinstance(value, list):
+            self._wrong_type(name, "a list", value)
+        return value
+
+    def child(self, name: str) -> Record:
+        """A required object as a record of its own."""
+        return self._child(name, self.value(name))
+
+    def children(self, name: str, *, empty: bool = False) -> list[Record]:
+        """A required list of objects, each as a record of its own; the empty list only where `empty` allows it."""
+        values = self.items(name)
+        if not values and not empty:
+            raise self.error(f"{name} is empty", name, expected="at least one object")
+        return [self._child(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+    def _child(self, name: str, value: object) -> Record:
+        if not isinstance(value, dict):
+            self._wrong_type(name, f"a table [{self.place(name)}]" if self.format == "toml" else "an object", value)
+        return replace(self, values=value, path=self.place(name))
+
+    def _text(self, name: str, value: object, blank: bool = False) -> str:
+        if not isinstance(value, str):
+            self._wrong_type(name, "a text in quotes", value)
         try:
             value.encode()
         except UnicodeEncodeError as error:
+            # JSON can spell half of a surrogate pair, which no UTF-8 file, hash or request can carry later.
             raise self.error(
                 f"half a character (a lone surrogate) at position {error.start + 1}",
-                self.place(name),
+                name,
                 found=value[error.start : error.end].encode("unicode_escape").decode(),
-                remedy="write the text again from its original; the escape stands for the half of an emoji or symbol",
+                remedy="write the text again from its original; the escape is one half of an emoji or symbol",
             ) from None
+        if not blank and not value.strip():
+            raise self.error(f"{name} is empty", name, expected="a text that is not empty", found=repr(value))
+        return value
+
+    def _number(self, name: str, value: object) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                # Twice the value, because differences of two values have to be finite, too.
+                if math.isfinite(2 * value):
+                    return float(value)
+            except OverflowError:
+                pass
+        quoted = isinstance(value, str) and self.format != "csv"
+        raise self.error(
+            "not a number", name, expected="a finite number" + " without quotes" * quoted, found=shown(value)
+        )
+
+    def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:
+        raise self.error("wrong type", name, expected=expected, found=shown(value))
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _cell(value: object) -> object:
+    """A CSV cell as a number where it looks like one, else as a text without blanks around it."""
+    text = str(value).strip()
+    return float(text) if looks_like_a_number(text) else text
+
+
+def looks_like_a_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
 
 
 def kind(value: object) -> str:
@@ -148,14 +240,7 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A JSON value as it may stand in a message: what it is, and how it is written."""
+    """A JSON value for a message: what it is, and how it is written."""
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return f"{kind(value)}: {value!r}"
-
-
-def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:
-    """A question naming the known name nearest to `name`, or None where none is near."""
-    lower = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
-    return wording.format(repr(lower[near[0]])) if near else None

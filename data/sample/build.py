@@ -81,17 +81,17 @@ def dialogue() -> Iterator[Row]:
 
 
 def _cases(sources: Sequence[S]) -> Iterator[DefectContext[S]]:
-    # In a ring every source follows one other, so that no text is the off-topic one twice.
+    # Each source gets its predecessor in a shuffled ring, so that no text is used as the off-topic one twice.
     ring = Dice(f"{SEED}").shuffled(sources)
     for own in sources:
         yield DefectContext(own, ring[ring.index(own) - 1], Dice(f"{SEED} {own.id}"))
 
 
 def candidates(recipe: Recipe[S], case: DefectContext[S], text: Lines) -> list[Row]:
-    """Draw the group's candidates, in an order that tells nothing.
+    """Draw the group's candidates, in random order.
 
-    The good one is always among them. A draw in which some aspect has the same rating everywhere is
-    thrown away, for such a group could rank no judge on that aspect.
+    The good one is always among them. A draw in which all candidates have the same rating in some aspect is
+    repeated, because such a group says nothing about a judge in that aspect.
     """
     names: list[str] = [name for name in (*recipe.defects, *recipe.combined) if name != "good"]
     while True:

@@ -1,8 +1,8 @@
 """What can be wrong with a text of the sample, how it is made, and what it costs.
 
 A defect makes a text worse in a known way and measures by how much; the measure gives its level (1 is the
-mildest). The tables at the top say what a text with that defect and level is rated. Nobody rated these
-texts: the tables are the whole truth about their ratings.
+mildest). The tables at the top say what a text with that defect and level is rated. No human rated these
+texts: their ratings come from the tables alone.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ S = TypeVar("S", Article, Dialogue)
 
 @dataclass(frozen=True, slots=True)
 class DefectContext(Generic[S]):
-    """What a defect may draw on: the source at hand, another one, and chance."""
+    """What a defect may use: the source of the text, another source, and random draws."""
 
     own: S
     other: S
@@ -123,7 +123,7 @@ def cut_off(text: Lines, case: DefectContext[Any]) -> Made:
 def _ended_in(text: Lines, last: int, dice: Dice) -> Lines:
     words = text[last].split()
     stops = range(max(2, round(len(words) * 0.3)), round(len(words) * 0.8))
-    # After a word such as "the" nobody takes the text for complete.
+    # A text that ends in a word such as "the" is clearly incomplete.
     dangling = [i for i in stops if words[i - 1].lower() in FUNCTION_WORDS]
     return (*text[:last], " ".join(words[: dice.pick(dangling or stops)]).rstrip('.,;:!?"'))
 
@@ -200,7 +200,7 @@ def _swapped(line: str, swaps: Sequence[Swap]) -> str:
 
 
 def unsupported(text: Lines, case: DefectContext[Article]) -> Made:
-    """Add one or two claims that stand nowhere in the article; the level is how many."""
+    """Add one or two claims that are not in the article; the level is how many."""
     claims = case.dice.shuffled(case.own.unsupported)[: 1 + case.dice.below(2)]
     at = case.dice.pick((len(text) - 1, len(text)))
     return (*text[:at], *claims, *text[at:]), len(claims)

@@ -1,4 +1,4 @@
-"""Seeded draws that come out the same on every Python version."""
+"""Seeded draws that are the same on every Python version."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Dice:
-    """A generator of its own, seeded by a text.
+    """A random generator of its own, seeded by a text.
 
-    Only `random()` is promised to give the same sequence on every version of Python, so everything here
-    rests on it; numpy promises no such thing for its generators.
+    Python guarantees the same sequence on every version only for `random()`, so every draw is derived from it; numpy
+    gives no such guarantee for its generators.
     """
 
     def __init__(self, seed: str) -> None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 Swap = tuple[str, str]
-"""What a text says, and the wrong thing that a defect says in its place."""
+"""The right words of a text, and the wrong ones that a defect puts in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Article:
     wrong: tuple[Swap, Swap]
     """Numbers of the summary, each with a number that the article does not contain."""
     unsupported: tuple[str, str]
-    """Claims that fit the topic and stand nowhere in the article."""
+    """Claims that fit the topic and are not in the article."""
 
 
 @dataclass(frozen=True, slots=True)

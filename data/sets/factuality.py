@@ -1,4 +1,4 @@
-"""The aspect that sets about hallucination are rated on, and tasks that have it."""
+"""The aspect that hallucination sets are labelled for, and the tasks that use it."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ CLAIMS = Task("claim-factuality", "prompt", "claim", (FACTUALITY,))
 
 
 def rated(factual: bool) -> dict[str, tuple[float, ...]]:
-    """The ratings of a candidate that is labelled as a whole."""
+    """The ratings of a candidate with one label."""
     return {FACTUALITY.name: (1.0 if factual else 0.0,)}

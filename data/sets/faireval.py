@@ -1,7 +1,7 @@
 """FairEval (Wang et al. 2023): open questions with the answers of two LMs, compared by three people.
 
 Home: the GitHub repository i-Eval/FairEval: question.jsonl, answer/answer_gpt35.jsonl, answer/answer_vicuna-13b.jsonl
-and review/review_gpt35_vicuna-13b_human.txt, 80 questions. It has no licence: load it, do not pass it on. A local
+and review/review_gpt35_vicuna-13b_human.txt, 80 questions. It has no licence, so it must not be redistributed. A local
 copy is a folder with these files, with or without the two subfolders. Records look like this (made up):
 
     {"question_id": 1, "text": "How do I mend a plough?", "category": "generic"}
@@ -22,7 +22,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.data.sets import hub as homes
+from debate_judge.data.sets import hub
 
 COMMIT = "453c117a69159fd7b7de2f4e0519bac57bee21f4"
 HOME = f"https://raw.githubusercontent.com/i-Eval/FairEval/{COMMIT}/"
@@ -65,7 +65,7 @@ def load(path: str | Path | None = None) -> Corpus:
         raise InputError("not a folder", file=folder, expected="the folder with question.jsonl and the other files")
     questions = _records(folder, "question.jsonl")
     answers = {system: _by_question(_records(folder, file)) for system, file in SYSTEMS.items()}
-    labels = _lines(folder)
+    labels = _labels(folder)
     if not questions:
         raise InputError("no questions in the file", file=path, field="question.jsonl")
     if len(labels) != len(questions):
@@ -83,9 +83,7 @@ def load(path: str | Path | None = None) -> Corpus:
 
 def _group(question: Record, answers: Mapping[str, Mapping[str, Record]], label: Record) -> RatedGroup:
     name = question.identifier("question_id")
-    outcome = OUTCOMES.get(label.text("label").strip())
-    if outcome is None:
-        raise label.error("not a label", expected=", ".join(OUTCOMES), found=label.text("label"))
+    outcome = OUTCOMES[label.choice("label", OUTCOMES)]
     candidates = []
     for (system, found), rating in zip(answers.items(), outcome, strict=True):
         if name not in found:
@@ -111,33 +109,21 @@ def _file(folder: Path, name: str) -> Path:
 
 def _records(folder: Path | None, name: str) -> list[Record]:
     if folder is None:
-        return homes.fetch("faireval", HOME + name, split="train", columns=("question_id", "text"))
+        return hub.fetch("faireval", hub.Home(HOME + name, COMMIT, ("question_id", "text")))
     return list(reading.jsonl(_file(folder, name)))
 
 
-def _lines(folder: Path | None) -> list[Record]:
-    """The labels, each as a record with one field."""
+def _labels(folder: Path | None) -> list[Record]:
+    """The lines of the review, each as a record with one field."""
     if folder is None:
-        lines, place = _fetched_lines(HOME + REVIEW), HOME + REVIEW
+        import datasets
+
+        place = HOME + REVIEW
+        with hub.reaching("faireval", place):
+            lines = [str(line) for line in datasets.load_dataset("text", data_files=place, split="train")["text"]]
     else:
-        file = _file(folder, REVIEW)
-        try:
-            lines, place = file.read_text(encoding="utf-8").splitlines(), str(file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read ({type(error).__name__})", file=file) from None
+        place = str(_file(folder, REVIEW))
+        lines = [line for _, line in reading.lines(Path(place))]
     while lines and not lines[-1].strip():
         lines.pop()
     return [Record({"label": line}, place, number) for number, line in enumerate(lines, 1)]
-
-
-def _fetched_lines(home: str) -> list[str]:
-    import datasets
-
-    try:
-        return [str(line) for line in datasets.load_dataset("text", data_files=home, split="train")["text"]]
-    except Exception as error:  # The library promises no common base, see `data.sets.hub`.
-        raise InputError(
-            f"the labels of faireval cannot be fetched ({type(error).__name__})",
-            file=home,
-            remedy="check the network, or give a local copy with --data faireval=FOLDER",
-        ) from error

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
-from debate_judge.data.sets import hub as homes
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
+from debate_judge.data.sets import hub
 from debate_judge.data.sets.factuality import ANSWERS, REPLIES, SUMMARIES, rated
 from debate_judge.data.sets.merging import merged
 
@@ -40,7 +38,7 @@ class Part:
     source: str
     output: str
     knowledge: str = "knowledge"
-    """Empty where the source is all there is to know."""
+    """Empty where nothing is given beside the source."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,23 +58,16 @@ def load(path: str | Path | None = None, part: str | None = None) -> Corpus:
     """Load one part of the set from a local copy, or from its home.
 
     Args:
-        path: A file of any part, which is told by its fields.
-        part: A key of `PARTS`; without one a file may be any of them, and the home gives `qa`.
+        path: A local copy.
+        part: A key of `PARTS`. Without one the part of a copy is recognized by its fields, and `qa` is fetched.
 
     Raises:
         InputError: The copy cannot be used or is of another part, or the home cannot be reached.
     """
-    if path is None:
-        part = part or "qa"
-        home = f"{HOME}{part}_data.json"
-        records = homes.fetch(f"halueval_{part}", home, split="train", columns=PARTS[part].columns)
-        origin = Origin(f"halueval_{part}", home, COMMIT)
-    else:
-        records = list(reading.json_records(Path(path)))
-        origin = Origin("halueval" if part is None else f"halueval_{part}", str(path))
-    if not records:
-        raise InputError("no records in the file", file=path, expected=_expected())
-    shape = PARTS[part] if part is not None else _part_of(records[0])
+    at_home = part or "qa"
+    home = hub.Home(f"{HOME}{at_home}_data.json", COMMIT, PARTS[at_home].columns)
+    records, origin = hub.read("halueval" if at_home == "qa" else f"halueval_{part}", path, home)
+    shape = PARTS[at_home] if path is None or part else _part_of(records[0])
     return Corpus(shape.task, merged((r, _group(r, shape, i)) for i, r in enumerate(records, 1)), origin)
 
 
@@ -84,18 +75,14 @@ def _part_of(record: Record) -> Part:
     for part in PARTS.values():
         if part.source in record.values:
             return part
-    raise record.error("not a record of HaluEval", expected=_expected(), found="fields " + ", ".join(record.values))
-
-
-def _expected() -> str:
-    return "; or ".join(", ".join(part.columns) for part in PARTS.values())
+    expected = "; or ".join(", ".join(part.columns) for part in PARTS.values())
+    raise record.error("not a record of HaluEval", expected=expected, found="fields " + ", ".join(record.values))
 
 
 def _group(record: Record, part: Part, number: int) -> RatedGroup:
     if "hallucination" in record.values:
         candidates: tuple[Candidate, ...] = (_labelled(record, part),)
     else:
-        # One after the other in the record's order; judges see one candidate at a time.
         candidates = (
             Candidate("right", record.text(f"right_{part.output}"), rated(True)),
             Candidate("hallucinated", record.text(f"hallucinated_{part.output}"), rated(False)),

@@ -1,46 +1,91 @@
-"""Records of public sets from where they live, through `datasets`, which also keeps them for the next time."""
+"""Records of public sets, from a local copy or from where they live.
+
+Homes are read through `datasets`, which also keeps what it fetched for the next time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
+from debate_judge.data.schema import Origin
 
 
-def fetch(name: str, home: str, *, split: str, columns: Sequence[str], revision: str = "") -> list[Record]:
-    """All rows of one split of a set; a record's line is its row number from 1.
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a public set lives, pinned to one version."""
+
+    address: str
+    """A data set of the Hugging Face hub, or the URL of a JSON file."""
+    revision: str
+    """Commit; that of a URL is part of the URL, too."""
+    columns: tuple[str, ...]
+    """Columns that the loader needs. They are checked, because a home can change."""
+    split: str = "train"
+
+
+def read(name: str, path: str | Path | None, home: Home) -> tuple[list[Record], Origin]:
+    """All records of a set and where they come from.
 
     Args:
-        name: what the project calls the set, for the message to the user.
-        home: a data set of the Hugging Face hub, or the URL of a JSON file.
-        split: the split's name.
-        columns: columns that the loader needs. They are checked, for a home can change.
-        revision: pins a hub data set; the URL of a file is pinned by the commit in it.
+        name: Its name in `LOADERS`.
+        path: A local copy, JSON lines or a JSON array; None to fetch it from its home.
+        home: Where it lives.
 
     Raises:
-        InputError: the home cannot be reached, or the set has changed there.
+        InputError: The copy cannot be read or is empty, the home cannot be reached, or the set has changed there.
+    """
+    if path is None:
+        return fetch(name, home), Origin(name, home.address, home.revision)
+    records = list(reading.json_records(Path(path)))
+    if not records:
+        expected = "records with " + ", ".join(home.columns)
+        raise InputError("no records in the file", file=path, expected=expected)
+    return records, Origin(name, str(path))
+
+
+def fetch(name: str, home: Home) -> list[Record]:
+    """All rows of a set at its home; a record's line is its row number from 1.
+
+    Raises:
+        InputError: The home cannot be reached, or the set has changed there.
     """
     import datasets
 
-    try:
-        if home.startswith("https://"):
-            rows = datasets.load_dataset("json", data_files=home, split=split)
+    with reaching(name, home.address):
+        if home.address.startswith("https://"):
+            rows = datasets.load_dataset("json", data_files=home.address, split=home.split)
         else:
-            rows = datasets.load_dataset(home, split=split, revision=revision)
-    except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
-        raise InputError(
-            f"the data set {name} cannot be fetched ({type(error).__name__})",
-            file=home,
-            remedy=f"check the network, or give a local copy with --data {name}=PATH",
-        ) from error
-    missing = [column for column in columns if column not in rows.column_names]
+            rows = datasets.load_dataset(home.address, split=home.split, revision=home.revision)
+    missing = [column for column in home.columns if column not in rows.column_names]
     if missing:
         raise InputError(
             f"the data set {name} has changed at its home: without " + ", ".join(missing),
-            file=home,
-            expected="columns " + ", ".join(columns),
+            file=home.address,
+            expected="columns " + ", ".join(home.columns),
             found="columns " + ", ".join(rows.column_names),
             remedy=f"give a copy in the former layout with --data {name}=PATH",
         )
-    return [Record(row, home, number) for number, row in enumerate(rows, start=1)]
+    return [Record(row, home.address, number) for number, row in enumerate(rows, start=1)]
+
+
+@contextmanager
+def reaching(name: str, address: str) -> Iterator[None]:
+    """Report every error of `datasets` inside the block as a set that cannot be fetched.
+
+    Raises:
+        InputError: With what failed and that a local copy can be given.
+    """
+    try:
+        yield
+    except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
+        raise InputError(
+            f"the data set {name} cannot be fetched ({type(error).__name__})",
+            file=address,
+            remedy=f"check the network, or give a local copy with --data {name}=PATH",
+        ) from error

@@ -1,4 +1,4 @@
-"""Groups that share a source made one, for sets whose records do not keep sources apart."""
+"""Merging of groups that share a source, for sets with one record per candidate or with repeated sources."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from debate_judge.data.schema import Candidate, RatedGroup
 def merged(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...]:
     """Join groups with equal sources (whitespace aside), in order of first appearance.
 
-    A source must not be split into train and held-out. Contexts that differ stand one below the other, candidates
-    whose id is taken get a number (right, right-2), and a candidate that is there already is not repeated.
+    Otherwise a source could be both trained on and tested on. Different contexts are joined by line breaks, candidates
+    whose id is taken get a number (right, right-2), and an equal candidate is not repeated.
 
     Args:
-        groups: Each with the record that it comes from, to be named in errors.
+        groups: Each with its record, for the place in errors.
 
     Raises:
         InputError: Two sources have the same group id.
@@ -24,7 +24,7 @@ def merged(groups: Iterable[tuple[Record, RatedGroup]]) -> tuple[RatedGroup, ...
     found: dict[str, RatedGroup] = {}
     lines: dict[str, tuple[int, str]] = {}
     for record, group in groups:
-        key = " ".join(group.source.split())
+        key = group.source_key
         line, owner = lines.setdefault(group.id, (record.line, key))
         if owner != key:
             raise record.error(f"a second source for the group {group.id!r}", found=f"the group of line {line}")

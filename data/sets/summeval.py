@@ -9,25 +9,26 @@ like this (made up, cut to two summaries):
 
 A group is an article. The hub does not say which system wrote a summary: candidates are then numbered from 1 in
 the record's order, which carries no promise that a number means the same system in every article. A copy with
-`model_ids` beside the summaries has true names. Copies in UniEval's packing are read too.
+`model_ids` beside the summaries has the systems' names. Copies in UniEval's layout are read too.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files import ratings, reading
+from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup
-from debate_judge.data.sets import hub as homes
-from debate_judge.data.sets import unieval
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup
+from debate_judge.data.sets import hub, unieval
 from debate_judge.data.tasks import SUMMARIZATION
 
-HOME = "mteb/summeval"
-REVISION = "bfc121155064afa2d81b5505682ffc0d96f4334c"
 ASPECTS = tuple(aspect.name for aspect in SUMMARIZATION.aspects)
-COLUMNS = ("id", "text", "machine_summaries", "human_summaries", *ASPECTS)
+HOME = hub.Home(
+    "mteb/summeval",
+    "bfc121155064afa2d81b5505682ffc0d96f4334c",
+    ("id", "text", "machine_summaries", "human_summaries", *ASPECTS),
+    split="test",
+)
 
 
 def load(path: str | Path | None = None) -> Corpus:
@@ -36,14 +37,7 @@ def load(path: str | Path | None = None) -> Corpus:
     Raises:
         InputError: the copy cannot be used, or the home cannot be reached.
     """
-    if path is None:
-        records = homes.fetch("summeval", HOME, split="test", columns=COLUMNS, revision=REVISION)
-        origin = Origin("summeval", HOME, REVISION)
-    else:
-        records = list(reading.json_records(Path(path)))
-        origin = Origin("summeval", str(path))
-    if not records:
-        raise InputError("no records in the file", file=path, expected="records with " + ", ".join(COLUMNS))
+    records, origin = hub.read("summeval", path, HOME)
     if "system_output" in records[0].values:
         return Corpus(SUMMARIZATION, unieval.groups(records, SUMMARIZATION), origin)
     groups = tuple(_group(record) for record in records)
@@ -52,7 +46,7 @@ def load(path: str | Path | None = None) -> Corpus:
 
 
 def _group(record: Record) -> RatedGroup:
-    record.require(*COLUMNS)
+    record.require(*HOME.columns)
     summaries = record.texts("machine_summaries")
     if not summaries:
         raise record.error("machine_summaries is empty", "machine_summaries", expected="at least one summary")
@@ -67,8 +61,7 @@ def _group(record: Record) -> RatedGroup:
                 expected=f"{len(summaries)} values, one per summary",
                 found=f"{length} values",
             )
-    columns = Record({aspect: record.values[aspect] for aspect in ASPECTS}, record.file, record.line)
-    rated = ratings.from_json(columns, SUMMARIZATION)
+    rated = ratings_in(record, SUMMARIZATION, ASPECTS)
     return RatedGroup(
         id=record.identifier("id"),
         source=record.text("text").rstrip("\r\n"),
@@ -83,7 +76,7 @@ def _group(record: Record) -> RatedGroup:
 def _refuse_repeats(records: list[Record], groups: tuple[RatedGroup, ...]) -> None:
     lines: dict[tuple[str, str], int] = {}
     for record, group in zip(records, groups, strict=True):
-        for name, value in (("id", group.id), ("text", " ".join(group.source.split()))):
+        for name, value in (("id", group.id), ("text", group.source_key)):
             if (name, value) in lines:
                 raise record.error(
                     f"a second record with the same {name}", name, found=f"the {name} of line {lines[name, value]}"

@@ -1,9 +1,9 @@
-"""The packing in which UniEval (Zhong et al. 2022) keeps several rated sets: one record per output.
+"""The layout in which UniEval (Zhong et al. 2022) distributes several rated sets: one record per output.
 
     {"source": "…", "system_id": "…", "system_output": "…", "context": "…", "reference": "…", "doc_id": "…",
      "scores": {"coherence": 2.67}}
 
-`context`, `reference` and `doc_id` occur in some sets only. Records of one source need not stand together.
+`context`, `reference` and `doc_id` occur in some sets only. Records of one source need not be adjacent.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from debate_judge.data.files import ratings
+from debate_judge.data.files.ratings import ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup, Task
+from debate_judge.data.sets.hub import Home
 
+COMMIT = "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
 NO_FACT = "_nofact"
 """What Topical-Chat's records hold as context where the speakers were given no fact."""
 
@@ -28,11 +30,17 @@ class _Growing:
     references: dict[str, None] = field(default_factory=dict)
 
 
+def home(file: str, *columns: str) -> Home:
+    """A file of the GitHub repository maszhongming/UniEval, below `reproduce/data`."""
+    address = f"https://raw.githubusercontent.com/maszhongming/UniEval/{COMMIT}/reproduce/data/{file}"
+    return Home(address, COMMIT, columns)
+
+
 def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
     """Join the records that have the same source, in order of first appearance.
 
     A group is named by its `doc_id`, or else by its running number from 1. Line breaks at the end of texts are
-    dropped, and `NO_FACT` is no context; everything else stays as it is.
+    dropped, and `NO_FACT` becomes the empty context; everything else is unchanged.
 
     Raises:
         InputError: two outputs of one system for a source, or records of one source that differ in context.
@@ -53,8 +61,9 @@ def groups(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
         system = record.identifier("system_id")
         if system in group.candidates:
             raise record.error(f"a second output of {system!r} for the source of line {group.first.line}", "system_id")
-        scores = ratings.from_json(record.child("scores"), task)
-        group.candidates[system] = Candidate(system, _text(record, "system_output"), scores)
+        scores = record.child("scores")
+        rated = ratings_in(scores, task, scores.values)
+        group.candidates[system] = Candidate(system, _text(record, "system_output"), rated)
         group.references.update(dict.fromkeys(filter(None, [record.optional_text("reference").rstrip("\r\n")])))
     finished: dict[str, RatedGroup] = {}
     for number, group in enumerate(growing.values(), start=1):

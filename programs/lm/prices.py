@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.files import reading
+from debate_judge.data.files.records import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +66,20 @@ def read_prices(path: Path) -> dict[str, Price]:
     """Read a table of prices.
 
     Raises:
-        InputError: It is no TOML, or a section lacks a number or has something else.
+        InputError: It is not TOML, or a section lacks a number or has another field.
     """
-    try:
-        sections = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("prices could not be read", file=path, expected="a TOML file", found=str(error)) from error
-    return {model: _price(path, model, section) for model, section in sections.items()}
+    table = reading.toml(path, "table of prices")
+    return {model: _price(table.child(model)) for model in table.values}
 
 
-def _price(path: Path, model: str, section: object) -> Price:
-    if not isinstance(section, dict) or not {"input", "output"} <= set(section) <= {"input", "cached", "output"}:
-        raise InputError(
-            "not a price",
-            file=path,
-            field=model,
-            expected="input and output, and cached if it differs, in US dollars for a million tokens",
-            found=section,
-        )
-    for name, value in section.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise InputError("not a price", file=path, field=f"{model}.{name}", expected="0 or more", found=value)
-    first = float(section["input"])
-    return Price(first, float(section.get("cached", first)), float(section["output"]))
+def _price(record: Record) -> Price:
+    record.refuse_others(("input", "cached", "output"))
+    prices = {name: record.number(name) for name in ("input", "output", *record.values)}
+    for name, value in prices.items():
+        if value < 0:
+            expected = "0 or more US dollars for a million tokens"
+            raise record.error("not a price", name, expected=expected, found=value)
+    return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
 
 
 @lru_cache(maxsize=1)

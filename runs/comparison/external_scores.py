@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.reading import csv_rows, json_records
-from debate_judge.data.files.records import Record, did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.reading import rows
+from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.runs.rated_scores import finite
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def read_external(
     compared = {group.id for group in corpus.groups}
     found: dict[_Item, _Found] = {}
     ignored = 0
-    for record in _records(path):
+    for record in rows(path):
         about = False
         for item, score in reader.read(record):
             if item in found:
@@ -108,8 +107,7 @@ class _Reader:
     def __init__(self, known: Corpus, aspects: Sequence[Aspect]) -> None:
         self.wanted = tuple(a.name for a in aspects)
         self._named = tuple(a.name for a in known.task.aspects)
-        self._candidates = {group.id: {c.id for c in group.candidates} for group in known.groups}
-        self._name = known.origin.name
+        self._candidates = {group.id: {c.id: None for c in group.candidates} for group in known.groups}
         self._wide: bool | None = None
 
     def read(self, record: Record) -> Iterator[tuple[_Item, float | None]]:
@@ -123,23 +121,15 @@ class _Reader:
                 expected="an aspect and its score in every row, or a column for each aspect in every row",
                 found=", ".join(map(str, record.values)) or "no fields",
             )
-        group, candidate = self._place(record)
+        group = record.choice("group", self._candidates, "give the file that the scores were made for as --data")
+        candidate = record.choice("candidate", self._candidates[group])
         if self._wide:
             for aspect in self._named:
                 if aspect in record.values:
-                    yield _Item(group, candidate, aspect), _score(record, aspect)
+                    yield _Item(group, candidate, aspect), record.optional_number(aspect)
             return
-        aspect = record.text("aspect")
-        if aspect not in self._named:
-            raise record.error(
-                f"the data have no aspect {aspect!r}",
-                "aspect",
-                expected="one of " + ", ".join(self._named),
-                found=aspect,
-                remedy=did_you_mean(aspect, self._named),
-            )
-        record.require("score")
-        yield _Item(group, candidate, aspect), _score(record, "score")
+        aspect = record.choice("aspect", self._named)
+        yield _Item(group, candidate, aspect), record.optional_number("score")
 
     def _check_columns(self, record: Record) -> None:
         columns = [str(name) for name in record.values]
@@ -154,38 +144,6 @@ class _Reader:
                 expected="group, candidate, aspect, score; or group, candidate and columns " + ", ".join(self.wanted),
                 found=", ".join(columns) or "no fields",
             )
-
-    def _place(self, record: Record) -> tuple[str, str]:
-        group = record.identifier("group")
-        candidates = self._candidates.get(group)
-        if candidates is None:
-            raise record.error(
-                f"{self._name} has no group {group!r}",
-                "group",
-                expected=f"the id of a group, such as {next(iter(self._candidates))!r}",
-                found=group,
-                remedy=did_you_mean(group, self._candidates) or "give the file that the scores were made for as --data",
-            )
-        candidate = record.identifier("candidate")
-        if candidate not in candidates:
-            raise record.error(
-                f"group {group!r} has no candidate {candidate!r}",
-                "candidate",
-                expected="one of " + ", ".join(sorted(candidates)[:8]) + (", …" if len(candidates) > 8 else ""),
-                found=candidate,
-                remedy=did_you_mean(candidate, candidates),
-            )
-        return group, candidate
-
-
-def _records(path: Path) -> Iterator[Record]:
-    return csv_rows(path) if path.suffix.lower() == ".csv" else json_records(path)
-
-
-def _score(record: Record, name: str) -> float | None:
-    value = record.values[name]
-    empty = value is None or (isinstance(value, str) and not value.strip())
-    return None if empty else finite(record, name, value)
 
 
 def _beside(corpus: Corpus, aspect: str, found: Mapping[_Item, _Found]) -> list[GroupScores]:

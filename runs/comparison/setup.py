@@ -13,7 +13,7 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.tables import STATISTICS, Level, Statistic
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.groups import require_level, require_ratings
+from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
 from debate_judge.runs.comparison.ablations.plan import AblationPlan

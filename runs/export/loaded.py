@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Item, Judgement

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.reading import json_object
+from debate_judge.data.files.records import Record
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task, fingerprint
 from debate_judge.programs import KINDS, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.export.json_object import JsonObject, read_object
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 1
@@ -28,6 +28,8 @@ _PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MA
 
 _STATE_KEYS = ("signature", "demos", "fields")
 """What of a predictor's DSPy state belongs to the program; the rest is an LM and leftovers of the tuning."""
+
+_REMEDY = "compile the judge again, or restore the folder from a copy"
 
 State = dict[str, dict[str, Any]]
 """Predictor name -> its state."""
@@ -67,8 +69,8 @@ def task_record(task: Task) -> dict[str, Any]:
     }
 
 
-def program_fingerprint(task: Mapping[str, Any], aspects: Mapping[str, Any], states: Mapping[str, State]) -> str:
-    """Hash of everything that decides what the judge asks and how it reads the answers."""
+def program_fingerprint(task: object, aspects: object, states: Mapping[str, object]) -> str:
+    """Hash of everything that decides what the judge asks and how it reads the answers; all are JSON values."""
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
@@ -87,7 +89,7 @@ def read(path: str | Path) -> Export:
         InputError: it is no export, was made by a newer version, is incomplete or was changed.
     """
     folder = _locate(Path(path))
-    root = read_object(folder / MANIFEST)
+    root = json_object(folder / MANIFEST, remedy=_REMEDY)
     _check_format(root)
     task = _task(root.child("task"))
     entries = root.child("aspects")
@@ -130,7 +132,7 @@ def _locate(path: Path) -> Path:
     return found[0].parent
 
 
-def _check_format(root: JsonObject) -> None:
+def _check_format(root: Record) -> None:
     if root.values.get("format") != FORMAT:
         raise root.error(
             "this JSON file is not the manifest of an export",
@@ -151,25 +153,21 @@ def _check_format(root: JsonObject) -> None:
         )
 
 
-def _task(record: JsonObject) -> Task:
-    try:
+def _task(record: Record) -> Task:
+    with record.located():
         return Task(
             record.text("name"),
             record.text("source_label"),
             record.text("candidate_label"),
             tuple(
                 Aspect(a.text("name"), a.text("definition"), Scale(a.number("low"), a.number("high"), a.number("step")))
-                for a in record.children("aspects")
+                for a in record.children("aspects", empty=True)
             ),
             record.text("context_label"),
         )
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise record.error(error.problem, expected=error.expected, found=error.found) from None
 
 
-def _check_lm(root: JsonObject) -> None:
+def _check_lm(root: Record) -> None:
     record = root.child("lm")
     record.text("spec")
     for name in ("temperature", "max_tokens"):
@@ -179,48 +177,34 @@ def _check_lm(root: JsonObject) -> None:
         record.text("api_base")
 
 
-def _state_file(folder: Path, entry: JsonObject) -> JsonObject:
+def _state_file(folder: Path, entry: Record) -> Record:
     name = entry.text("state")
     file = folder / name
     # A manifest from somewhere else must not make us read what lies outside its folder.
     if not file.resolve().is_relative_to(folder.resolve()):
         raise entry.error("the state lies outside the export", "state", found=name)
-    return read_object(file)
+    return json_object(file, remedy=_REMEDY)
 
 
-def _aspect_judge(entry: JsonObject, state: JsonObject, task: Task, aspect: str) -> AspectJudge:
+def _aspect_judge(entry: Record, state: Record, task: Task, aspect: str) -> AspectJudge:
     if aspect not in {a.name for a in task.aspects}:
         raise entry.error("the task does not have this aspect", found=aspect)
-    granularity = entry.text("granularity")
-    if granularity not in GRANULARITIES:
-        raise entry.error(
-            "unknown granularity", "granularity", expected="one of " + ", ".join(GRANULARITIES), found=granularity
-        )
-    name, config = entry.text("kind"), entry.child("config")
-    if name not in KINDS:
-        raise entry.error(
-            f"unknown kind of judge {name!r}",
-            "kind",
-            expected="one of " + ", ".join(KINDS),
-            found=name,
-            remedy="add the judge to programs.JUDGES, or update this project if a newer version has it",
-        )
+    granularity = entry.choice("granularity", GRANULARITIES)
+    update = "add the judge to programs.JUDGES, or update this project if a newer version has it"
+    name, config = entry.choice("kind", KINDS, update), entry.child("config")
     try:
-        judge = build(name, config.values)
-    except InputError as error:
-        raise config.error(
-            error.problem, error.field or "", expected=error.expected, found=error.found, remedy=error.remedy
-        ) from None
+        with config.located():
+            judge = build(name, config.values)
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise config.error(f"not a configuration of the judge {name!r}: {error!r}", found=config.values) from None
     _apply(judge, state)
-    try:
+    with entry.located("granularity"):
         return AspectJudge(judge, granularity)
-    except InputError as error:
-        raise entry.error(error.problem, "granularity", expected=error.expected, found=error.found) from None
 
 
-def _apply(judge: Judge, state: JsonObject) -> None:
+def _apply(judge: Judge, state: Record) -> None:
     """Give the judge its tuned instructions; they win over whatever its configuration says."""
     predictors = dict(judge.named_predictors())
     if set(predictors) != set(state.values):
@@ -235,7 +219,7 @@ def _apply(judge: Judge, state: JsonObject) -> None:
         record = state.child(name)
         signature = record.child("signature")
         signature.text("instructions", blank=True)
-        fields = signature.children("fields")
+        fields = signature.children("fields", empty=True)
         for field in fields:
             field.text("prefix", blank=True)
             field.text("description", blank=True)
@@ -247,7 +231,7 @@ def _apply(judge: Judge, state: JsonObject) -> None:
                 found=f"{len(fields)} fields",
                 remedy="use the version of this project that made the export, or compile the judge again",
             )
-        demos = [demo.values for demo in record.children("demos")] if "demos" in record.values else []
+        demos = [demo.values for demo in record.children("demos", empty=True)] if "demos" in record.values else []
         known = {k: record.values[k] for k in _STATE_KEYS if k in record.values}
         complete[name] = {**known, "demos": demos, "traces": [], "train": [], "lm": None}
     judge.load_state(complete)

@@ -1,11 +1,10 @@
-"""Texts with names that a user brings in a TOML file: personas for the Critic, roles for referees."""
+"""Named texts from a user's TOML file: personas for the Critic, roles for referees."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.files import reading
 from debate_judge.programs.debate.personas import PERSONAS
 
 
@@ -31,14 +30,7 @@ def named_texts(path: Path, what: str) -> dict[str, str]:
     Raises:
         InputError: The file cannot be read, is empty, or an entry is not a non-empty text.
     """
-    expected = 'a TOML file of name = "text" lines'
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{what}s could not be read", file=path, expected=expected, found=str(error)) from error
-    for name, text in table.items():
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(f"not a {what}", file=path, field=name, expected="a non-empty text", found=text)
-    if not table:
-        raise InputError(f"no {what} found", file=path, expected='at least one name = "text" line')
-    return {name: text.strip() for name, text in table.items()}
+    record = reading.toml(path, f"file of {what}s")
+    if not record.values:
+        raise record.error(f"no {what} found", expected='at least one name = "text" line')
+    return {name: record.text(name).strip() for name in record.values}

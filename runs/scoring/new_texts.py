@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.group_records import Tasks, csv_groups, jsonl_groups
-from debate_judge.data.files.groups import SUFFIXES, GroupRecord, iter_groups
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
 
@@ -31,7 +29,7 @@ def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[Rate
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
     lines: dict[bytes, int] = {}
-    for entry in iter_groups(path, task) if only is not None else _all_groups(path, task):
+    for entry in iter_groups(path, task, refuse_others=only is None):
         for candidate in entry.group.candidates:
             key = _key(entry.group.id, candidate.id)
             if key in lines:
@@ -44,28 +42,6 @@ def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[Rate
                 )
             lines[key] = entry.line
         yield entry.group
-
-
-class _OneTask(Tasks):
-    """The judge's task and no other."""
-
-    def of(self, record: Record) -> Task:
-        task = super().of(record)
-        if task is None:
-            raise record.error(
-                "the group is of a task that the judge was not made for",
-                "task",
-                found=record.values.get("task"),
-                remedy="take it out of the file, or leave such groups aside by naming the judge's task with --task",
-            )
-        return task
-
-
-def _all_groups(path: Path, task: Task) -> Iterator[GroupRecord]:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        return iter_groups(path, task)
-    return (csv_groups if suffix == ".csv" else jsonl_groups)(path, _OneTask(path, task))
 
 
 def _key(group: str, candidate: str) -> bytes:

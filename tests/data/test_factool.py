@@ -12,9 +12,8 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup
-from debate_judge.data.sets import factool
-from debate_judge.data.sets import hub as homes
-from tests.contracts import check_corpus
+from debate_judge.data.sets import factool, hub
+from debate_judge.data.testing import check_corpus
 
 ROW: dict[str, Any] = {
     "prompt": "Which river?",
@@ -66,11 +65,11 @@ def test_bad_copies_are_refused(tmp_path: Path, name: str, rows: list[dict[str, 
 def test_both_levels_are_fetched_from_one_home(monkeypatch: pytest.MonkeyPatch, spec: str, candidates: int) -> None:
     asked = []
 
-    def fetch(name: str, home: str, **options: Any) -> list[Record]:
+    def fetch(name: str, home: hub.Home) -> list[Record]:
         asked.append((name, home))
-        return [Record(ROW, home, 1)]
+        return [Record(ROW, home.address, 1)]
 
-    monkeypatch.setattr(homes, "fetch", fetch)
+    monkeypatch.setattr(hub, "fetch", fetch)
     assert len(data.load(spec).groups[0].candidates) == candidates
     assert asked == [(spec, factool.HOME)]
 

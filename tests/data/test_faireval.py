@@ -15,9 +15,8 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup
-from debate_judge.data.sets import faireval
-from debate_judge.data.sets import hub as homes
-from tests.contracts import check_corpus
+from debate_judge.data.sets import faireval, hub
+from debate_judge.data.testing import check_corpus
 
 QUESTIONS = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 3, 5)]
 
@@ -58,7 +57,7 @@ def test_a_question_is_a_group_of_two_with_a_winner_or_none(tmp_path: Path, nest
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("a label too few", {"labels": "TIE\nTIE\n"}, "3 lines, one per question"),
-    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2: not a label"),
+    ("an unknown label", {"labels": "TIE\nGPT4\nTIE\n"}, "line 2, field 'label': unknown label 'GPT4'"),
     ("a blank label", {"labels": "TIE\n\nTIE\n"}, "line 2, field 'label'"),
     ("an answer missing", {"vicuna": answers("v", (1, 5))}, "no answer of vicuna-13b to question 3"),
     ("an answer twice", {"gpt": answers("g", (1, 3, 5, 3))}, "question 3 occurs twice"),
@@ -79,7 +78,7 @@ def test_a_copy_is_a_folder_with_all_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         faireval.load(tmp_path)
     (folder(tmp_path) / "review_gpt35_vicuna-13b_human.txt").unlink()
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file"):
         faireval.load(tmp_path)
 
 
@@ -87,14 +86,14 @@ def test_the_files_are_fetched_from_their_home(monkeypatch: pytest.MonkeyPatch) 
     rows = {"question.jsonl": QUESTIONS, faireval.SYSTEMS["gpt35"]: answers("gpt")}
     rows[faireval.SYSTEMS["vicuna-13b"]] = answers("vicuna")
 
-    def fetch(name: str, home: str, **options: Any) -> list[Record]:
-        return [Record(row, home, n) for n, row in enumerate(rows[home.removeprefix(faireval.HOME)], 1)]
+    def fetch(name: str, home: hub.Home) -> list[Record]:
+        return [Record(row, home.address, n) for n, row in enumerate(rows[home.address.removeprefix(faireval.HOME)], 1)]
 
     def load_dataset(kind: str, *, data_files: str, split: str) -> dict[str, list[str]]:
         assert (kind, data_files, split) == ("text", faireval.HOME + faireval.REVIEW, "train")
         return {"text": ["TIE", "TIE", "CHATGPT"]}
 
-    monkeypatch.setattr(homes, "fetch", fetch)
+    monkeypatch.setattr(hub, "fetch", fetch)
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     corpus = data.load("faireval")
     assert [g.ratings("preference") for g in corpus.groups] == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]]
@@ -105,7 +104,7 @@ def test_labels_that_cannot_be_fetched_are_told(monkeypatch: pytest.MonkeyPatch)
     def offline(*args: object, **options: object) -> object:
         raise OSError("no network")
 
-    monkeypatch.setattr(homes, "fetch", lambda name, home, **options: [])
+    monkeypatch.setattr(hub, "fetch", lambda name, home: [])
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
     with pytest.raises(InputError, match="cannot be fetched"):
         faireval.load()

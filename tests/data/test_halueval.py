@@ -12,9 +12,8 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup
-from debate_judge.data.sets import halueval
-from debate_judge.data.sets import hub as homes
-from tests.contracts import check_corpus
+from debate_judge.data.sets import halueval, hub
+from debate_judge.data.testing import check_corpus
 
 QA = {
     "knowledge": "Elm lies on the Ash.",
@@ -120,13 +119,13 @@ def test_each_part_is_fetched_from_its_home(
 ) -> None:
     asked = []
 
-    def fetch(name: str, home: str, **options: Any) -> list[Record]:
-        asked.append((home, set(options["columns"])))
-        return [Record(row, home, 1)]
+    def fetch(name: str, home: hub.Home) -> list[Record]:
+        asked.append((name, home.address, set(home.columns)))
+        return [Record(row, home.address, 1)]
 
-    monkeypatch.setattr(homes, "fetch", fetch)
+    monkeypatch.setattr(hub, "fetch", fetch)
     assert len(data.load(spec).groups[0].candidates) == 2
-    assert asked == [(halueval.HOME + file, set(row))]
+    assert asked == [(spec, halueval.HOME + file, set(row))]
 
 
 def test_the_real_set(shared_data: Path) -> None:

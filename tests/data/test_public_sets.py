@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Scale
 from debate_judge.data.sets import summeval, topical_chat
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from tests.contracts import check_corpus
+from debate_judge.data.testing import check_corpus
 
 ARTICLE: dict[str, Any] = {
     "id": "dm-1",
@@ -199,8 +200,8 @@ def test_summeval_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) ->
 def test_topical_chat_comes_from_its_pinned_home(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = home(monkeypatch, Rows([REPLY]))
     corpus = data.load("topical_chat")
-    assert asked == [(("json",), {"data_files": topical_chat.HOME, "split": "train"})]
-    assert topical_chat.COMMIT in corpus.origin.location
+    assert asked == [(("json",), {"data_files": topical_chat.HOME.address, "split": "train"})]
+    assert corpus.origin.revision in corpus.origin.location
 
 
 @pytest.mark.parametrize("name", ["summeval", "topical_chat"])
@@ -219,7 +220,7 @@ def test_a_changed_home_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         data.load("summeval")
 
 
-def test_a_row_from_home_is_named_in_complaints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_from_home_is_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     home(monkeypatch, Rows([REPLY, {**REPLY, "system_id": "B", "system_output": ""}]))
     with pytest.raises(InputError, match=r"topical_chat\.json, line 2, field 'system_output'"):
         data.load("topical_chat")
@@ -228,13 +229,14 @@ def test_a_row_from_home_is_named_in_complaints(monkeypatch: pytest.MonkeyPatch)
 def test_the_real_library_reads_the_file_and_fails_as_expected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     # The copy on disk is read by the builder that reads the URL; only the transport differs.
-    monkeypatch.setattr(topical_chat, "HOME", str(written(tmp_path / "t.json", [REPLY], array=True)))
+    local = replace(topical_chat.HOME, address=str(written(tmp_path / "t.json", [REPLY], array=True)))
+    monkeypatch.setattr(topical_chat, "HOME", local)
     real = datasets.load_dataset
     monkeypatch.setattr(
         datasets, "load_dataset", lambda path, **kw: real("json", data_files=path, split="train", cache_dir=tmp_path)
     )
     assert topical_chat.load().groups[0].candidates[0].ratings["overall"] == (3.0,)
-    monkeypatch.setattr(topical_chat, "HOME", str(tmp_path / "gone.json"))
+    monkeypatch.setattr(topical_chat, "HOME", replace(local, address=str(tmp_path / "gone.json")))
     with pytest.raises(InputError, match="--data topical_chat=PATH"):
         topical_chat.load()
 

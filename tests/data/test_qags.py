@@ -12,9 +12,8 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Candidate, RatedGroup
-from debate_judge.data.sets import hub as homes
-from debate_judge.data.sets import qags
-from tests.contracts import check_corpus
+from debate_judge.data.sets import hub, qags
+from debate_judge.data.testing import check_corpus
 
 ROW: dict[str, Any] = {
     "doc_id": 7,
@@ -64,14 +63,16 @@ def test_bad_copies_are_refused(tmp_path: Path, name: str, rows: list[dict[str, 
 def test_each_part_is_fetched_from_its_home(monkeypatch: pytest.MonkeyPatch, spec: str, file: str) -> None:
     asked = []
 
-    def fetch(name: str, home: str, **options: Any) -> list[Record]:
-        asked.append((home, options))
-        return [Record(ROW, home, 1)]
+    def fetch(name: str, home: hub.Home) -> list[Record]:
+        asked.append((name, home))
+        return [Record(ROW, home.address, 1)]
 
-    monkeypatch.setattr(homes, "fetch", fetch)
+    monkeypatch.setattr(hub, "fetch", fetch)
     corpus = data.load(spec)
-    assert asked == [(qags.HOME + file, {"split": "train", "columns": qags.COLUMNS})]
-    assert (corpus.origin.location, corpus.origin.revision) == (qags.HOME + file, qags.COMMIT)
+    ((name, home),) = asked
+    assert (name, home.split, home.columns) == (spec, "train", qags.COLUMNS)
+    assert home.address.endswith(f"{home.revision}/reproduce/data/fact/{file}")
+    assert (corpus.origin.name, corpus.origin.location, corpus.origin.revision) == (spec, home.address, home.revision)
 
 
 @pytest.mark.parametrize(("file", "groups"), [("qags_cnndm.json", 118), ("qags_xsum.json", 120)])

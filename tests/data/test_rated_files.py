@@ -12,10 +12,11 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.groups import iter_groups, load, require_level, require_ratings
+from debate_judge.data.files.groups import iter_groups, load
+from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task, group_record
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from tests.contracts import check_corpus
+from debate_judge.data.testing import check_corpus
 
 TASK = Task(
     "support",

@@ -38,18 +38,22 @@ def many(count: int) -> Corpus:
     return corpus(*(group(str(i), 1, 2 + i % 3) for i in range(count)))
 
 
+def parts_of(splits: Splits) -> dict[str, Corpus]:
+    return {name: getattr(splits, name) for name in PARTS}
+
+
 def where(splits: Splits) -> dict[str, str]:
-    return {g.id: name for name, part in splits.parts().items() for g in part.groups}
+    return {g.id: name for name, part in parts_of(splits).items() for g in part.groups}
 
 
 def test_parts_are_a_partition_with_the_asked_sizes() -> None:
     splits = split(many(50), aspects=["tone"], seed=0)
-    assert [len(part.groups) for part in splits.parts().values()] == [15, 15, 20]
+    assert [len(part.groups) for part in parts_of(splits).values()] == [15, 15, 20]
     assert sorted(where(splits), key=int) == [str(i) for i in range(50)]
-    assert tuple(splits.parts()) == PARTS
+    assert tuple(splits.fingerprints) == PARTS
     halves = split(many(11), aspects=["tone"], seed=0, fractions=(0.25, 0.25, 0.5))
     # 11/4 = 2.75 and 11/2 = 5.5 are cut at 3 and 6.
-    assert [len(part.groups) for part in halves.parts().values()] == [3, 3, 5]
+    assert [len(part.groups) for part in parts_of(halves).values()] == [3, 3, 5]
 
 
 def test_the_order_of_the_file_does_not_matter() -> None:
@@ -86,7 +90,7 @@ def test_the_split_of_a_seed_is_the_same_in_every_process() -> None:
         "import sys; sys.path.insert(0, '.')\n"
         "from debate_judge import data; from debate_judge.data.splits import split\n"
         "s = split(data.load('sample'), aspects=['coherence'], seed=7)\n"
-        "print([g.id for p in s.parts().values() for g in p.groups], dict(s.fingerprints))"
+        "print([g.id for p in (s.train, s.dev, s.held_out) for g in p.groups], dict(s.fingerprints))"
     )
     outputs = {
         subprocess.run(
@@ -135,7 +139,7 @@ def test_grouped_parts_need_groups_that_rank() -> None:
     # 7 groups are cut at 2.1 and 4.2, 4 groups at 1.2 and 2.4.
     assert MIN_GROUPS == 2
     splits = split(many(7), aspects=["tone"], seed=0)
-    assert [len(p.groups) for p in splits.parts().values()] == [2, 2, 3]
+    assert [len(p.groups) for p in parts_of(splits).values()] == [2, 2, 3]
     with pytest.raises(InputError, match=r"(?s)too few ratings of tone.*at least 2 groups.*train 1, dev 1, held_out 2"):
         split(many(4), aspects=["tone"], seed=0)
 
@@ -151,7 +155,7 @@ def test_single_candidates_need_rated_items_that_differ() -> None:
     assert MIN_ITEMS == 8
     rated = [group(str(i), 1 + i % 5) for i in range(27)]
     splits = split(corpus(*rated), aspects=["tone"], seed=0)
-    assert [len(p.groups) for p in splits.parts().values()] == [8, 8, 11]
+    assert [len(p.groups) for p in parts_of(splits).values()] == [8, 8, 11]
     assert splits.left_out == {f"{name}/tone": 0 for name in PARTS}
     with pytest.raises(InputError, match=r"(?s)at least 8 rated candidates in each part.*of 27 sources"):
         split(corpus(group("none", None), *rated[:26]), aspects=["tone"], seed=_seed_with_none_in_train(rated))
@@ -180,7 +184,7 @@ def test_an_unknown_aspect_is_refused() -> None:
 def test_articles_are_never_shared(shared_data: Path) -> None:
     whole = summeval.load(shared_data / "summeval.jsonl")
     splits = split(whole, aspects=whole.rated_aspects(), seed=0)
-    sources = [{g.source for g in part.groups} for part in splits.parts().values()]
+    sources = [{g.source for g in part.groups} for part in parts_of(splits).values()]
     assert [len(s) for s in sources] == [15, 15, 20]
     assert len(set.union(*sources)) == 50
     # Consistency is constant in two of the 50 articles, fluency in one.

@@ -158,7 +158,7 @@ BAD = [
     (broken(score=True), "not a number"),
     (broken(rating=[1, "x"]), "not a number"),
     (broken(score=10**400), "not a number"),
-    (broken(candidate="s1"), "stands twice"),
+    (broken(candidate="s1"), "occurs twice"),
     (broken(group="absent"), "field 'group'"),
     ([], "no row to compute on"),
     ([{**r, "score": None} for r in rows()], "both a rating and a score"),

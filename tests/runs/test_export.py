@@ -304,10 +304,10 @@ def sign(folder: Path) -> None:
     [
         (lambda f: shutil.rmtree(f), "no such folder"),
         (lambda f: (f / "manifest.json").unlink(), "no manifest.json"),
-        (lambda f: (f / STATE).unlink(), "missing"),
-        (lambda f: (f / STATE).write_text("[]"), "not part of an export"),
-        (lambda f: (f / STATE).write_text("{"), "cannot be read"),
-        (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
+        (lambda f: (f / STATE).unlink(), "no such file"),
+        (lambda f: (f / STATE).write_text("[]"), "not a JSON object"),
+        (lambda f: (f / STATE).write_text("{"), "line 1: not valid JSON"),
+        (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "not UTF-8"),
     ],
 )
 def test_missing_and_unreadable_files(tmp_path: Path, break_it: Callable[[Path], object], says: str) -> None:

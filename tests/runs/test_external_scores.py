@@ -129,7 +129,7 @@ def test_rows_of_what_is_not_compared_are_left_out_and_counted(rows: Any, tmp_pa
     # 2 groups of 3 candidates; in the long layout also the third aspect of the 12 candidates that are compared.
     assert found.ignored == (2 * 3 * 3 + 12 if rows is long_rows else 2 * 3)
     assert found.coverage().startswith(f"24 of 24 items have a score; {found.ignored} rows")
-    with pytest.raises(InputError, match="no group 'doc-4'"):
+    with pytest.raises(InputError, match="unknown group 'doc-4'"):
         read_external(as_jsonl(tmp_path, rows(WHOLE, COMPARED)), PART, COMPARED)
 
 
@@ -153,10 +153,10 @@ def changed(**values: Any) -> list[Row]:
 @pytest.mark.parametrize(
     ("rows", "field", "said"),
     [
-        (changed(group="doc-0x"), "group", ["no group 'doc-0x'", "did you mean 'doc-0'"]),
-        (changed(group="unlike anything"), "group", ["such as 'doc-0'", "--data"]),
-        (changed(candidate="system-22"), "candidate", ["no candidate 'system-22'", "did you mean 'system-2'"]),
-        (changed(aspect="coherance"), "aspect", ["no aspect 'coherance'", "did you mean 'coherence'"]),
+        (changed(group="doc-0x"), "group", ["unknown group 'doc-0x'", "did you mean 'doc-0'"]),
+        (changed(group="unlike anything"), "group", ["one of doc-0, ", "--data"]),
+        (changed(candidate="system-22"), "candidate", ["unknown candidate 'system-22'", "did you mean 'system-2'"]),
+        (changed(aspect="coherance"), "aspect", ["unknown aspect 'coherance'", "did you mean 'coherence'"]),
         (changed(aspect=...), None, ["another layout"]),
         (changed(group=...), "group", ["'group' is missing"]),
         (changed(candidate=""), "candidate", ["candidate is empty"]),

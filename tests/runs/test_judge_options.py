@@ -69,7 +69,12 @@ def test_one_built_in_role_for_all_keeps_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "no role found"), ("a = 3", "not a role"), ("a = ", "could not be read"), ('a = " "', "not a role")],
+    [
+        ("", "no role found"),
+        ("a = 3", "'a': wrong type"),
+        ("a = ", "not valid TOML"),
+        ('a = " "', "a is empty"),
+    ],
 )
 def test_a_bad_file_of_roles_is_named(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "roles.toml"

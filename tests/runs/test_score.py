@@ -283,7 +283,7 @@ BAD_LINES: list[tuple[str, list[str]]] = [
         "empty text",
         [json.dumps({"group": "x", "source": "s", "candidates": [{"id": "c", "text": " "}]}), "line 4", "empty"],
     ),
-    ("another task", [line(7, task="dialogue"), "line 4", "not made for"]),
+    ("another task", [line(7, task="dialogue"), "line 4", "another task than support"]),
     ("seen before", [line(1), "line 4", "a second time", "line 2"]),
 ]
 

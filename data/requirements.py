@@ -1,0 +1,63 @@
+"""What a corpus must have before scores are compared with its ratings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus, Level
+
+
+def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
+    """Refuse a corpus whose ratings no scores can be compared with.
+
+    Raises:
+        InputError: an aspect is unknown to the task, has no rating, or has only equal ones.
+    """
+    for name in aspects:
+        corpus.task.aspect(name)
+        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
+        if not values:
+            rated = corpus.rated_aspects()
+            raise InputError(
+                f"no candidate has a rating of {name}",
+                file=corpus.origin.location,
+                field=name,
+                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
+                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
+            )
+        if len(values) == 1:
+            raise InputError(
+                f"all ratings of {name} are equal, so all judges agree with them to the same degree",
+                file=corpus.origin.location,
+                field=name,
+                expected="at least two different ratings",
+                found=f"only {min(values):g}",
+                remedy="add ratings that differ, or leave this aspect out",
+            )
+
+
+def require_level(corpus: Corpus, level: Level) -> None:
+    """Refuse a level of agreement that the corpus cannot have.
+
+    Raises:
+        InputError: summary level without a group of several candidates, or system level where no two candidate
+            ids occur in several groups.
+    """
+    if level == "summary" and not corpus.grouped:
+        raise InputError(
+            "summary-level agreement compares the candidates of one source, and every source here has only one",
+            file=corpus.origin.location,
+            remedy="choose the level sample, or give sources with several candidates",
+        )
+    if level == "system":
+        seen = Counter(c.id for g in corpus.groups for c in g.candidates)
+        if sum(count > 1 for count in seen.values()) < 2:
+            raise InputError(
+                "system-level agreement needs at least two candidate ids that occur in several groups",
+                file=corpus.origin.location,
+                field="candidates.id",
+                found=f"{len(seen)} ids on {seen.total()} candidates",
+                remedy="use the name of the system that wrote a candidate as its id, or choose the level sample",
+            )

@@ -1,0 +1,83 @@
+"""A check that every data set must pass, shipped so that loaders outside this project can use it in their tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
+
+
+def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1) -> None:
+    """Assert what splitting, judging and agreement rely on:
+
+    1. There are groups, each with an id of its own, and each candidate has an id of its own in its group.
+    2. All candidates of a source are in one group: no source text occurs twice, whitespace aside.
+    3. Every text has a visible character and can be written as UTF-8; only the context may be empty.
+    4. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
+       candidate is rated, and the values of several raters are all kept.
+    5. The origin has a name and a location, and a second load gives the same groups in the same order with the
+       same digest.
+
+    Args:
+        corpus: What a loader returned.
+        again: What it returned for the same input a second time; without it only the digest is computed twice.
+        raters: How many raters the most rated candidate has in the records.
+
+    Raises:
+        AssertionError: Naming the group, the candidate and what is wrong.
+    """
+    _require(corpus.groups, "the corpus has no groups")
+    _require_distinct("group id", [group.id for group in corpus.groups])
+    _require_distinct("source text", [group.source_key for group in corpus.groups])
+    for group in corpus.groups:
+        _check_group(group, corpus.task)
+    _require(corpus.rated_aspects(), "no candidate has a rating")
+    candidates = chain.from_iterable(group.candidates for group in corpus.groups)
+    most = max(len(values) for candidate in candidates for values in candidate.ratings.values())
+    _require(most >= raters, f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters")
+    _require(corpus.origin.name and corpus.origin.location, f"the origin is incomplete: {corpus.origin}")
+    other = again or Corpus(corpus.task, corpus.groups, corpus.origin)
+    _require(corpus.digest == other.digest, "a second load has another digest")
+    _require(corpus == other, "a second load differs in task, origin, or the groups and their order")
+
+
+def _check_group(group: RatedGroup, task: Task) -> None:
+    where = f"group {group.id!r}"
+    _require_distinct(f"candidate id of {where}", [candidate.id for candidate in group.candidates])
+    for text in (group.id, group.source, *group.references):
+        _check_text(text, where)
+    if group.context:
+        _check_text(group.context, where)
+    for candidate in group.candidates:
+        _check_candidate(candidate, task, f"{where}, candidate {candidate.id!r}")
+
+
+def _check_candidate(candidate: Candidate, task: Task, where: str) -> None:
+    _check_text(candidate.id, where)
+    _check_text(candidate.text, where)
+    scales = {aspect.name: aspect.scale for aspect in task.aspects}
+    for name, values in candidate.ratings.items():
+        _require(name in scales, f"{where}: the task has no aspect {name!r}")
+        _require(values, f"{where}: an aspect without ratings should be left out, and {name!r} is there")
+        for value in values:
+            fits = type(value) is float and scales[name].contains(value)
+            _require(fits, f"{where}: {value!r} is not a float on the scale of {name!r}, {scales[name]}")
+
+
+def _check_text(text: str, where: str) -> None:
+    _require(text.strip(), f"{where}: an id or a text is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise AssertionError(f"{where}: a text cannot be written as UTF-8: {error}") from error
+
+
+def _require_distinct(what: str, values: list[str]) -> None:
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    _require(not twice, f"a {what} occurs twice: {twice[:1]}")
+
+
+def _require(fulfilled: object, message: str) -> None:
+    if not fulfilled:
+        raise AssertionError(message)
