@@ -92,7 +92,7 @@ def test_the_undecided_are_left_out_and_counted() -> None:
 
 
 def test_nothing_decided_and_unknown_labels_are_refused() -> None:
-    with pytest.raises(InputError, match="nothing was decided"):
+    with pytest.raises(InputError, match="the judge made no decision"):
         classify([Decision("a", "win", None)])
     with pytest.raises(InputError, match="no such label"):
         classify(TEN, "maybe")
@@ -171,7 +171,7 @@ def test_groups_of_two_are_won_tied_or_lost() -> None:
     ]
     assert [(d.label, d.decided) for d in pairs(groups)] == [("win", "loss"), ("tie", "loss"), ("loss", None)]
     assert [d.decided for d in pairs(groups, margin=0.5)] == ["loss", "tie", None]
-    with pytest.raises(InputError, match="no pair"):
+    with pytest.raises(InputError, match="is not a pair"):
         pairs([GroupScores("5", ("a",), (1.0,), (1.0,))])
 
 

@@ -105,8 +105,8 @@ def test_nothing_to_agree_with_is_no_difference() -> None:
     [
         ({"y": [group("a", [1, 2], [1, 2])]}, "same aspects"),
         ({"x": [group("b", [1, 2], [1, 2])]}, "same groups"),
-        ({"x": [group("a", [1, 3], [1, 2])]}, "other candidates or ratings in group 'a'"),
-        ({"x": [group("a", [1, 2], [1, 2], ["p", "q"])]}, "other candidates or ratings in group 'a'"),
+        ({"x": [group("a", [1, 3], [1, 2])]}, "different candidates or ratings in group 'a'"),
+        ({"x": [group("a", [1, 2], [1, 2], ["p", "q"])]}, "different candidates or ratings in group 'a'"),
     ],
 )
 def test_compare_refuses_other_data(other: Mapping[str, Sequence[GroupScores]], problem: str) -> None:
