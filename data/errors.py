@@ -59,3 +59,10 @@ def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean
 def _short(value: object, limit: int = 240) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra of this package: from the checkout, if this is one, or from a wheel."""
+    if (Path(__file__).parents[1] / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]'   (in the project's folder)"
+    return f"pip install 'debate-judge[{extra}]'"

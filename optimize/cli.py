@@ -6,12 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {
-    "compile": ("debate_judge.optimize.compile", "compile a judge for your raters"),
-    "score": ("debate_judge.runs.score", "score new texts with an export"),
-    "agreement": ("debate_judge.runs.agreement", "agreement of anybody's scores with human ratings"),
-    "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
-}
+from debate_judge.runs.flags.invocation import COMMANDS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] not in COMMANDS:
         wanted = bool(arguments) and arguments[0] in ("-h", "--help")
         lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
-        usage = "\n".join(["usage: debate COMMAND ...", "", *lines, "", "debate COMMAND --help tells the rest"])
+        usage = "\n".join(["usage: debate COMMAND ...", "", *lines, "", "debate COMMAND --help describes its flags"])
         print(usage, file=sys.stdout if wanted else sys.stderr)
         return 0 if wanted else 2
     module = importlib.import_module(COMMANDS[arguments[0]][0])

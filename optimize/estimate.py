@@ -17,7 +17,7 @@ from typing import cast
 from tqdm import tqdm
 
 from debate_judge.data.agreement.decisions import Question
-from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.data.agreement.tables import Level
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.context import Run
@@ -123,7 +123,7 @@ class _DryRun:
             plan.personas,
             self.sampled,
             list(unit),
-            cast(Statistic, plan.settings.objective),
+            plan.settings.objective,
             plan.level,
             runner,
             # Nothing of a dry run is tracked.

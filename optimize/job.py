@@ -93,7 +93,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     identity = fingerprint([settings.identity(), corpus.digest, dict(personas), start(settings).instructions()])
     with _runner(settings, progress) as runner, _tracker(settings, identity) as tracker:
         run = Run(
-            settings, personas, splits, aspects, cast(Statistic, settings.objective), level, runner, tracker, identity,
+            settings, personas, splits, aspects, settings.objective, level, runner, tracker, identity,
             questions,
         )  # fmt: skip
         announce(run)

@@ -7,6 +7,7 @@ from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.job import Result
 from debate_judge.optimize.publishing import describe
 from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.text import basis, interval, p_text, text_table
@@ -81,17 +82,17 @@ def _or_dash(value: float | None) -> str:
 
 
 def next_steps(result: Result) -> str:
-    """The exact commands that a user would want next."""
-    settings = result.settings
-    data = f"--data {settings.data} " if settings.data != "sample" else ""
-    data += f"--judge {settings.judge} " if settings.judge != type(settings)().judge else ""
+    """The exact commands that a user would want next, as this process was started."""
+    settings, usual = result.settings, type(result.settings)()
+    data = f"--data {settings.data} " if settings.data != usual.data else ""
+    data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     return "\n".join(
         [
             "",
             f"Export      {result.export}",
             "Compare     " + result.ui_hint,
             "            then open " + result.run_link,
-            f"Score       python runs/score.py --program {result.export} --in texts.jsonl --out scores.jsonl",
-            f"Real LM     OPENAI_API_KEY=... python optimize/compile.py {data}--lm openai/gpt-4o-mini",
+            f"Score       {command('score')} --program {result.export} --in texts.jsonl --out scores.jsonl",
+            f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
         ]
     )

@@ -12,16 +12,18 @@ the ratings are of two values, or every group is a pair, accuracy, Cohen's kappa
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.lm import listed
+from debate_judge.runs.flags.common import Resamples, Seed
+from debate_judge.runs.flags.declared import Flag, command_settings
+from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
@@ -36,36 +38,39 @@ _LEVELS = {
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="agreement.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("file", metavar="FILE", help="rows of scores beside ratings, .jsonl or .csv")
-    parser.add_argument("--aspects", help="comma-separated; all in the file by default")
-    parser.add_argument("--scale", help="LOW-HIGH: read recorded replies in `samples` on this scale")
-    parser.add_argument(
-        "--decisions",
-        choices=("auto", "binary", "pairs", "none"),
-        default="auto",
-        help="compare decisions too: binary (two-valued ratings), pairs (groups of two), or none (auto)",
-    )
-    parser.add_argument(
-        "--cut", type=_number, help="score from which on a binary decision is positive (as ratings: their middle)"
-    )
-    parser.add_argument(
-        "--margin", type=_number, default=0.0, help="scores of a pair not further apart than this are a tie (0)"
-    )
-    parser.add_argument("--resamples", type=int, default=10_000, help="of the groups, for the intervals (10000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (0)")
-    parser.add_argument("--json", nargs="?", const="-", metavar="OUT", help="emit JSON, to a file or to stdout")
-    return parser
+@command_settings
+class AgreementFlags:
+    """Settings of one table of agreement."""
+
+    file: Annotated[
+        str, Field(description="rows of scores beside ratings, .jsonl or .csv"), Flag(name="FILE", metavar="FILE")
+    ]
+    aspects: Annotated[tuple[str, ...], Field(description="comma-separated; all in the file by default")] = ()
+    scale: Annotated[
+        str | None, Field(description="read recorded replies in `samples` on this scale"), Flag(metavar="LOW-HIGH")
+    ] = None
+    decisions: Annotated[
+        Literal["auto", "binary", "pairs", "none"],
+        Field(description="compare decisions too: binary (two-valued ratings), pairs (groups of two), or none"),
+    ] = "auto"
+    cut: Annotated[
+        float | None,
+        Field(description="score from which on a binary decision is positive"),
+        Flag(default="as ratings: their middle"),
+    ] = None
+    margin: Annotated[float, Field(ge=0, description="scores of a pair not further apart than this are a tie")] = 0.0
+    resamples: Annotated[Resamples, Field(ge=0)] = 10_000
+    seed: Seed = 0
+    json: Annotated[
+        str | None, Field(description="emit JSON, to a file or to stdout"), Flag(metavar="OUT", const="-")
+    ] = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    arguments = build_parser().parse_args(argv)
+    given = make_parser("agreement", __doc__, AgreementFlags).parse_args(argv)
     try:
-        return _run(arguments)
+        return _run(read(AgreementFlags, given))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -73,21 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: AgreementFlags) -> int:
     from tqdm import tqdm
 
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.rated_scores import read_rows
     from debate_judge.runs.reports.decisions import render, to_json
 
-    for name in ("resamples", "seed", "margin"):
-        if getattr(arguments, name) < 0:
-            raise InputError(
-                "number too small", field=f"--{name}", expected="0 or more", found=getattr(arguments, name)
-            )
     _check_output(arguments)
-    only = tuple(listed(arguments.aspects))
-    rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=only)
+    rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects)
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
         table = agreement_table(rows.aspects, resamples=arguments.resamples, seed=arguments.seed, progress=bar.update)
     decisions = _decisions(arguments, rows)
@@ -104,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _decisions(arguments: argparse.Namespace, rows: Rows) -> dict[str, dict[str, Decided]]:
+def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Decided]]:
     """The decisions that the scores make, as those of one judge; empty where there are none to make."""
     from dataclasses import replace
 
@@ -133,14 +132,7 @@ def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
     return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-def _check_output(arguments: argparse.Namespace) -> None:
+def _check_output(arguments: AgreementFlags) -> None:
     """Refuse an output that cannot be written, or that would be the input, before anything is computed."""
     if arguments.json in (None, "-"):
         return

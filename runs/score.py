@@ -4,21 +4,25 @@
     python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
     python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
 
-The input has the formats of data/files/groups.py; ratings are not needed. Results are one row per candidate and
+The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored. A score that is
 missing is null, and unscored says why. The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.lm import add_estimate, add_limits, add_preflight, limits, listed
+from debate_judge.runs.flags.common import Store, Unscored
+from debate_judge.runs.flags.declared import Flag, command_settings
+from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits
+from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
@@ -29,38 +33,27 @@ if TYPE_CHECKING:
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="score.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--program", required=True, metavar="EXPORT", help="folder of an export, or models:/NAME/VERSION"
-    )
-    parser.add_argument("--in", required=True, dest="source", metavar="FILE", help=".jsonl or .csv with the texts")
-    parser.add_argument("--out", required=True, metavar="FILE", help=".jsonl or .csv for the scores")
-    parser.add_argument("--aspects", help="comma-separated; all that the judge scores by default")
-    parser.add_argument("--task", help="score only the groups of this task; otherwise one of another task is an error")
-    parser.add_argument("--lm", help="another LM than the judge was compiled with: offline or PROVIDER/MODEL")
-    parser.add_argument("--api-base", metavar="URL", help="address of an OpenAI-compatible server")
-    parser.add_argument("--concurrency", type=int, default=16, help="LM calls in flight at once (16)")
-    parser.add_argument("--transcripts", metavar="FILE", help="also write every debate, as JSON lines")
-    parser.add_argument(
-        "--max-unscored",
-        type=float,
-        default=0.2,
-        metavar="SHARE",
-        help="share of items without a score that is still a success; 1 accepts all (0.2)",
-    )
-    parser.add_argument(
-        "--store", default="runs/store", metavar="DIR", help="folder with the LM's replies (runs/store)"
-    )
-    parser.add_argument(
-        "--max-tokens", type=int, metavar="N", help="longest reply; cut ones are asked again x4 (as compiled)"
-    )
-    add_preflight(parser)
-    add_limits(parser)
-    add_estimate(parser)
-    return parser
+@command_settings
+class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
+    """Settings of one scoring run."""
+
+    program: Annotated[str, Field(description="folder of an export, or models:/NAME/VERSION"), Flag(metavar="EXPORT")]
+    source: Annotated[str, Field(description=".jsonl or .csv with the texts"), Flag(name="--in", metavar="FILE")]
+    out: Annotated[str, Field(description=".jsonl or .csv for the scores"), Flag(metavar="FILE")]
+    aspects: Annotated[tuple[str, ...], Field(description="comma-separated; all that the judge scores by default")] = ()
+    task: Annotated[
+        str | None,
+        Field(description="score only the groups of this task; otherwise one of another task is an error"),
+    ] = None
+    lm: Annotated[
+        str | None, Field(description="another LM than the judge was compiled with: offline or PROVIDER/MODEL")
+    ] = None
+    transcripts: Annotated[
+        str | None, Field(description="also write every debate, as JSON lines"), Flag(metavar="FILE")
+    ] = None
+    max_unscored: Unscored = 0.2
+    store: Store = "runs/store"
+    max_tokens: Annotated[int | None, Field(ge=1, description=MAX_TOKENS), Flag(default="as compiled")] = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,10 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 2 bad input, 3 the LM failed, 4 too many items without a score, 130 interrupted.
     """
-    arguments = build_parser().parse_args(argv)
+    given = make_parser("score", __doc__, ScoreFlags).parse_args(argv)
     try:
-        _check(arguments)
-        return _run(arguments)
+        return _run(read(ScoreFlags, given))
     except InputError as error:
         _say(f"error: {error}")
         return EXIT_INPUT
@@ -79,22 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error}\n  remedy:   mend it; the same command goes on from the last whole row")
         return EXIT_INPUT
     except KeyboardInterrupt:
-        _say(f"\nstopped; the same command goes on from the last row in {arguments.out}, no LM call is paid twice")
+        _say(f"\nstopped; the same command goes on from the last row in {given.out}, no LM call is paid twice")
         return EXIT_INTERRUPTED
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    if arguments.concurrency < 1:
-        raise InputError("number too small", field="--concurrency", expected="at least 1", found=arguments.concurrency)
-    if arguments.max_tokens is not None and arguments.max_tokens < 1:
-        raise InputError("number too small", field="--max-tokens", expected="at least 1", found=arguments.max_tokens)
-    if not 0 <= arguments.max_unscored <= 1:
-        raise InputError(
-            "not a share", field="--max-unscored", expected="a number from 0 to 1", found=arguments.max_unscored
-        )
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: ScoreFlags) -> int:
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     import os
 
@@ -121,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return EXIT_LM
 
 
-def _estimate(arguments: argparse.Namespace) -> int:
+def _estimate(arguments: ScoreFlags) -> int:
     from debate_judge.runs.estimates.dry_run import Target, reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring
     from debate_judge.runs.estimates.table import render
@@ -131,9 +112,9 @@ def _estimate(arguments: argparse.Namespace) -> int:
     found = export.find(arguments.program)
     spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
     target = Target(
-        spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate)
+        spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate or "")
     )
-    aspects = chosen_aspects(found.judge, _aspects(arguments))
+    aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
     estimate, left, done = estimate_scoring(target, found.judge.aspects, aspects, items, Path(arguments.out))
     have = f"; {done:,} have rows in {arguments.out} already" if done else ""
@@ -141,15 +122,11 @@ def _estimate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _aspects(arguments: argparse.Namespace) -> list[str] | None:
-    return listed(arguments.aspects) if arguments.aspects else None
-
-
-def _replies(arguments: argparse.Namespace, spec: str) -> Path:
+def _replies(arguments: ScoreFlags, spec: str) -> Path:
     return Path(arguments.store) / "replies" / spec.replace("/", "_")
 
 
-def _judge(arguments: argparse.Namespace) -> LoadedJudge:
+def _judge(arguments: ScoreFlags) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export import folder as export
 
@@ -173,11 +150,11 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
     )
 
 
-def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
+def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import Results
 
-    aspects = judge.choose(_aspects(arguments))
+    aspects = judge.choose(arguments.aspects or None)
     if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     source, out = Path(arguments.source), Path(arguments.out)
@@ -209,7 +186,7 @@ def _score(arguments: argparse.Namespace, judge: LoadedJudge) -> int:
     return 0
 
 
-def _made_from(arguments: argparse.Namespace, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
+def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
     return {
         "program": judge.fingerprint,
         "lm": judge.lm.model,

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.optimize.cli import COMMANDS
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import JUDGES
+from debate_judge.runs.flags.invocation import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -325,8 +325,8 @@ def _tests(path: Path) -> list[ast.expr]:
 
 
 def commands() -> list[Path]:
-    """The scripts with options of their own."""
-    return [path for path in scripts() if "argparse" in imports(path)]
+    """The scripts with flags of their own."""
+    return [path for path in scripts() if "debate_judge.runs.flags.parser" in imports(path)]
 
 
 _HELP = """
@@ -342,7 +342,8 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 
 
 def test_there_are_commands() -> None:
-    assert {"optimize/compile.py", "runs/score.py", "runs/compare.py"} <= {name_of(path) for path in commands()}
+    expected = {"optimize/compile.py", "runs/score.py", "runs/compare.py", "runs/agreement.py"}
+    assert expected == {name_of(path) for path in commands()}
 
 
 @pytest.mark.parametrize("path", commands(), ids=name_of)

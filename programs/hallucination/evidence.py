@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import dspy
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.hallucination.claims import Form
 from debate_judge.programs.hallucination.web_search import SearchError, SearchProvider, kept
 from debate_judge.programs.judge import Item
@@ -143,7 +143,7 @@ def make_ranker(name: str) -> Ranker:
         raise InputError(
             "dense ranking needs sentence-transformers",
             field="ranker",
-            remedy="install the project with its extra 'dense', or choose ranker 'tfidf'",
+            remedy=f"{install_hint('dense')}, or choose ranker 'tfidf'",
         )
     return Dense(model)
 

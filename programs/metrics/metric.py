@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
@@ -104,7 +104,7 @@ def require(kind: str, packages: Sequence[str]) -> None:
     if missing:
         raise InputError(
             f"the judge {kind!r} needs {', '.join(missing)}, not installed here",
-            remedy=f"pip install {' '.join(missing)}   (or, in the project's folder: pip install -e '.[metrics]')",
+            remedy=install_hint("metrics"),
         )
 
 

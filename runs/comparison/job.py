@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
 from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.legend import Setting, document, legend, tuned_elsewhere
 from debate_judge.runs.comparison.published import fitting, published
 from debate_judge.runs.comparison.published import to_json as published_json
@@ -40,7 +40,7 @@ from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: CompareFlags) -> int:
     """Run a comparison and print its table and other outputs; returns the exit code.
 
     Raises:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def estimated(arguments: argparse.Namespace, work: Work) -> str:
+def estimated(arguments: CompareFlags, work: Work) -> str:
     """What the table would take, before anything is spent.
 
     Raises:
@@ -78,7 +78,7 @@ def estimated(arguments: argparse.Namespace, work: Work) -> str:
         _replies(arguments),
         _sampling(arguments),
         limits(arguments),
-        reply_tokens(arguments.estimate),
+        reply_tokens(arguments.estimate or ""),
     )
     judges = {one.name: one.aspects for one in work.entrants}
     found = estimate_comparison(target, judges, work.setup.corpus, work.setup.aspects)
@@ -88,7 +88,7 @@ def estimated(arguments: argparse.Namespace, work: Work) -> str:
     return estimate_table(found, "judge", notes)
 
 
-def compared(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> Comparison:
+def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Comparison:
     """Score, compare and print; files are written as asked.
 
     Raises:
@@ -134,7 +134,7 @@ def compared(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> 
     return comparison
 
 
-def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runner: JudgeRunner) -> None:
+def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: JudgeRunner) -> None:
     """Do the ablations, print their tables, and write their figures and all numbers to the folder.
 
     Raises:
@@ -143,7 +143,7 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runne
     """
     from debate_judge.runs.comparison.figures import ablation_figures
 
-    setup, setting, folder = work.setup, work.setting, Path(arguments.ablations)
+    setup, setting, folder = work.setup, work.setting, Path(arguments.ablations or "")
     findings = ablate(runner, setup, plan)
     print("\n" + render_ablations(findings, setup, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
@@ -163,7 +163,7 @@ def ablated(arguments: argparse.Namespace, work: Work, plan: AblationPlan, runne
     print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
 
 
-def _ready(arguments: argparse.Namespace, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
+def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:
     """The entrants whose roles this LM can play, and for each other one the reason why not.
 
     Raises:
@@ -193,7 +193,7 @@ def _price(lm: JudgeLM, setting: Setting) -> Price | None:
     return lm.price if lm.batches is None else lm.price.batch()
 
 
-def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
+def _lm(arguments: CompareFlags, journal: Journal) -> JudgeLM:
     try:
         return make_lm(
             arguments.lm,
@@ -209,13 +209,12 @@ def _lm(arguments: argparse.Namespace, journal: Journal) -> JudgeLM:
         raise InputError(str(error), field="--lm", found=arguments.lm) from error
 
 
-def _replies(arguments: argparse.Namespace) -> Path:
+def _replies(arguments: CompareFlags) -> Path:
     return Path(arguments.store) / "replies" / arguments.lm.replace("/", "_")
 
 
-def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
-    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
-    return {name: value for name, value in given.items() if value is not None}
+def _sampling(arguments: CompareFlags) -> dict[str, Any]:
+    return {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
 
 
 def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:

@@ -93,9 +93,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
     setup = comparison.setup
     groups = len(setup.corpus.groups)
     if setting.part == "held-out":
-        part = (
-            f"{groups} held-out groups of {setting.groups_in_file} (the split of compile.py with seed {setting.seed})"
-        )
+        part = f"{groups} held-out groups of {setting.groups_in_file} (the split of a compile with seed {setting.seed})"
     else:
         part = f"all {groups} groups of the data, including those that an export was tuned and selected on"
     lines = [

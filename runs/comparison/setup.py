@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
-from debate_judge.data.agreement.tables import STATISTICS, Level, Statistic
+from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Corpus
@@ -20,11 +19,11 @@ from debate_judge.runs.comparison.ablations.plan import AblationPlan
 from debate_judge.runs.comparison.ablations.studies import ABLATIONS
 from debate_judge.runs.comparison.entrants import Entrant, entrants, expected
 from debate_judge.runs.comparison.external_scores import read_external
+from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
-from debate_judge.runs.flags.judge import JudgeFlags, judge_options
-from debate_judge.runs.flags.lm import listed
 from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.flags.parser import listed
 
 
 @dataclass(frozen=True)
@@ -44,30 +43,22 @@ class Work:
     """Of the ablations."""
 
 
-def prepare(arguments: argparse.Namespace) -> Work:
+def prepare(arguments: CompareFlags) -> Work:
     """Load and check everything.
 
     Raises:
         InputError: Something cannot be used.
     """
-    for name, low in (("resamples", 0), ("seed", 0), ("concurrency", 1), ("temperature", 0), ("max_tokens", 1)):
-        value = getattr(arguments, name)
-        if value is not None and value < low:
-            field = "--" + name.replace("_", "-")
-            raise InputError("number too small", field=field, expected=f"{low} or more", found=value)
-    figure, judges = figure_file(arguments.figure), listed(arguments.judges)
-    options = judge_options(
-        JudgeFlags(arguments.score_mode, arguments.roles, arguments.same_role, tuple(arguments.judge_option or ()))
-    )
+    figure, options = figure_file(arguments.figure), arguments.options()
     corpus = data.load(arguments.data, arguments.task)
-    names = listed(arguments.aspects) or list(corpus.rated_aspects())
+    names = list(arguments.aspects or corpus.rated_aspects())
     require_ratings(corpus, names)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
-    found = entrants(judges, aspects, options)
+    found = entrants(arguments.judges, aspects, options)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
     setup = EvalSetup(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
-    external = _outside(arguments.external or (), setup, corpus, {c.name for c in found})
+    external = _external(arguments.external, setup, corpus, {c.name for c in found})
     work = Work(
         setup,
         tuple(found),
@@ -99,7 +90,7 @@ def _require_place(flag: str, name: str | None, *, folder: bool = False) -> None
         raise InputError("cannot be written", field=flag, expected=f"{expected} that may be written to", found=name)
 
 
-def _outside(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
+def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:
     """Judge -> scores from its file."""
     found: dict[str, EntrantScores] = {}
     for text in given:
@@ -125,7 +116,7 @@ def _baseline(wanted: str | None, names: Sequence[str]) -> str:
     return wanted or names[0]
 
 
-def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> AblationPlan | None:
+def _plan(arguments: CompareFlags, options: Mapping[str, Any]) -> AblationPlan | None:
     if not arguments.ablations:
         if arguments.ablate:
             raise InputError(
@@ -142,25 +133,23 @@ def _plan(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Ablation
     return AblationPlan(
         preset("debate", {name: value for name, value in options.items() if name in options_of("debate")}),
         personas(Path(arguments.personas) if arguments.personas else None),
-        tuple(listed(arguments.ablate)) or ABLATIONS,
+        arguments.ablate or ABLATIONS,
         arguments.max_rounds,
         arguments.repeats,
         arguments.repeat_temperature,
     )
 
 
-def _level(arguments: argparse.Namespace, corpus: Corpus) -> Level:
+def _level(arguments: CompareFlags, corpus: Corpus) -> Level:
     level: Level = arguments.level if arguments.level != "auto" else "summary" if corpus.grouped else "sample"
     if level != "system":
         require_level(corpus, level)
     return level
 
 
-def _statistics(arguments: argparse.Namespace, corpus: Corpus) -> tuple[Statistic, ...]:
+def _statistics(arguments: CompareFlags, corpus: Corpus) -> tuple[Statistic, ...]:
     """The two statistics of the task's published tables, unless the user names others."""
-    usual = "pearson,spearman" if corpus.task.name == "dialogue" else "spearman,kendall"
-    chosen = listed(arguments.statistics or usual)
-    for name in chosen:
-        if name not in STATISTICS:
-            raise InputError("unknown statistic", field="--statistics", expected=", ".join(STATISTICS), found=name)
-    return tuple(cast(Statistic, name) for name in dict.fromkeys(chosen))
+    usual: tuple[Statistic, ...] = (
+        ("pearson", "spearman") if corpus.task.name == "dialogue" else ("spearman", "kendall")
+    )
+    return tuple(dict.fromkeys(arguments.statistics or usual))

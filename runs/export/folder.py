@@ -49,7 +49,7 @@ _README = """\
 A judge for the task {task!r}: {aspects}. {lm}What it was compiled on and how well it agrees with raters it never saw \
 stands in manifest.json under "evidence".
 
-Score a file: `python runs/score.py --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
+Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
 From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
 """
@@ -261,7 +261,7 @@ def _from_mlflow(uri: str) -> Export:
         except Exception as error:
             raise InputError(
                 f"MLflow could not give {uri}: {error}",
-                expected="a model that optimize/compile.py has registered",
+                expected="a model that a compile has registered",
                 remedy="set MLFLOW_TRACKING_URI to the store that holds it (see the output of the compile)",
             ) from error
         return read(place)

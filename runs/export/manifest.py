@@ -125,7 +125,7 @@ def _locate(path: Path) -> Path:
         raise InputError(
             f"no {MANIFEST} in the folder" if not found else f"several folders with a {MANIFEST}",
             file=path,
-            expected="the folder of an export, as optimize/compile.py writes it",
+            expected="the folder of an export, as a compile writes it",
             found=", ".join(p.parent.name for p in found) or ", ".join(sorted(p.name for p in path.iterdir())[:8]),
             remedy="name one of them" if found else "give the path that the compile printed after 'Export'",
         )
@@ -139,7 +139,7 @@ def _check_format(root: Record) -> None:
             "format",
             expected=repr(FORMAT),
             found=root.values.get("format", "fields " + ", ".join(map(str, list(root.values)[:8]))),
-            remedy="give the folder that optimize/compile.py wrote",
+            remedy="give the folder that the compile wrote",
         )
     version = root.number("schema_version")
     if version != SCHEMA_VERSION:

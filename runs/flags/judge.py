@@ -2,69 +2,72 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, options_of
-from debate_judge.runs.flags.lm import listed
+from debate_judge.runs.flags.declared import Flag, flag_group
 from debate_judge.runs.flags.named_texts import named_texts
+from debate_judge.runs.flags.parser import listed
+
+PersonaFile = Annotated[
+    str | None, Field(description="TOML file with personas of your own for the Critic"), Flag(metavar="FILE")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeFlags:
-    """The values of the flags of `add_judge_options`."""
+@flag_group("options of the judge")
+class JudgeOptionFlags:
+    """Options of judges; what is absent leaves a judge as it comes."""
 
-    score_mode: str | None = None
-    roles: str | None = None
-    same_role: str | None = None
-    judge_option: tuple[str, ...] = ()
+    score_mode: Annotated[
+        str | None,
+        Field(description="how a reply becomes a score: text, sampled:k or expected (probabilities)"),
+        Flag(metavar="MODE"),
+    ] = None
+    roles: Annotated[
+        str | None,
+        Field(description="of ChatEval: TOML file of name = text lines, or names of built-in roles"),
+        Flag(metavar="FILE"),
+    ] = None
+    same_role: Annotated[
+        str | None,
+        Field(description="of ChatEval: one role for all"),
+        Flag(metavar="ROLE", const="annotator", default="annotator"),
+    ] = None
+    judge_option: Annotated[
+        tuple[str, ...],
+        Field(description="any other option of a judge, e.g. transition=always-skeptic; may be repeated"),
+        Flag(metavar="NAME=VALUE", repeated=True),
+    ] = ()
 
+    def options(self) -> dict[str, Any]:
+        """Option -> value.
 
-def add_judge_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags; all default to None, which leaves the judge as it comes."""
-    group = parser.add_argument_group("options of the judge")
-    group.add_argument(
-        "--score-mode", metavar="MODE", help="how a reply becomes a score: text, sampled:k or expected (probabilities)"
-    )
-    group.add_argument(
-        "--roles", metavar="FILE", help="of ChatEval: TOML file of name = text lines, or names of built-in roles"
-    )
-    group.add_argument(
-        "--same-role", nargs="?", const="annotator", metavar="ROLE", help="of ChatEval: one role for all (annotator)"
-    )
-    group.add_argument(
-        "--judge-option",
-        action="append",
-        metavar="NAME=VALUE",
-        help="any other option of a judge, e.g. transition=always-skeptic; may be repeated",
-    )
-
-
-def judge_options(flags: JudgeFlags) -> dict[str, Any]:
-    """Option -> value.
-
-    Raises:
-        InputError: An option is not of the form NAME=VALUE or is given twice, or the file of roles cannot be used.
-    """
-    options: dict[str, Any] = {}
-    for text in flags.judge_option:
-        name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name or name in options:
-            raise InputError(
-                "not an option of a judge", field="--judge-option", expected="NAME=VALUE, each name once", found=text
-            )
-        options[name] = _value(value.strip())
-    named = {"score_mode": flags.score_mode, "roles": flags.roles, "same_role": flags.same_role}
-    options |= {name: value for name, value in named.items() if value is not None}
-    if isinstance(options.get("roles"), str):
-        options["roles"] = _roles(options["roles"])
-    return options
+        Raises:
+            InputError: An option is not of the form NAME=VALUE or is given twice, or the file of roles cannot be used.
+        """
+        options: dict[str, Any] = {}
+        for text in self.judge_option:
+            name, equals, value = text.partition("=")
+            name = name.strip().replace("-", "_")
+            if not equals or not name or name in options:
+                raise InputError(
+                    "not an option of a judge",
+                    field="--judge-option",
+                    expected="NAME=VALUE, each name once",
+                    found=text,
+                )
+            options[name] = _value(value.strip())
+        named = {"score_mode": self.score_mode, "roles": self.roles, "same_role": self.same_role}
+        options |= {name: value for name, value in named.items() if value is not None}
+        if isinstance(options.get("roles"), str):
+            options["roles"] = _roles(options["roles"])
+        return options
 
 
 def options_for(judges: Sequence[str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

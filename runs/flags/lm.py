@@ -1,80 +1,92 @@
-"""The flags of every command that calls an LM, in one place."""
+"""Settings of every command that calls an LM: which one, how it is sampled, what it may take."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Literal
 
-if TYPE_CHECKING:
-    from debate_judge.programs.lm.options import LMOptions
+from pydantic import Field
 
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs.flags.declared import ASIDE, Flag, flag_group
 
-def listed(text: str | None) -> list[str]:
-    """The parts of a flag's value that are joined by commas; none for an absent flag."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+_USUAL = LMOptions()
 
-
-def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """Add what every reply is sampled with, and the check before the first call; all default to None."""
-    group = parser.add_argument_group("replies of the LM")
-    group.add_argument("--temperature", type=float, help="of every call that is not one of several samples (0)")
-    group.add_argument("--max-tokens", type=int, metavar="N", help="longest reply; cut ones are asked again x4 (2000)")
-    add_preflight(parser)
+MAX_TOKENS = "longest reply; cut ones are asked again x4"
 
 
-def add_preflight(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that leaves out `runs.runner.preflight`."""
-    parser.add_argument(
-        "--no-preflight",
-        action="store_true",
-        default=None,
-        help="do not try each role on the longest item before the run",
-    )
+@flag_group("LM")
+class EndpointFlags:
+    """Where calls go and how many at once."""
+
+    api_base: Annotated[
+        str | None,
+        Field(description="address of an OpenAI-compatible server; keys come from the environment"),
+        Flag(metavar="URL"),
+    ] = None
+    concurrency: Annotated[int, Field(ge=1, description="LM calls in flight at once"), ASIDE] = 16
+    no_preflight: Annotated[
+        bool, Field(description="do not try each role on the longest item before the run"), ASIDE
+    ] = False
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for pace, budget and prices; all default to None, which leaves the usual."""
-    group = parser.add_argument_group("limits on LM calls")
-    group.add_argument("--rpm", type=float, help="requests per minute that are never exceeded")
-    group.add_argument("--tpm", type=float, help="tokens per minute, input and output, likewise")
-    group.add_argument("--budget", help="stop, to be resumed, before more is spent: calls=N,tokens=N,usd=X")
-    group.add_argument("--deadline", type=float, metavar="SECONDS", help="for one call with its retries (900)")
-    group.add_argument("--prices", metavar="FILE", help="TOML file with prices per million tokens")
-    group.add_argument(
-        "--batch",
-        metavar="SERVICE",
-        help="openai: OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
-    )
+@flag_group("LM")
+class LMFlags(EndpointFlags):
+    """The LM of all roles and how its replies are sampled."""
+
+    lm: Annotated[str, Field(description="offline (text statistics, no LM) or PROVIDER/MODEL")] = "offline"
+    temperature: Annotated[float, Field(ge=0, description="of every call that is not one of several samples")] = 0.0
+    max_tokens: Annotated[int, Field(ge=1, description=MAX_TOKENS)] = 2000
 
 
-def add_estimate(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that asks for an estimate in place of the run; its value is read by `runs.estimates.dry_run`."""
-    parser.add_argument(
-        "--estimate",
-        nargs="?",
-        const="",
-        metavar="L,E,U",
-        help="print what the run would take (calls, tokens, money: lower, expected, upper) and stop before anything is "
-        "spent; optionally with the length of a reply in tokens in each case",
-    )
+@flag_group("limits on LM calls")
+class LimitFlags:
+    """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
+
+    rpm: Annotated[float | None, Field(gt=0, description="requests per minute that are never exceeded"), ASIDE] = None
+    tpm: Annotated[float | None, Field(gt=0, description="tokens per minute, input and output, likewise"), ASIDE] = None
+    budget: Annotated[
+        str | None,
+        Field(description="stop, to be resumed, before more is spent"),
+        Flag(metavar="calls=N,tokens=N,usd=X", decides=False),
+    ] = None
+    deadline: Annotated[
+        float, Field(gt=0, description="for one call with its retries"), Flag(metavar="SECONDS", decides=False)
+    ] = _USUAL.deadline
+    prices: Annotated[
+        str | None, Field(description="TOML file with prices per million tokens"), Flag(metavar="FILE", decides=False)
+    ] = None
+    batch: Annotated[
+        Literal["openai"] | None,
+        Field(description="OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours"),
+        ASIDE,
+    ] = None
 
 
-def limits(arguments: Any) -> LMOptions:
-    """The options that the flags of `add_limits` ask for.
+@flag_group("options")
+class EstimateFlags:
+    """An estimate in place of the run; its value is read by `runs.estimates.dry_run`."""
 
-    Args:
-        arguments: Whatever has their values as attributes of their names: parsed arguments, settings of a compile.
+    estimate: Annotated[
+        str | None,
+        Field(
+            description="print what the run would take (calls, tokens, money: lower, expected, upper) and stop before "
+            "anything is spent; optionally with the length of a reply in tokens in each case"
+        ),
+        Flag(metavar="L,E,U", const=""),
+    ] = None
+
+
+def limits(flags: LimitFlags) -> LMOptions:
+    """The options that the flags ask for.
 
     Raises:
         InputError: A value cannot be used.
     """
-    from debate_judge.programs.lm.options import LMOptions
-
     return LMOptions.of(
-        rpm=arguments.rpm,
-        tpm=arguments.tpm,
-        budget=arguments.budget,
-        deadline=arguments.deadline,
-        prices=arguments.prices,
-        batch=arguments.batch,
+        rpm=flags.rpm,
+        tpm=flags.tpm,
+        budget=flags.budget,
+        deadline=flags.deadline,
+        prices=flags.prices,
+        batch=flags.batch,
     )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.compile import build_parser
-from debate_judge.optimize.settings import Settings, from_arguments, one_of, read_config
+from debate_judge.optimize.compile import CompileFlags, build_parser
+from debate_judge.optimize.settings import Settings, one_of
+from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.flags.parser import read, read_config
 
 
 def settings(*flags: str) -> Settings:
-    return from_arguments(build_parser().parse_args(flags))
+    arguments = build_parser().parse_args(flags)
+    return read(Settings, arguments, read(CompileFlags, arguments).config)
 
 
 def config(folder: Path, text: str) -> Path:
@@ -65,7 +69,7 @@ def test_a_file_may_hold_every_kind_of_setting(tmp_path: Path) -> None:
 
 def refused(folder: Path, text: str) -> InputError:
     with pytest.raises(InputError) as caught:
-        read_config(config(folder, text))
+        read_config(Settings, config(folder, text))
     assert caught.value.file == str(folder / "settings.toml")
     return caught.value
 
@@ -86,18 +90,18 @@ def test_a_key_that_resembles_nothing_is_refused_without_a_guess(tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('seed = "1"', "a int"),
-        ("seed = 1.5", "a int"),
-        ("seed = true", "a int"),
-        ("shared = 1", "a bool"),
-        ('shared = "yes"', "a bool"),
-        ("lm = 4", "a str"),
-        ("lm = true", "a str"),
-        ('aspects = "coherence"', "a tuple[str, ...]"),
-        ("aspects = [1]", "a tuple[str, ...]"),
-        ('rpm = "fast"', "a float | None"),
-        ("rpm = true", "a float | None"),
-        ("data = 1979-05-27", "a str"),
+        ('seed = "1"', "a whole number"),
+        ("seed = 1.5", "a whole number"),
+        ("seed = true", "a whole number"),
+        ("shared = 1", "true or false"),
+        ('shared = "yes"', "true or false"),
+        ("lm = 4", "a text"),
+        ("lm = true", "a text"),
+        ('aspects = "coherence"', "a list of texts"),
+        ("aspects = [1]", "a list of texts"),
+        ('rpm = "fast"', "a number"),
+        ("rpm = true", "a number"),
+        ("data = 1979-05-27", "a text"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, line: str, expected: str) -> None:
@@ -113,10 +117,10 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="settings could not be read"):
-        read_config(tmp_path / "nothing.toml")
+        read_config(Settings, tmp_path / "nothing.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="settings could not be read"):
-        read_config(tmp_path / "binary.toml")
+        read_config(Settings, tmp_path / "binary.toml")
 
 
 @pytest.mark.parametrize(
@@ -192,3 +196,75 @@ def test_the_identity_is_what_decides_the_result() -> None:
         Settings(resamples=1000),
     ]
     assert len({base, *(s.identity() for s in other)}) == len(other) + 1
+
+
+def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
+    aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
+    assert aside == {
+        *("name", "tracking_uri", "store", "json"),
+        *("concurrency", "no_preflight", "max_unscored"),
+        *("rpm", "tpm", "budget", "deadline", "prices", "batch"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "flag", "expected"),
+    [
+        ({"seed": "1"}, "--seed", "a whole number"),
+        ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
+        ({"shared": 1}, "--shared", "true or false"),
+        ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
+        ({"temperature": float("nan")}, "--temperature", "a finite number"),
+        ({"max_unscored": 1.5}, "--max-unscored", "a number from 0 to 1"),
+        ({"max_unscored": -0.5}, "--max-unscored", "a number from 0 to 1"),
+        ({"tpm": 0}, "--tpm", "more than 0"),
+        ({"batch": "azure"}, "--batch", "one of openai"),
+        ({"name": "a/b"}, "--name", "letters, digits, . _ + -"),
+    ],
+)
+def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, Any], flag: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Settings(**given)
+    assert (caught.value.field, caught.value.expected) == (flag, expected)
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match="unknown setting") as caught:
+        Settings(trails=3)  # type: ignore[call-arg]
+    assert (caught.value.field, caught.value.remedy) == ("--trails", "did you mean 'trials'?")
+
+
+@pytest.mark.parametrize(
+    ("flags", "found", "expected"),
+    [
+        (("--seed", "one"), "one", "a whole number"),
+        (("--trials", "1.5"), "1.5", "a whole number"),
+        (("--rpm", "fast"), "fast", "a number"),
+        (("--deadline", "inf"), float("inf"), "a finite number"),
+    ],
+)
+def test_a_flag_that_is_no_number_is_refused_with_what_stands_there(
+    flags: tuple[str, str], found: object, expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        settings(*flags)
+    assert (caught.value.field, caught.value.found, caught.value.expected) == (flags[0], found, expected)
+
+
+def test_a_value_of_the_file_is_refused_with_its_file_and_key(tmp_path: Path) -> None:
+    error = refused(tmp_path, "seed = 3\nmax-unscored = 2\n")
+    assert (error.field, error.expected, error.found) == ("max-unscored", "a number from 0 to 1", 2)
+    assert "did you mean 'kendall'" in str(refused(tmp_path, 'objective = "kendal"\n').remedy)
+
+
+def test_help_says_every_default_and_choice() -> None:
+    text = " ".join(build_parser().format_help().split())
+    for part in (
+        "{light,medium,heavy} of the tuner (light)",
+        "(runs/store)",
+        "for one call with its retries (900)",
+        "--seed N of everything that is drawn at random (0)",
+        "--deadline SECONDS",
+        "limits on LM calls:",
+    ):
+        assert part in text

@@ -71,7 +71,7 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
         held_out = split(corpus, aspects=ASPECTS, seed=seed).held_out
         found = table(rated, tmp_path, "--judges", "rouge-l", "--seed", str(seed))["data"]
         assert (found["part"], found["groups"], found["digest"]) == ("held-out", 3, held_out.digest)
-        assert f"3 held-out groups of 8 (the split of compile.py with seed {seed})" in capsys.readouterr().out
+        assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in capsys.readouterr().out
     assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
     assert "all 8 groups of the data" in capsys.readouterr().out
 

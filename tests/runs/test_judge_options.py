@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from debate_judge.data.errors import InputError
+from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, options_of, preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.referees import ROLES
-from debate_judge.runs.flags.judge import JudgeFlags, add_judge_options, judge_options, options_for
+from debate_judge.runs.flags.judge import options_for
+from debate_judge.runs.flags.parser import make_parser, read
 
 
 def of(*arguments: str) -> dict[str, Any]:
-    parser = argparse.ArgumentParser()
-    add_judge_options(parser)
-    values = vars(parser.parse_args(arguments))
-    return judge_options(JudgeFlags(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v}))
+    return read(Settings, make_parser("compile", "", Settings).parse_args(arguments)).options()
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def test_groups_of_another_task_can_be_left_aside(command: Command) -> None:
         (["--task", "dialogue"], "another task"),
         (["--program", "nowhere"], "no such folder"),
         (["--concurrency", "0"], "at least 1"),
-        (["--max-unscored", "7"], "not a share"),
+        (["--max-unscored", "7"], "a number from 0 to 1"),
     ],
 )
 def test_arguments_that_cannot_be_used(

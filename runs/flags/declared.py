@@ -1,0 +1,186 @@
+"""Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
+
+A field has its type and default, its bounds and help in pydantic's `Field`, and what only a flag needs in `Flag`:
+
+    @flag_group("limits on LM calls")
+    class LimitFlags:
+        rpm: Annotated[float | None, Field(gt=0, description="requests per minute"), Flag(metavar="N")] = None
+
+    @command_settings
+    class ScoreFlags(LimitFlags, EstimateFlags):
+        out: Annotated[str, Field(description="for the scores"), Flag(metavar="FILE")]
+
+Groups that several commands share are declared once; a command's class inherits them and may add fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+
+import pydantic.dataclasses
+from annotated_types import Ge, Gt, Le
+from pydantic.fields import FieldInfo
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import did_you_mean
+
+T = TypeVar("T")
+
+_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""Nothing is converted: the parser has made numbers of texts, and TOML has types of its own."""
+
+_WORDS: Mapping[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of texts",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flag:
+    """What a field needs as a flag beyond what pydantic knows about it."""
+
+    metavar: str | None = None
+    name: str | None = None
+    """Where the flag is not called like the field; without leading dashes it is a positional argument."""
+    const: str | None = None
+    """Value of a flag that is given without one."""
+    default: str | None = None
+    """What `--help` says in place of the default."""
+    repeated: bool = False
+    """Whether several values come from several flags rather than from one text with commas."""
+    decides: bool = True
+    """Whether results depend on it; what is stored, shown or limited elsewhere has no part in an identity."""
+
+
+ASIDE = Flag(decides=False)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def flag_group(title: str) -> Callable[[type[T]], type[T]]:
+    """Make a class of settings that commands share, to be inherited by their own classes.
+
+    Args:
+        title: Stands in `--help` above the flags of the fields that the class itself declares.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        made.__flag_group__ = title  # type: ignore[attr-defined]
+        return made
+
+    return decorate
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def command_settings(cls: type[T]) -> type[T]:
+    """Make the class of a command's settings: frozen, given by keyword, checked on construction.
+
+    A value that cannot be used raises `InputError`. Only these classes are built by pydantic, for that takes time.
+    """
+    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)(cls)
+    checked = made.__init__
+
+    def __init__(self: T, **values: object) -> None:  # noqa: N807
+        try:
+            checked(self, **values)
+        except pydantic.ValidationError as error:
+            raise input_error(type(self), error) from None
+
+    made.__init__ = __init__  # type: ignore[method-assign, assignment]
+    made.__flag_group__ = "options"  # type: ignore[attr-defined]
+    return cast(type[T], made)
+
+
+def fields_of(cls: type) -> dict[str, FieldInfo]:
+    """Name -> field of a class of settings."""
+    return cast(dict[str, FieldInfo], cls.__pydantic_fields__)  # type: ignore[attr-defined]
+
+
+def grouped(cls: type) -> Iterator[tuple[str, str, FieldInfo]]:
+    """Group, name and field of each setting: those of the class itself, then those of its bases from left to right."""
+    found = fields_of(cls)
+    seen: set[str] = set()
+    for base in (base for base in cls.__mro__ if "__flag_group__" in vars(base)):
+        for name in inspect.get_annotations(base):
+            if name in found and name not in seen:
+                seen.add(name)
+                yield vars(base)["__flag_group__"], name, found[name]
+
+
+def flag_of(field: FieldInfo) -> Flag:
+    return next((one for one in field.metadata if isinstance(one, Flag)), Flag())
+
+
+def spelled(name: str, field: FieldInfo | None) -> str:
+    """The flag as a user writes it, e.g. `--max-tokens`."""
+    return (field and flag_of(field).name) or "--" + name.replace("_", "-")
+
+
+def kind_of(field: FieldInfo) -> Any:
+    """The type of a field's values: int, float, bool, str, tuple or a Literal; None is set aside."""
+    annotation = field.annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    return get_origin(annotation) if get_origin(annotation) is tuple else annotation
+
+
+def choices_of(field: FieldInfo) -> tuple[str, ...]:
+    """The names that a field's value, or each of its values, may have; empty where it is not a choice."""
+    kind = kind_of(field)
+    if kind is tuple:
+        kind = get_args(field.annotation)[0]
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def deciding(settings: Any) -> dict[str, Any]:
+    """Name -> value of the settings that results depend on."""
+    return {
+        name: getattr(settings, name) for name, field in fields_of(type(settings)).items() if flag_of(field).decides
+    }
+
+
+def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
+    """The first of pydantic's complaints, in words that fit whoever set the flag."""
+    first = error.errors(include_url=False)[0]
+    name, found, why = str(first["loc"][0]), first["input"], first["type"]
+    field = fields_of(cls).get(name)
+    flag = spelled(name, field)
+    if field is None:
+        return InputError("unknown setting", field=flag, remedy=did_you_mean(name, fields_of(cls)))
+    if why == "missing_keyword_only_argument":
+        return InputError("no value is given", field=flag, expected=field.description)
+    if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
+        return InputError(own.problem, field=flag, expected=own.expected, found=found, remedy=own.remedy)
+    if choices := choices_of(field):
+        return unknown_name(name.replace("_", " "), flag, str(found), choices)
+    if why.startswith(("greater_than", "less_than")):
+        problem = "number too small" if why.startswith("greater") else "number too large"
+        return InputError(problem, field=flag, expected=_range(field), found=found)
+    if why == "finite_number":
+        return InputError("not a finite number", field=flag, expected="a finite number", found=found)
+    return InputError("wrong type", field=flag, expected=_WORDS.get(kind_of(field)), found=found)
+
+
+def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> InputError:
+    return InputError(
+        f"unknown {what} {name!r}",
+        field=flag,
+        expected="one of " + ", ".join(known),
+        remedy=did_you_mean(name, known),
+    )
+
+
+def _range(field: FieldInfo) -> str:
+    low: Any = next((one.ge for one in field.metadata if isinstance(one, Ge)), None)
+    above: Any = next((one.gt for one in field.metadata if isinstance(one, Gt)), None)
+    high: Any = next((one.le for one in field.metadata if isinstance(one, Le)), None)
+    if low is not None and high is not None:
+        return f"a number from {low:g} to {high:g}"
+    return f"at least {low:g}" if low is not None else f"more than {above:g}"

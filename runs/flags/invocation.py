@@ -1,0 +1,49 @@
+"""How the commands are started, so that every hint can be typed the way this process was started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+COMMANDS = {
+    "compile": ("debate_judge.optimize.compile", "compile a judge for your raters"),
+    "score": ("debate_judge.runs.score", "score new texts with an export"),
+    "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
+    "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
+}
+"""Command -> its module and what it does."""
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(name: str) -> str:
+    """What a user types to start the command `name`, e.g. `debate score`.
+
+    A process that runs one of the files answers with the file (`python runs/score.py`), one that `python -m` started
+    with the module; the console script, and a process that only imports the package, with the console script's name.
+    """
+    module = COMMANDS[name][0]
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        by_module = spec.name in {one for one, _ in COMMANDS.values()}
+        return f"python -m {module}" if by_module else f"debate {name}"
+    started = Path(sys.argv[0] if sys.argv else "")
+    if started.resolve() not in {_ROOT / script(one) for one in COMMANDS}:
+        return f"debate {name}"
+    path = _ROOT / script(name)
+    return "python " + shlex.quote(str(path) if started.is_absolute() else os.path.relpath(path))
+
+
+def script(name: str) -> str:
+    """The file of a command, from the root of the package."""
+    return "/".join(COMMANDS[name][0].split(".")[1:]) + ".py"
+
+
+def as_started(text: str) -> str:
+    """`text` with each `python FILE` of a command in it worded as this process was started."""
+    for name in COMMANDS:
+        text = text.replace(f"python {script(name)}", command(name))
+    return text

@@ -1,0 +1,133 @@
+"""From declared settings to the flags of a command and back: argparse writes the help, pydantic checks the values."""
+
+from __future__ import annotations
+
+import tomllib
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic.fields import FieldInfo
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.flags.declared import choices_of, fields_of, flag_of, grouped, kind_of, spelled
+from debate_judge.runs.flags.invocation import as_started, command
+
+T = TypeVar("T")
+
+
+def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
+    """A parser with a flag for each declared setting; what a user does not give is absent from its result.
+
+    Args:
+        name: Of the command, e.g. `score`.
+        description: Text above the flags; commands in it are shown as this process was started.
+        declarations: Classes made by `declared`.
+    """
+    parser = ArgumentParser(
+        prog=command(name),
+        description=as_started(description),
+        formatter_class=RawDescriptionHelpFormatter,
+        argument_default=SUPPRESS,
+    )
+    groups: dict[str, Any] = {"options": parser}
+    for declaration in declarations:
+        for group, field_name, field in grouped(declaration):
+            if group not in groups:
+                groups[group] = parser.add_argument_group(group)
+            _add(groups[group], field_name, field)
+    return parser
+
+
+def read(declaration: type[T], arguments: Namespace, config: str | None = None) -> T:
+    """The settings that were given; flags win over the file, and the file over defaults.
+
+    Raises:
+        InputError: A value cannot be used, or the file cannot be read.
+    """
+    given = {name: _frozen(value) for name, value in vars(arguments).items() if name in fields_of(declaration)}
+    return declaration(**{**(read_config(declaration, Path(config)) if config else {}), **given})
+
+
+def read_config(declaration: type, path: Path) -> dict[str, Any]:
+    """Read settings from TOML; the keys are the names of the flags, with - or _.
+
+    Raises:
+        InputError: The file cannot be read, a key is unknown, or a value cannot be used.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("settings could not be read", file=path, expected="a TOML file", found=str(error)) from error
+    values = {key.replace("-", "_"): _frozen(value) for key, value in table.items()}
+    try:
+        declaration(**values)
+    except InputError as error:
+        known = fields_of(declaration)
+        keys = {spelled(key.replace("-", "_"), known.get(key.replace("-", "_"))): key for key in table}
+        raise InputError(
+            error.problem,
+            file=path,
+            field=keys.get(str(error.field)),
+            expected=error.expected,
+            found=error.found,
+            remedy=error.remedy,
+        ) from None
+    return values
+
+
+def listed(text: str | None) -> list[str]:
+    """The parts of a flag's value that are joined by commas; none for an absent flag."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _add(group: Any, name: str, field: FieldInfo) -> None:
+    flag, kind, choices = flag_of(field), kind_of(field), choices_of(field)
+    options: dict[str, Any] = {"help": _help(field)}
+    if kind is bool:
+        options["action"] = "store_true"
+    else:
+        names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
+        options |= {"type": _reader(field), "metavar": flag.metavar or names or {int: "N", float: "X"}.get(kind)}
+    if flag.const is not None:
+        options |= {"nargs": "?", "const": flag.const}
+    if flag.repeated:
+        options["action"] = "append"
+    if not (spelling := spelled(name, field)).startswith("-"):
+        group.add_argument(name, **options)
+        return
+    group.add_argument(spelling, dest=name, required=field.is_required(), **options)
+
+
+def _help(field: FieldInfo) -> str:
+    """Help with the default at its end."""
+    default = flag_of(field).default
+    value = field.default
+    if default is None and not field.is_required() and value is not None and value is not False and value != ():
+        default = (
+            ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+        )
+    text = (field.description or "").replace("%", "%%")
+    return f"{text} ({default})".strip() if default else text
+
+
+def _reader(field: FieldInfo) -> Callable[[str], object]:
+    """What makes a value of a flag's text; text that is no number stays text, for the model to refuse by name."""
+    kind = kind_of(field)
+    if kind is tuple and not flag_of(field).repeated:
+        return lambda text: tuple(listed(text))
+    if kind not in (int, float):
+        return str
+
+    def number(text: str) -> object:
+        try:
+            return kind(text)
+        except ValueError:
+            return text
+
+    return number
