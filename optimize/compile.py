@@ -17,13 +17,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declared import Flag, command_settings
+from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags
 from debate_judge.runs.flags.parser import make_parser, read
 
@@ -37,9 +35,7 @@ EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 class CompileFlags(EstimateFlags):
     """Flags of the command that are no settings of a compile."""
 
-    config: Annotated[
-        str | None, Field(description="TOML file with any of these settings; flags win"), Flag(metavar="FILE")
-    ] = None
+    config: str | None = setting(None, "TOML file with any of these settings; flags win", metavar="FILE")
 
 
 def build_parser() -> argparse.ArgumentParser:

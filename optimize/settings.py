@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import DataFlags, JsonFile, Resamples, Seed, Store, Unscored
-from debate_judge.runs.flags.declared import ASIDE, Flag, command_settings, deciding, flag_group, unknown_name
-from debate_judge.runs.flags.judge import JudgeOptionFlags, PersonaFile
+from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting, unknown_name
+from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
@@ -31,46 +31,39 @@ def _run_name(name: str) -> str:
 class JudgeFlags:
     """The judge that is compiled."""
 
-    judge: Annotated[str, Field(description=", ".join(JUDGES))] = "debate"
-    personas: PersonaFile = None
-    max_unscored: Unscored = 0.2
+    judge: str = setting("debate", ", ".join(JUDGES))
+    personas: str | None = PERSONAS_FILE
+    max_unscored: float = MAX_UNSCORED
 
 
 @flag_group("optimization")
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen on dev."""
 
-    tuner: Annotated[str, Field(description=", ".join(TUNERS))] = "mipro"
-    effort: Annotated[Literal["light", "medium", "heavy"], Field(description="of the tuner")] = "light"
-    trials: Annotated[
-        int, Field(ge=1, description="points that the search over n and the rest may visit, per aspect")
-    ] = 40
-    max_rounds: Annotated[int, Field(ge=0, description="longest debate to consider; 0 is a single call")] = 3
-    objective: Annotated[Literal["spearman", "pearson", "kendall"], Field(description="correlation to choose by")] = (
-        "spearman"
+    tuner: str = setting("mipro", ", ".join(TUNERS))
+    effort: Literal["light", "medium", "heavy"] = setting("light", "of the tuner")
+    trials: int = setting(40, "points that the search over n and the rest may visit, per aspect", ge=1)
+    max_rounds: int = setting(3, "longest debate to consider; 0 is a single call", ge=0)
+    objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation to choose by")
+    level: Literal["auto", "summary", "sample"] = setting(
+        "auto", "agreement to choose by: within groups (summary) or pooled (sample)"
     )
-    level: Annotated[
-        Literal["auto", "summary", "sample"],
-        Field(description="agreement to choose by: within groups (summary) or pooled (sample)"),
-    ] = "auto"
-    tolerance: Annotated[float, Field(ge=0, description="dev agreement that may be given up for fewer LM calls")] = 0.02
-    shared: Annotated[bool, Field(description="one judge for all aspects together")] = False
-    seed: Seed = 0
-    resamples: Annotated[Resamples, Field(ge=100)] = 10_000
+    tolerance: float = setting(0.02, "dev agreement that may be given up for fewer LM calls", ge=0)
+    shared: bool = setting(False, "one judge for all aspects together")
+    seed: int = SEED
+    resamples: int = resampling(100)
 
 
 @flag_group("tracking and output")
 class OutputFlags:
     """Where a compile leaves what it made."""
 
-    name: Annotated[str | None, AfterValidator(_run_name), Field(description="of the run and its export"), ASIDE] = None
-    tracking_uri: Annotated[
-        str | None,
-        Field(description="MLflow server; an embedded store under --store by default"),
-        Flag(metavar="URL", decides=False),
-    ] = None
-    store: Store = "runs/store"
-    json: JsonFile = None
+    name: Annotated[str, AfterValidator(_run_name)] | None = setting(None, "of the run and its export", decides=False)
+    tracking_uri: str | None = setting(
+        None, "MLflow server; an embedded store under --store by default", metavar="URL", decides=False
+    )
+    store: str = STORE
+    json: str | None = JSON_FILE
 
 
 @command_settings

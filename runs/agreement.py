@@ -16,13 +16,11 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import Resamples, Seed
-from debate_judge.runs.flags.declared import Flag, command_settings
+from debate_judge.runs.flags.common import SEED, resampling
+from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
@@ -42,28 +40,19 @@ _LEVELS = {
 class AgreementFlags:
     """Settings of one table of agreement."""
 
-    file: Annotated[
-        str, Field(description="rows of scores beside ratings, .jsonl or .csv"), Flag(name="FILE", metavar="FILE")
-    ]
-    aspects: Annotated[tuple[str, ...], Field(description="comma-separated; all in the file by default")] = ()
-    scale: Annotated[
-        str | None, Field(description="read recorded replies in `samples` on this scale"), Flag(metavar="LOW-HIGH")
-    ] = None
-    decisions: Annotated[
-        Literal["auto", "binary", "pairs", "none"],
-        Field(description="compare decisions too: binary (two-valued ratings), pairs (groups of two), or none"),
-    ] = "auto"
-    cut: Annotated[
-        float | None,
-        Field(description="score from which on a binary decision is positive"),
-        Flag(default="as ratings: their middle"),
-    ] = None
-    margin: Annotated[float, Field(ge=0, description="scores of a pair not further apart than this are a tie")] = 0.0
-    resamples: Annotated[Resamples, Field(ge=0)] = 10_000
-    seed: Seed = 0
-    json: Annotated[
-        str | None, Field(description="emit JSON, to a file or to stdout"), Flag(metavar="OUT", const="-")
-    ] = None
+    file: str = setting(..., "rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "comma-separated; all in the file by default")
+    scale: str | None = setting(None, "read recorded replies in `samples` on this scale", metavar="LOW-HIGH")
+    decisions: Literal["auto", "binary", "pairs", "none"] = setting(
+        "auto", "compare decisions too: binary (two-valued ratings), pairs (groups of two), or none"
+    )
+    cut: float | None = setting(
+        None, "score from which on a binary decision is positive", shown="as ratings: their middle"
+    )
+    margin: float = setting(0.0, "scores of a pair not further apart than this are a tie", ge=0)
+    resamples: int = resampling()
+    seed: int = SEED
+    json: str | None = setting(None, "emit JSON, to a file or to stdout", metavar="OUT", const="-")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,13 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import Store, Unscored
-from debate_judge.runs.flags.declared import Flag, command_settings
+from debate_judge.runs.flags.common import MAX_UNSCORED, STORE
+from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits
 from debate_judge.runs.flags.parser import make_parser, read
 
@@ -37,23 +35,16 @@ EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     """Settings of one scoring run."""
 
-    program: Annotated[str, Field(description="folder of an export, or models:/NAME/VERSION"), Flag(metavar="EXPORT")]
-    source: Annotated[str, Field(description=".jsonl or .csv with the texts"), Flag(name="--in", metavar="FILE")]
-    out: Annotated[str, Field(description=".jsonl or .csv for the scores"), Flag(metavar="FILE")]
-    aspects: Annotated[tuple[str, ...], Field(description="comma-separated; all that the judge scores by default")] = ()
-    task: Annotated[
-        str | None,
-        Field(description="score only the groups of this task; otherwise one of another task is an error"),
-    ] = None
-    lm: Annotated[
-        str | None, Field(description="another LM than the judge was compiled with: offline or PROVIDER/MODEL")
-    ] = None
-    transcripts: Annotated[
-        str | None, Field(description="also write every debate, as JSON lines"), Flag(metavar="FILE")
-    ] = None
-    max_unscored: Unscored = 0.2
-    store: Store = "runs/store"
-    max_tokens: Annotated[int | None, Field(ge=1, description=MAX_TOKENS), Flag(default="as compiled")] = None
+    program: str = setting(..., "folder of an export, or models:/NAME/VERSION", metavar="EXPORT")
+    source: str = setting(..., ".jsonl or .csv with the texts", name="--in", metavar="FILE")
+    out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
+    task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
+    lm: str | None = setting(None, "another LM than the judge was compiled with: offline or PROVIDER/MODEL")
+    transcripts: str | None = setting(None, "also write every debate, as JSON lines", metavar="FILE")
+    max_unscored: float = MAX_UNSCORED
+    store: str = STORE
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import DataFlags, JsonFile, Resamples, Seed, Store
-from debate_judge.runs.flags.declared import Flag, command_settings, flag_group
-from debate_judge.runs.flags.judge import JudgeOptionFlags, PersonaFile
+from debate_judge.runs.flags.common import JSON_FILE, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.declared import command_settings, flag_group, setting
+from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
 
 
@@ -17,64 +15,53 @@ from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
 class PartFlags:
     """Which groups of a rated corpus are scored."""
 
-    part: Annotated[Literal["held-out", "all"], Field(description="which groups")] = "held-out"
-    seed: Seed = 0
+    part: Literal["held-out", "all"] = setting("held-out", "which groups")
+    seed: int = SEED
 
 
 @flag_group("judges")
 class EntrantFlags:
     """Who scores."""
 
-    judges: Annotated[
-        tuple[str, ...], Field(description=f"comma-separated: {', '.join(JUDGES)}, or an export's folder")
-    ] = ("rouge-l", "single", "debate")
-    external: Annotated[
-        tuple[str, ...],
-        Field(description="scores of any other judge: rows of group, candidate, aspect, score; may be repeated"),
-        Flag(metavar="NAME=FILE", repeated=True),
-    ] = ()
-    store: Store = "runs/store"
+    judges: tuple[str, ...] = setting(
+        ("rouge-l", "single", "debate"), f"comma-separated: {', '.join(JUDGES)}, or an export's folder"
+    )
+    external: tuple[str, ...] = setting(
+        (),
+        "scores of any other judge: rows of group, candidate, aspect, score; may be repeated",
+        metavar="NAME=FILE",
+        repeated=True,
+    )
+    store: str = STORE
 
 
 @flag_group("table")
 class TableFlags:
     """What the table shows."""
 
-    level: Annotated[Literal["auto", "summary", "sample", "system"], Field(description="of the agreement")] = "auto"
-    statistics: Annotated[
-        tuple[Literal["pearson", "spearman", "kendall"], ...],
-        Field(description="comma-separated"),
-        Flag(default="the task's usual two"),
-    ] = ()
-    baseline: Annotated[
-        str | None, Field(description="judge that the others are compared with"), Flag(default="the first one")
-    ] = None
-    resamples: Annotated[Resamples, Field(ge=0)] = 10_000
-    style: Annotated[Literal["text", "markdown", "latex"], Field(description="of the table")] = "text"
-    intervals: Annotated[Literal["average", "all"], Field(description="in which columns")] = "average"
-    published: Annotated[bool, Field(description="show what papers printed on this set beside, apart")] = False
-    figure: Annotated[
-        str | None, Field(description="also draw the table: .png, .svg or .pdf"), Flag(metavar="FILE")
-    ] = None
-    json: JsonFile = None
+    level: Literal["auto", "summary", "sample", "system"] = setting("auto", "of the agreement")
+    statistics: tuple[Literal["pearson", "spearman", "kendall"], ...] = setting(
+        (), "comma-separated", shown="the task's usual two"
+    )
+    baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
+    resamples: int = resampling()
+    style: Literal["text", "markdown", "latex"] = setting("text", "of the table")
+    intervals: Literal["average", "all"] = setting("average", "in which columns")
+    published: bool = setting(False, "show what papers printed on this set beside, apart")
+    figure: str | None = setting(None, "also draw the table: .png, .svg or .pdf", metavar="FILE")
+    json: str | None = JSON_FILE
 
 
 @flag_group("ablations of the debate")
 class AblationFlags:
     """Variants of the debate, each beside the others on the same items."""
 
-    ablations: Annotated[
-        str | None, Field(description="do them; figures and ablations.json go to this folder"), Flag(metavar="DIR")
-    ] = None
-    ablate: Annotated[
-        tuple[str, ...],
-        Field(description="which: rounds, personas, styles, distribution, stability"),
-        Flag(default="all"),
-    ] = ()
-    max_rounds: Annotated[int, Field(description="longest debate of the rounds")] = 5
-    personas: PersonaFile = None
-    repeats: Annotated[int, Field(description="runs for the stability")] = 5
-    repeat_temperature: Annotated[float, Field(description="of these runs")] = 1.0
+    ablations: str | None = setting(None, "do them; figures and ablations.json go to this folder", metavar="DIR")
+    ablate: tuple[str, ...] = setting((), "which: rounds, personas, styles, distribution, stability", shown="all")
+    max_rounds: int = setting(5, "longest debate of the rounds")
+    personas: str | None = PERSONAS_FILE
+    repeats: int = setting(5, "runs for the stability")
+    repeat_temperature: float = setting(1.0, "of these runs")
 
 
 @command_settings

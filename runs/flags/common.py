@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field
+from debate_judge.runs.flags.declared import flag_group, setting
 
-from debate_judge.runs.flags.declared import Flag, flag_group
+SEED = setting(0, "of everything that is drawn at random", ge=0)
+STORE = setting(
+    "runs/store", "folder of the LM's replies, and of studies, runs and exports", metavar="DIR", decides=False
+)
+JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", decides=False)
+MAX_UNSCORED = setting(
+    0.2,
+    "share of items without a score that is still a success; 1 accepts all",
+    metavar="SHARE",
+    decides=False,
+    ge=0,
+    le=1,
+)
 
-Resamples = Annotated[int, Field(description="resamples of the groups, for the intervals")]
-Seed = Annotated[int, Field(ge=0, description="of everything that is drawn at random")]
-Unscored = Annotated[
-    float,
-    Field(ge=0, le=1, description="share of items without a score that is still a success; 1 accepts all"),
-    Flag(metavar="SHARE", decides=False),
-]
-Store = Annotated[
-    str,
-    Field(description="folder of the LM's replies, and of studies, runs and exports"),
-    Flag(metavar="DIR", decides=False),
-]
-JsonFile = Annotated[
-    str | None, Field(description="also write the result as JSON"), Flag(metavar="FILE", decides=False)
-]
+
+def resampling(least: int = 0) -> Any:
+    return setting(10_000, "resamples of the groups, for the intervals", ge=least)
 
 
 @flag_group("data")
 class DataFlags:
     """The rated corpus."""
 
-    data: Annotated[
-        str,
-        Field(description="sample, summeval, topical_chat, NAME=PATH, or a .jsonl or .csv file"),
-    ] = "sample"
-    task: Annotated[
-        str | None, Field(description="task of the data: summarization, dialogue, or your task file (.toml)")
-    ] = None
-    aspects: Annotated[tuple[str, ...], Field(description="comma-separated; all rated aspects by default")] = ()
+    data: str = setting("sample", "sample, summeval, topical_chat, NAME=PATH, or a .jsonl or .csv file")
+    task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
+    aspects: tuple[str, ...] = setting((), "comma-separated; all rated aspects by default")

@@ -1,14 +1,12 @@
 """Settings declared once, as fields of pydantic dataclasses; flags, help, checks and messages follow from the fields.
 
-A field has its type and default, its bounds and help in pydantic's `Field`, and what only a flag needs in `Flag`:
-
     @flag_group("limits on LM calls")
     class LimitFlags:
-        rpm: Annotated[float | None, Field(gt=0, description="requests per minute"), Flag(metavar="N")] = None
+        deadline: float = setting(900.0, "for one call with its retries", metavar="SECONDS", gt=0)
 
     @command_settings
     class ScoreFlags(LimitFlags, EstimateFlags):
-        out: Annotated[str, Field(description="for the scores"), Flag(metavar="FILE")]
+        out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
 
 Groups that several commands share are declared once; a command's class inherits them and may add fields.
 """
@@ -42,24 +40,35 @@ _WORDS: Mapping[object, str] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Flag:
-    """What a field needs as a flag beyond what pydantic knows about it."""
+def setting(
+    default: object,
+    description: str,
+    *,
+    metavar: str | None = None,
+    name: str | None = None,
+    const: str | None = None,
+    shown: str | None = None,
+    repeated: bool = False,
+    decides: bool = True,
+    **bounds: float,
+) -> Any:
+    """The field of one setting.
 
-    metavar: str | None = None
-    name: str | None = None
-    """Where the flag is not called like the field; without leading dashes it is a positional argument."""
-    const: str | None = None
-    """Value of a flag that is given without one."""
-    default: str | None = None
-    """What `--help` says in place of the default."""
-    repeated: bool = False
-    """Whether several values come from several flags rather than from one text with commas."""
-    decides: bool = True
-    """Whether results depend on it; what is stored, shown or limited elsewhere has no part in an identity."""
-
-
-ASIDE = Flag(decides=False)
+    Args:
+        default: Its default; `...` where it must be given.
+        description: For `--help`.
+        metavar: What `--help` calls the value; by default after the type.
+        name: Of the flag, where it is not the field's; without leading dashes it is a positional argument.
+        const: Value of a flag that is given without one.
+        shown: What `--help` says in place of the default.
+        repeated: Whether several values come from several flags rather than from one text with commas.
+        decides: Whether results depend on it; what is only stored, shown or limited has no part in an identity.
+        bounds: `ge`, `gt`, `le` of a number.
+    """
+    extra: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown}
+    extra |= {"repeated": repeated, "decides": decides}
+    make: Any = pydantic.Field
+    return make(default, description=description, json_schema_extra=extra, **bounds)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -114,13 +123,14 @@ def grouped(cls: type) -> Iterator[tuple[str, str, FieldInfo]]:
                 yield vars(base)["__flag_group__"], name, found[name]
 
 
-def flag_of(field: FieldInfo) -> Flag:
-    return next((one for one in field.metadata if isinstance(one, Flag)), Flag())
+def extra(field: FieldInfo, what: str) -> Any:
+    """What `setting` was told about the flag of a field."""
+    return cast(dict[str, Any], field.json_schema_extra)[what]
 
 
 def spelled(name: str, field: FieldInfo | None) -> str:
     """The flag as a user writes it, e.g. `--max-tokens`."""
-    return (field and flag_of(field).name) or "--" + name.replace("_", "-")
+    return (field and extra(field, "name")) or "--" + name.replace("_", "-")
 
 
 def kind_of(field: FieldInfo) -> Any:
@@ -142,7 +152,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 def deciding(settings: Any) -> dict[str, Any]:
     """Name -> value of the settings that results depend on."""
     return {
-        name: getattr(settings, name) for name, field in fields_of(type(settings)).items() if flag_of(field).decides
+        name: getattr(settings, name) for name, field in fields_of(type(settings)).items() if extra(field, "decides")
     }
 
 

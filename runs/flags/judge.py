@@ -5,45 +5,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, options_of
-from debate_judge.runs.flags.declared import Flag, flag_group
+from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.named_texts import named_texts
 from debate_judge.runs.flags.parser import listed
 
-PersonaFile = Annotated[
-    str | None, Field(description="TOML file with personas of your own for the Critic"), Flag(metavar="FILE")
-]
+PERSONAS_FILE = setting(None, "TOML file with personas of your own for the Critic", metavar="FILE")
 
 
 @flag_group("options of the judge")
 class JudgeOptionFlags:
     """Options of judges; what is absent leaves a judge as it comes."""
 
-    score_mode: Annotated[
-        str | None,
-        Field(description="how a reply becomes a score: text, sampled:k or expected (probabilities)"),
-        Flag(metavar="MODE"),
-    ] = None
-    roles: Annotated[
-        str | None,
-        Field(description="of ChatEval: TOML file of name = text lines, or names of built-in roles"),
-        Flag(metavar="FILE"),
-    ] = None
-    same_role: Annotated[
-        str | None,
-        Field(description="of ChatEval: one role for all"),
-        Flag(metavar="ROLE", const="annotator", default="annotator"),
-    ] = None
-    judge_option: Annotated[
-        tuple[str, ...],
-        Field(description="any other option of a judge, e.g. transition=always-skeptic; may be repeated"),
-        Flag(metavar="NAME=VALUE", repeated=True),
-    ] = ()
+    score_mode: str | None = setting(
+        None, "how a reply becomes a score: text, sampled:k or expected (probabilities)", metavar="MODE"
+    )
+    roles: str | None = setting(
+        None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
+    )
+    same_role: str | None = setting(
+        None, "of ChatEval: one role for all", metavar="ROLE", const="annotator", shown="annotator"
+    )
+    judge_option: tuple[str, ...] = setting(
+        (),
+        "any other option of a judge, e.g. transition=always-skeptic; may be repeated",
+        metavar="NAME=VALUE",
+        repeated=True,
+    )
 
     def options(self) -> dict[str, Any]:
         """Option -> value.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.runs.flags.declared import ASIDE, Flag, flag_group
+from debate_judge.runs.flags.declared import flag_group, setting
 
 _USUAL = LMOptions()
 
@@ -18,62 +16,49 @@ MAX_TOKENS = "longest reply; cut ones are asked again x4"
 class EndpointFlags:
     """Where calls go and how many at once."""
 
-    api_base: Annotated[
-        str | None,
-        Field(description="address of an OpenAI-compatible server; keys come from the environment"),
-        Flag(metavar="URL"),
-    ] = None
-    concurrency: Annotated[int, Field(ge=1, description="LM calls in flight at once"), ASIDE] = 16
-    no_preflight: Annotated[
-        bool, Field(description="do not try each role on the longest item before the run"), ASIDE
-    ] = False
+    api_base: str | None = setting(
+        None, "address of an OpenAI-compatible server; keys come from the environment", metavar="URL"
+    )
+    concurrency: int = setting(16, "LM calls in flight at once", ge=1, decides=False)
+    no_preflight: bool = setting(False, "do not try each role on the longest item before the run", decides=False)
 
 
 @flag_group("LM")
 class LMFlags(EndpointFlags):
     """The LM of all roles and how its replies are sampled."""
 
-    lm: Annotated[str, Field(description="offline (text statistics, no LM) or PROVIDER/MODEL")] = "offline"
-    temperature: Annotated[float, Field(ge=0, description="of every call that is not one of several samples")] = 0.0
-    max_tokens: Annotated[int, Field(ge=1, description=MAX_TOKENS)] = 2000
+    lm: str = setting("offline", "offline (text statistics, no LM) or PROVIDER/MODEL")
+    temperature: float = setting(0.0, "of every call that is not one of several samples", ge=0)
+    max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
 
 
 @flag_group("limits on LM calls")
 class LimitFlags:
     """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
 
-    rpm: Annotated[float | None, Field(gt=0, description="requests per minute that are never exceeded"), ASIDE] = None
-    tpm: Annotated[float | None, Field(gt=0, description="tokens per minute, input and output, likewise"), ASIDE] = None
-    budget: Annotated[
-        str | None,
-        Field(description="stop, to be resumed, before more is spent"),
-        Flag(metavar="calls=N,tokens=N,usd=X", decides=False),
-    ] = None
-    deadline: Annotated[
-        float, Field(gt=0, description="for one call with its retries"), Flag(metavar="SECONDS", decides=False)
-    ] = _USUAL.deadline
-    prices: Annotated[
-        str | None, Field(description="TOML file with prices per million tokens"), Flag(metavar="FILE", decides=False)
-    ] = None
-    batch: Annotated[
-        Literal["openai"] | None,
-        Field(description="OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours"),
-        ASIDE,
-    ] = None
+    rpm: float | None = setting(None, "requests per minute that are never exceeded", gt=0, decides=False)
+    tpm: float | None = setting(None, "tokens per minute, input and output, likewise", gt=0, decides=False)
+    budget: str | None = setting(
+        None, "stop, to be resumed, before more is spent", metavar="calls=N,tokens=N,usd=X", decides=False
+    )
+    deadline: float = setting(_USUAL.deadline, "for one call with its retries", gt=0, metavar="SECONDS", decides=False)
+    prices: str | None = setting(None, "TOML file with prices per million tokens", metavar="FILE", decides=False)
+    batch: Literal["openai"] | None = setting(
+        None, "OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours", decides=False
+    )
 
 
 @flag_group("options")
 class EstimateFlags:
     """An estimate in place of the run; its value is read by `runs.estimates.dry_run`."""
 
-    estimate: Annotated[
-        str | None,
-        Field(
-            description="print what the run would take (calls, tokens, money: lower, expected, upper) and stop before "
-            "anything is spent; optionally with the length of a reply in tokens in each case"
-        ),
-        Flag(metavar="L,E,U", const=""),
-    ] = None
+    estimate: str | None = setting(
+        None,
+        "print what the run would take (calls, tokens, money: lower, expected, upper) and stop before "
+        "anything is spent; optionally with the length of a reply in tokens in each case",
+        metavar="L,E,U",
+        const="",
+    )
 
 
 def limits(flags: LimitFlags) -> LMOptions:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.declared import choices_of, fields_of, flag_of, grouped, kind_of, spelled
+from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
 
 T = TypeVar("T")
@@ -87,16 +87,19 @@ def _frozen(value: object) -> object:
 
 
 def _add(group: Any, name: str, field: FieldInfo) -> None:
-    flag, kind, choices = flag_of(field), kind_of(field), choices_of(field)
+    kind, choices = kind_of(field), choices_of(field)
     options: dict[str, Any] = {"help": _help(field)}
     if kind is bool:
         options["action"] = "store_true"
     else:
         names = "{" + ",".join(choices) + "}" + (",..." if kind is tuple else "") if choices else None
-        options |= {"type": _reader(field), "metavar": flag.metavar or names or {int: "N", float: "X"}.get(kind)}
-    if flag.const is not None:
-        options |= {"nargs": "?", "const": flag.const}
-    if flag.repeated:
+        options |= {
+            "type": _reader(field),
+            "metavar": extra(field, "metavar") or names or {int: "N", float: "X"}.get(kind),
+        }
+    if (const := extra(field, "const")) is not None:
+        options |= {"nargs": "?", "const": const}
+    if extra(field, "repeated"):
         options["action"] = "append"
     if not (spelling := spelled(name, field)).startswith("-"):
         group.add_argument(name, **options)
@@ -106,7 +109,7 @@ def _add(group: Any, name: str, field: FieldInfo) -> None:
 
 def _help(field: FieldInfo) -> str:
     """Help with the default at its end."""
-    default = flag_of(field).default
+    default = extra(field, "shown")
     value = field.default
     if default is None and not field.is_required() and value is not None and value is not False and value != ():
         default = (
@@ -119,7 +122,7 @@ def _help(field: FieldInfo) -> str:
 def _reader(field: FieldInfo) -> Callable[[str], object]:
     """What makes a value of a flag's text; text that is no number stays text, for the model to refuse by name."""
     kind = kind_of(field)
-    if kind is tuple and not flag_of(field).repeated:
+    if kind is tuple and not extra(field, "repeated"):
         return lambda text: tuple(listed(text))
     if kind not in (int, float):
         return str
