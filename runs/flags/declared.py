@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
 import pydantic.dataclasses
-from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError
@@ -66,7 +65,7 @@ def setting(
         bounds: `ge`, `gt`, `le` of a number.
     """
     extra: dict[str, Any] = {"metavar": metavar, "name": name, "const": const, "shown": shown}
-    extra |= {"repeated": repeated, "decides": decides}
+    extra |= {"repeated": repeated, "decides": decides, "bounds": bounds}
     make: Any = pydantic.Field
     return make(default, description=description, json_schema_extra=extra, **bounds)
 
@@ -157,7 +156,7 @@ def deciding(settings: Any) -> dict[str, Any]:
 
 
 def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
-    """The first of pydantic's complaints, in words that fit whoever set the flag."""
+    """The first of pydantic's complaints, in the words of the flags."""
     first = error.errors(include_url=False)[0]
     name, found, why = str(first["loc"][0]), first["input"], first["type"]
     field = fields_of(cls).get(name)
@@ -172,7 +171,7 @@ def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
         return unknown_name(name.replace("_", " "), flag, str(found), choices)
     if why.startswith(("greater_than", "less_than")):
         problem = "number too small" if why.startswith("greater") else "number too large"
-        return InputError(problem, field=flag, expected=_range(field), found=found)
+        return InputError(problem, field=flag, expected=_range(extra(field, "bounds")), found=found)
     if why == "finite_number":
         return InputError("not a finite number", field=flag, expected="a finite number", found=found)
     return InputError("wrong type", field=flag, expected=_WORDS.get(kind_of(field)), found=found)
@@ -187,10 +186,7 @@ def unknown_name(what: str, flag: str, name: str, known: tuple[str, ...]) -> Inp
     )
 
 
-def _range(field: FieldInfo) -> str:
-    low: Any = next((one.ge for one in field.metadata if isinstance(one, Ge)), None)
-    above: Any = next((one.gt for one in field.metadata if isinstance(one, Gt)), None)
-    high: Any = next((one.le for one in field.metadata if isinstance(one, Le)), None)
-    if low is not None and high is not None:
-        return f"a number from {low:g} to {high:g}"
-    return f"at least {low:g}" if low is not None else f"more than {above:g}"
+def _range(bounds: Mapping[str, float]) -> str:
+    if "ge" in bounds and "le" in bounds:
+        return f"a number from {bounds['ge']:g} to {bounds['le']:g}"
+    return f"at least {bounds['ge']:g}" if "ge" in bounds else f"more than {bounds['gt']:g}"

@@ -51,7 +51,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     printed = capsys.readouterr().out
     assert "stand-in" in printed
     assert "not a language model" in printed
-    assert "runs/score.py --program" in printed
+    assert f"{invocation.command('score')} --program" in printed
     assert "mlflow ui" in printed
 
 
