@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize import compile as command
+from debate_judge.runs.flags import invocation
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200"]
