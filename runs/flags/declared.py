@@ -17,7 +17,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
 from pydantic.fields import FieldInfo
@@ -79,6 +79,9 @@ def flag_group(title: str) -> Callable[[type[T]], type[T]]:
     """
 
     def decorate(cls: type[T]) -> type[T]:
+        # Resolved here, for a class that inherits them may not know the names of this module.
+        hints = get_type_hints(cls, include_extras=True)
+        cls.__annotations__ = {name: hints[name] for name in inspect.get_annotations(cls)}
         made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         made.__flag_group__ = title  # type: ignore[attr-defined]
         return made
@@ -163,7 +166,7 @@ def input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     flag = spelled(name, field)
     if field is None:
         return InputError("unknown setting", field=flag, remedy=did_you_mean(name, fields_of(cls)))
-    if why == "missing_keyword_only_argument":
+    if why.startswith("missing"):
         return InputError("no value is given", field=flag, expected=field.description)
     if why == "value_error" and isinstance(own := first["ctx"]["error"], InputError):
         return InputError(own.problem, field=flag, expected=own.expected, found=found, remedy=own.remedy)

@@ -6,15 +6,24 @@ import tomllib
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import did_you_mean
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
 
 T = TypeVar("T")
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Name the nearest flag where one is unknown."""
+        _, unrecognized, given = message.partition("unrecognized arguments: ")
+        near = did_you_mean(given.split()[0].partition("=")[0], self._option_string_actions) if unrecognized else None
+        super().error(f"{message}; {near}" if near else message)
 
 
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:
@@ -25,7 +34,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
         description: Text above the flags; commands in it are shown as this process was started.
         declarations: Classes made by `declared`.
     """
-    parser = ArgumentParser(
+    parser = _Parser(
         prog=command(name),
         description=as_started(description),
         formatter_class=RawDescriptionHelpFormatter,
@@ -101,10 +110,10 @@ def _add(group: Any, name: str, field: FieldInfo) -> None:
         options |= {"nargs": "?", "const": const}
     if extra(field, "repeated"):
         options["action"] = "append"
-    if not (spelling := spelled(name, field)).startswith("-"):
+    if (spelling := spelled(name, field)).startswith("-"):
+        group.add_argument(spelling, dest=name, required=field.is_required(), **options)
+    else:
         group.add_argument(name, **options)
-        return
-    group.add_argument(spelling, dest=name, required=field.is_required(), **options)
 
 
 def _help(field: FieldInfo) -> str:

@@ -13,6 +13,7 @@ from debate_judge.optimize.compile import CompileFlags, build_parser
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.runs.flags.declared import deciding
 from debate_judge.runs.flags.parser import read, read_config
+from debate_judge.runs.score import ScoreFlags
 
 
 def settings(*flags: str) -> Settings:
@@ -268,3 +269,17 @@ def test_help_says_every_default_and_choice() -> None:
         "limits on LM calls:",
     ):
         assert part in text
+
+
+def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        build_parser().parse_args(["--temprature=1"])
+    assert caught.value.code == 2
+    assert "did you mean '--temperature'?" in capsys.readouterr().err
+
+
+def test_a_setting_that_must_be_given_is_asked_for() -> None:
+    with pytest.raises(InputError, match="no value is given") as caught:
+        ScoreFlags(source="texts.jsonl", out="scores.jsonl")
+    assert caught.value.field == "--program"
+    assert "folder of an export" in str(caught.value.expected)
