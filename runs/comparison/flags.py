@@ -21,7 +21,7 @@ class PartFlags:
 
 @flag_group("judges")
 class EntrantFlags:
-    """Who scores."""
+    """The judges of the table, those whose scores come from a file among them."""
 
     judges: tuple[str, ...] = setting(
         ("rouge-l", "single", "debate"), f"comma-separated: {', '.join(JUDGES)}, or an export's folder"

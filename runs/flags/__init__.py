@@ -1,4 +1,4 @@
-"""Command-line flags that several commands share, each written once.
+"""Settings of the commands: how one is declared, the groups that commands share, and the flags that follow from them.
 
-Uses the options of `programs`; reads no data.
+Uses the options of `programs` and pydantic; reads no data.
 """
