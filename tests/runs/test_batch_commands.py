@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as compiling
-from debate_judge.optimize.settings import Settings, read_config
+from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import compare, score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.flags.parser import read_config
 from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
 from tests.fakes import debater, scripted_lm
@@ -72,7 +73,7 @@ def test_how_calls_are_sent_decides_no_result(tmp_path: Path) -> None:
     assert Settings(batch="openai").identity() == Settings().identity()
     path = tmp_path / "settings.toml"
     path.write_text('batch = "openai"\n')
-    assert read_config(path) == {"batch": "openai"}
+    assert read_config(Settings, path) == {"batch": "openai"}
 
 
 def test_more_items_are_in_flight_where_calls_go_in_jobs() -> None:
