@@ -22,8 +22,7 @@ from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_
 import pydantic.dataclasses
 from pydantic.fields import FieldInfo
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 

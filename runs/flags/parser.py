@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic.fields import FieldInfo
 
-from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import did_you_mean
+from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.reading import toml
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
 
@@ -65,23 +64,16 @@ def read_config(declaration: type, path: Path) -> dict[str, Any]:
     Raises:
         InputError: The file cannot be read, a key is unknown, or a value cannot be used.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("settings could not be read", file=path, expected="a TOML file", found=str(error)) from error
-    values = {key.replace("-", "_"): _frozen(value) for key, value in table.items()}
+    record = toml(path, "file of settings")
+    names = {key: key.replace("-", "_") for key in record.values}
+    values = {name: _frozen(record.values[key]) for key, name in names.items()}
     try:
         declaration(**values)
     except InputError as error:
         known = fields_of(declaration)
-        keys = {spelled(key.replace("-", "_"), known.get(key.replace("-", "_"))): key for key in table}
-        raise InputError(
-            error.problem,
-            file=path,
-            field=keys.get(str(error.field)),
-            expected=error.expected,
-            found=error.found,
-            remedy=error.remedy,
+        key = next(key for key, name in names.items() if spelled(name, known.get(name)) == error.field)
+        raise record.error(
+            error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
         ) from None
     return values
 
