@@ -16,6 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from debate_judge.data.files.writing import make_folder
 from debate_judge.programs.lm.batch.job_files import JobFiles
 from debate_judge.programs.lm.reply import Reply
 
@@ -31,10 +32,15 @@ class Journal:
 
     Args:
         folder: Made if it is absent.
+        read_only: Whether nothing will be put; the folder must exist then, and may be one that cannot be written.
+
+    Raises:
+        InputError: The folder cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        if not read_only:
+            make_folder(folder, "--store")
         self._folder = folder
         self.jobs = JobFiles(folder, self.flush)
         self._files: list[BinaryIO] = []
