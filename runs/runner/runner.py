@@ -7,6 +7,7 @@ optimizers, which evaluate from worker threads, use the same connections, limite
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections import Counter
@@ -43,6 +44,7 @@ class JudgeRunner:
         self.lm = lm
         self._pilots = PrefixWarmup() if lm.prefix_warmup else None
         self._progress = progress and sys.stderr is not None
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
 
@@ -53,6 +55,8 @@ class JudgeRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.inherited:
+            return
         asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -67,8 +71,31 @@ class JudgeRunner:
         if self._pilots is not None:
             self._pilots.begin(item.source, item.context, item.text)
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this process has the runner by a fork: its loop's thread then runs in the parent alone."""
+        return self._process != os.getpid()
+
+    def require_own_process(self) -> None:
+        """Refuse to wait for a loop that nothing runs.
+
+        Raises:
+            RuntimeError: The runner was made before this process was forked.
+        """
+        if self.inherited:
+            raise RuntimeError("this runner was started before the process was forked; start it after the fork")
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work` on the loop; whoever wants the result waits for the future, or cancels it."""
+        """Start `work` on the loop; wait for the result by the future, or cancel it there.
+
+        Raises:
+            RuntimeError: The runner was made before this process was forked.
+        """
+        try:
+            self.require_own_process()
+        except RuntimeError:
+            work.close()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:

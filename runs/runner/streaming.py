@@ -121,6 +121,8 @@ def judge_in_order(
             if not flying:
                 break
             item, future = flying[0]
+            # A stream that was begun before a fork and is read after it would wait for ever.
+            runner.require_own_process()
             wait((future, fatal), return_when=FIRST_COMPLETED)
             judgement = future.result() if future.done() else fatal.result()
             flying.popleft()
