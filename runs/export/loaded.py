@@ -1,6 +1,6 @@
 """A judge that was loaded from an export, with an LM to ask: scores for texts, from ordinary Python.
 
-Works wherever there is an event loop already (notebooks, web servers), for it runs its own in a thread.
+It works where an event loop is running already (notebooks, web servers), because it runs its own in a thread.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LoadedJudge:
 
     @property
     def aspects(self) -> tuple[str, ...]:
-        """Names of the aspects that can be scored, in the task's order."""
+        """Names of the aspects that it scores, in the task's order."""
         return tuple(self.compiled.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
@@ -105,8 +105,8 @@ class LoadedJudge:
 
         Args:
             text: The candidate.
-            source: What it was made from: the article of a summary, the history of a reply.
-            context: What belongs to the source, where the task has that: the fact of a dialogue.
+            source: The text that it was written for: the article of a summary, the dialogue before a reply.
+            context: A text that belongs to the source, where the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
 
@@ -146,7 +146,7 @@ class LoadedJudge:
         return judge_in_order(self._running(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
-        """Have each role speak about one of `items`, so that what no item can be scored with is told at once.
+        """Have each role speak about one of `items`, so that a fault that concerns every item is told at once.
 
         Raises:
             InputError: A role cannot be played by this LM.
@@ -223,7 +223,7 @@ def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
 def lm_of(
     export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names others."""
+    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here."""
     own = export.manifest["lm"]
     spec = lm or own["spec"]
     if lm is None or lm == own["spec"]:
