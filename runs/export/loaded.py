@@ -5,6 +5,7 @@ It works where an event loop is running already (notebooks, web servers), becaus
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -45,9 +46,9 @@ class LoadedJudge:
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
         self._connect = connect
-        self._lock = threading.Lock()
+        self._closed = False
         self._inherited: list[object] = []
-        self._runner: JudgeRunner | None = None
+        self._locks: dict[int, threading.Lock] = {}
         self._start()
 
     def _start(self) -> None:
@@ -61,19 +62,21 @@ class LoadedJudge:
         Raises:
             ValueError: The judge was closed.
         """
-        with self._lock:
-            if self._runner is not None and self._runner.inherited:
-                # Not closed but kept: the parent still works with these connections and with this loop's selector.
-                self._inherited += [self._runner, self._opened]
-                self._start()
-            if self._runner is None:
-                raise ValueError("the judge was closed; load it again")
-            return self._runner
+        if self._closed:
+            raise ValueError("the judge was closed; load it again")
+        if self._runner.inherited:
+            # A lock of the parent's may have been held, for ever here, when this process was forked.
+            with self._locks.setdefault(os.getpid(), threading.Lock()):
+                if self._runner.inherited:
+                    # Not closed but kept: the parent still works with these connections and this loop's selector.
+                    self._inherited += [self._runner, self._opened]
+                    self._start()
+        return self._runner
 
     @property
     def lm(self) -> JudgeLM:
         """The LM that is asked, with the count of its calls in this process."""
-        return self._running().lm
+        return self._runner.lm if self._closed else self._running().lm
 
     @property
     def task(self) -> Task:
@@ -162,8 +165,8 @@ class LoadedJudge:
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""
-        runner, self._runner = self._runner, None
-        if runner is not None and not runner.inherited:
+        self._closed = True
+        if not self._runner.inherited:
             self._opened.close()
 
     def __enter__(self) -> LoadedJudge:
