@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -18,7 +17,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import dspy
-from tqdm import tqdm
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
@@ -29,6 +27,7 @@ from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.pairs import Pair, pairs_of
+from debate_judge.runs.runner.shared_pass import PassJob, run_together
 
 T = TypeVar("T")
 Q = TypeVar("Q", Item, Pair)
@@ -45,7 +44,7 @@ class JudgeRunner:
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
         self._warmup = PrefixWarmup() if lm.prefix_warmup else None
-        self._progress = progress and sys.stderr is not None
+        self._progress = progress
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
@@ -128,21 +127,21 @@ class JudgeRunner:
         """
         pairs = pairs_of(items) if judge.compares else []
         if pairs:
-            held = self.wait(self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what))
+            held = self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what)
             by_item = {
                 _place(item): transcript
                 for pair, two in zip(pairs, held, strict=True)
                 for item, transcript in zip((pair.first, pair.second), two, strict=True)
             }
             return [by_item[_place(item)] for item in items]
-        return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
+        return self._each(items, lambda item: judge.converse(item, rounds), what)
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
         pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
-        return self.wait(self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what))
+        return self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what)
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
@@ -151,26 +150,11 @@ class JudgeRunner:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
 
-    async def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
-        # Equal questions (two systems with the same output) are asked once.
-        unique = {item.key: item for item in items}
-        results: dict[str, T] = {}
-        bar = tqdm(total=len(unique), desc=what, unit="item", file=sys.stderr, delay=2, disable=not self._progress)
-
-        async def one(key: str, item: Q) -> None:
-            with self.asking(item):
-                results[key] = await work(item)
-            bar.update()
-
-        try:
-            with bar:
-                async with asyncio.TaskGroup() as tasks:
-                    for key, item in unique.items():
-                        tasks.create_task(one(key, item))
-        except* (dspy.LMError, InputError) as errors:
-            # Many items meet the same fatal error; one of them tells the user enough.
-            raise errors.exceptions[0] from None
-        return [results[item.key] for item in items]
+    def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
+        done = run_together(self, [PassJob("", work, items)], what, progress=self._progress)
+        for error in done.failed.values():
+            raise error
+        return done.results[0]
 
     async def _cancel_all(self) -> None:
         current = asyncio.current_task()

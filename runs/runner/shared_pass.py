@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dspy
 from tqdm import tqdm
@@ -17,7 +17,9 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.pairs import Pair
-from debate_judge.runs.runner.runner import JudgeRunner
+
+if TYPE_CHECKING:
+    from debate_judge.runs.runner.runner import JudgeRunner
 
 T = TypeVar("T")
 

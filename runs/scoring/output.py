@@ -134,12 +134,8 @@ class Results:
     def __init__(self, rows: RowFile, debates: RowFile | None = None) -> None:
         self._rows = rows
         self._debates = debates
+        self.begun = rows.begun
         self.tally = RowTotals()
-
-    @property
-    def begun(self) -> bool:
-        """Whether an earlier run has left rows."""
-        return self._rows.begun
 
     def add(self, item: Item, score: Score) -> None:
         """Add one row; its transcript goes first, so that no row is ever without one.

@@ -405,7 +405,7 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
 
 
-def test_somebody_patient_gets_a_row_for_every_item(command: Command) -> None:
+def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
     command.write([line(g) for g in range(40)])
     command.script = outage(after=30)
     assert command("--concurrency", "1", "--max-unscored", "1") == 0
