@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.loaded import LoadedJudge
-    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.output import Results, RowTotals
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error}")
         return EXIT_INPUT
     except OSError as error:
-        _say(f"error: {error}\n  remedy:   mend it; the same command goes on from the last whole row")
+        _say(f"error: {error}\n  remedy:   mend the cause; the same command goes on from the last whole row")
         return EXIT_INPUT
     except KeyboardInterrupt:
         _say(f"\nstopped; the same command goes on from the last row in {given.out}, no LM call is paid twice")
@@ -107,9 +107,9 @@ def _estimate(arguments: ScoreFlags) -> int:
     )
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
-    estimate, left, done = estimate_scoring(target, found.judge.aspects, aspects, items, Path(arguments.out))
-    have = f"; {done:,} have rows in {arguments.out} already" if done else ""
-    print(render(estimate, "role", [f"{left:,} items to score{have}; equal items are asked about once."]))
+    estimate, count = estimate_scoring(target, found.judge.aspects, aspects, items)
+    notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store are not paid again."]
+    print(render(estimate, "role", notes))
     return 0
 
 
@@ -143,7 +143,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     from debate_judge.runs.runner.streaming import ahead
-    from debate_judge.runs.scoring.output import Results
+    from debate_judge.runs.scoring.output import open_results
 
     aspects = judge.choose(arguments.aspects or None)
     if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
@@ -151,27 +151,26 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
     items = _items(source, judge.task, aspects, arguments.task)
-    with Results(
+    with open_results(
         out, made_from=_made_from(arguments, judge, aspects), source=source, transcripts=transcripts
     ) as results:
-        before = results.resume(items)
-        left, items = ahead(items, 2 * len(aspects))
-        if before and left:
-            _say(f"{before} rows are in {out} already; going on from there")
+        if results.begun:
+            _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
+        first, items = ahead(items, 2 * len(aspects))
         if not arguments.no_preflight:
-            judge.smoke_test(left)
-        _append_all(judge, items, results, patient=arguments.max_unscored >= 1)
+            judge.smoke_test(first)
+        _write_all(judge, items, results, patient=arguments.max_unscored >= 1)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
-    if tally.rows == before:
+    if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
-    _say(_summary(judge, results))
+    _say(_summary(judge, out, tally))
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
-            f"  remedy:   the rows are kept; to ask again for those without a score, mend the cause, delete {out} and "
-            "run the same command: what was answered is not paid again"
+            "  remedy:   the rows are kept; mend the cause and run the same command: what was not answered is asked "
+            "again, and what was answered is not paid again"
         )
         return EXIT_UNSCORED
     return 0
@@ -196,28 +195,30 @@ def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None
         yield from group_items(task, group, aspects)
 
 
-def _append_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
+def _write_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
     from tqdm import tqdm
 
     from debate_judge.runs.runner.streaming import score_of, window
     from debate_judge.runs.scoring.outage_guard import OutageGuard
 
     guard = OutageGuard(results, window(judge.lm), patient)
-    with tqdm(desc="scoring", unit="item", initial=results.tally.rows, delay=2, file=sys.stderr) as bar:
+    with tqdm(desc="scoring", unit="item", delay=2, file=sys.stderr) as bar:
         for item, judgement in judge.stream(items):
             guard.add(item, score_of(judge.compiled, item, judgement))
             bar.update()
     guard.finish()
+    results.finish()
 
 
-def _summary(judge: LoadedJudge, results: Results) -> str:
+def _summary(judge: LoadedJudge, out: Path, tally: RowTotals) -> str:
     from debate_judge.runs.reports.costs import cost_rows, cost_table
 
-    tally, meter = results.tally, judge.lm.meter
-    lines = [f"{tally.rows} items in {results.path}: {tally.rows - tally.unscored.total()} scored"]
+    meter = judge.lm.meter
+    lines = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
+    if 0 < tally.kept < tally.rows:
+        lines.append(f"  {tally.kept} of them were there already")
     for reason, count in tally.unscored.most_common():
-        example = f", e.g. {tally.examples[reason]}" if reason in tally.examples else ""
-        lines.append(f"  {count} unscored: {reason}{example}")
+        lines.append(f"  {count} unscored: {reason}, e.g. {tally.examples[reason]}")
     lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
     if meter.asked:
         lines += ["", cost_table(cost_rows(meter, judge.lm.price))]

@@ -33,9 +33,14 @@ class ReplyStore(Protocol):
 
 
 class Memory:
-    """A store that lasts as long as the process."""
+    """A store that lasts as long as the process.
 
-    def __init__(self) -> None:
+    Args:
+        room: Most replies to keep; the oldest are forgotten first. None keeps all.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self._room = room
         self._replies: dict[str, Reply] = {}
 
     def get(self, key: str) -> Reply | None:
@@ -43,3 +48,5 @@ class Memory:
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         self._replies[key] = reply
+        if self._room is not None and len(self._replies) > self._room:
+            del self._replies[next(iter(self._replies))]

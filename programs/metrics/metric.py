@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,7 @@ class Metric(Judge):
             return Transcript(failure=Failure(self.kind, 0, "no text", "the candidate is empty", 0))
         loop = asyncio.get_running_loop()
         try:
-            value = await loop.run_in_executor(_worker(), self.measure, item.text, self.against(item))
+            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, self.against(item))
         except InputError:
             # The model or the device cannot be used: true of every text.
             raise
@@ -109,5 +110,6 @@ def require(kind: str, packages: Sequence[str]) -> None:
 
 
 @lru_cache(maxsize=1)
-def _worker() -> ThreadPoolExecutor:
+def _worker(process: int) -> ThreadPoolExecutor:
+    """The metrics' thread in this process: a forked child has the executor of its parent without the thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")

@@ -167,9 +167,9 @@ def score_all(
         dspy.LMError: The LM failed for good; what was answered is in its store.
         InputError: No entrant can score anything.
     """
-    bills = {c.name: JudgeUsage() for c in entrants}
+    usages = {c.name: JudgeUsage() for c in entrants}
     work = [(c, a) for c in entrants for a in setup.aspects]
-    jobs = [_job(setup, c, a, bills[c.name]) for c, a in work]
+    jobs = [_job(setup, c, a, usages[c.name]) for c, a in work]
     done = run_together(runner, jobs, "judges", progress=progress)
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
@@ -179,7 +179,7 @@ def score_all(
         found[c.name][a.name] = [one for together in judgements for one in together]
         different[c.name] += len({item.key for item in corpus_items(setup.corpus, a)})
     entries = {
-        c.name: _entry(setup, c, found[c.name], bills[c.name], different[c.name])
+        c.name: _entry(setup, c, found[c.name], usages[c.name], different[c.name])
         for c in entrants
         if c.name not in done.failed
     }

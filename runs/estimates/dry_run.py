@@ -223,7 +223,7 @@ def _paid(folder: Path | None) -> Iterator[Journal | None]:
     if folder is None or not folder.is_dir():
         yield None
         return
-    with closing(Journal(folder)) as journal:
+    with closing(Journal(folder, read_only=True)) as journal:
         yield journal
 
 

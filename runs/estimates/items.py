@@ -6,18 +6,15 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tqdm import tqdm
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.scoring.rows import Identity, format_of, whole_rows
 
 SCORED, COMPARED = 200, 96
 """Items that are sampled, over all aspects: where one judge scores them, and where each judge of a table does."""
@@ -45,14 +42,12 @@ class Sample:
         self._dice = random.Random(seed)
         self._met: set[int] = set()
 
-    def add(self, item: Item, *, done: bool = False) -> None:
-        """Take in the next item; one that is `done` counts for nothing, nor does any equal one after it."""
+    def add(self, item: Item) -> None:
+        """Take in the next item."""
         key = int(item.key, 16)
         if key in self._met:
             return
         self._met.add(key)
-        if done:
-            return
         self.everything.items += 1
         self.everything.bytes += size_of(item)
         if len(self.items) < self._size:
@@ -87,8 +82,8 @@ def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tu
 
 
 def estimate_scoring(
-    target: Target, judges: Mapping[str, AspectJudge], aspects: Sequence[Aspect], items: Iterator[Item], out: Path
-) -> tuple[Estimate, int, int]:
+    target: Target, judges: Mapping[str, AspectJudge], aspects: Sequence[Aspect], items: Iterator[Item]
+) -> tuple[Estimate, int]:
     """Estimate a scoring run, by role.
 
     Args:
@@ -96,35 +91,18 @@ def estimate_scoring(
         judges: Aspect name -> its judge.
         aspects: What is scored.
         items: All items of the input, which are read once, as a stream.
-        out: The file of scores; items that have a row there already are not scored again.
 
     Returns:
-        The estimate, the number of items that have no row yet, and the number of those that have one.
+        The estimate, and the number of items.
 
     Raises:
-        InputError: The input cannot be read, has no items, or is not what the rows are about.
+        InputError: The input cannot be read.
     """
     samples = {aspect.name: Sample(max(1, SCORED // len(aspects))) for aspect in aspects}
-    left = done = 0
-    rows = whole_rows(out, format_of(out)) if out.exists() and out.stat().st_size else iter(())
-    with tqdm(desc="reading", unit="item", delay=2, file=sys.stderr) as bar:
-        for row in rows:
-            item = next(items, None)
-            if item is None or Identity.of(item) != row.identity:
-                raise InputError(
-                    "the rows are not in the order of the input",
-                    file=out,
-                    line=row.line,
-                    found=str(row.identity),
-                    remedy="choose another --out, or delete this file",
-                )
-            samples[item.aspect.name].add(item, done=True)
-            done += 1
-            bar.update()
-        for item in items:
-            samples[item.aspect.name].add(item)
-            left += 1
-            bar.update()
+    count = 0
+    for item in tqdm(items, desc="reading", unit="item", delay=2, file=sys.stderr):
+        samples[item.aspect.name].add(item)
+        count += 1
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for aspect, sample in samples.items():
@@ -134,7 +112,7 @@ def estimate_scoring(
             judge.compares = False
             _dry_run(runner, judge, sample.items)
 
-    return dry_run_all(target, work, lambda stage, role: role), left, done
+    return dry_run_all(target, work, lambda stage, role: role), count
 
 
 def _dry_run(runner: JudgeRunner, judge: Judge, items: Sequence[Item]) -> None:

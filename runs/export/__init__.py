@@ -1,4 +1,4 @@
-"""Exported judges: written as a folder of JSON, read back, and given an LM to score with.
+"""Exported judges: written to a folder of JSON files, read back, and given an LM to score with.
 
 Uses the runner and redaction; knows no tracking.
 """

@@ -5,7 +5,7 @@
     judge = load("runs/store/exports/NAME")
     judge.score(source="The article ...", text="Its summary ...")["coherence"].score
 
-What the files hold is said in `runs.export.manifest`.
+`runs.export.manifest` describes the files.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def save(
 ) -> Path:
     """Write a judge so that it can be used without the data that it was compiled on.
 
-    The folder appears complete or not at all. An export that is there already is replaced if it is the same
-    program; another one is kept beside it. Keys, passwords and absolute paths are left out.
+    The folder appears complete or not at all. An export that is there already is replaced if it is of the same
+    program; one of another program is kept beside it. Keys, passwords and absolute paths are left out.
 
     Args:
-        folder: Where to; its parents are made.
+        folder: The folder to write; its parents are made.
         judge: What to write.
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
         evidence: JSON values that say how well the judge agrees with whom.
@@ -95,7 +95,7 @@ def save(
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
         _write(temporary, manifest, states)
-        # What cannot be read back must not take the place of what can.
+        # An export that cannot be read back must not replace one that can.
         written = read(temporary)
         for aspect, chosen in judge.aspects.items():
             if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():

@@ -1,12 +1,14 @@
 """A judge that was loaded from an export, with an LM to ask: scores for texts, from ordinary Python.
 
-Works wherever there is an event loop already (notebooks, web servers), for it runs its own in a thread.
+It works where an event loop is running already (notebooks, web servers), because it runs its own in a thread.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +20,7 @@ from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
@@ -31,16 +33,50 @@ _ROW = {"text", "source", "context", "references"}
 class LoadedJudge:
     """A judge ready to score. Close it, or use it as a context manager, to end its thread and connections.
 
-    Several threads may use one judge at the same time.
+    Several threads may use one judge at the same time. So may processes that are forked after it was loaded: each
+    opens connections and a journal of its own when it first scores, and takes nothing of its parent's but the program.
+
+    Args:
+        export: What to judge by.
+        connect: Makes a running runner, and enters whatever must be closed after it into the stack.
     """
 
-    def __init__(self, export: Export, lm: JudgeLM, journal: Journal | None = None) -> None:
+    def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
         self.compiled: CompiledJudge = export.judge
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
-        self.lm = lm
-        self._journal = journal
-        self._runner: JudgeRunner | None = JudgeRunner(lm, progress=False).__enter__()
+        self._connect = connect
+        self._closed = False
+        self._inherited: list[object] = []
+        self._locks: dict[int, threading.Lock] = {}
+        self._start()
+
+    def _start(self) -> None:
+        with ExitStack() as opened:
+            self._runner = self._connect(opened)
+            self._opened = opened.pop_all()
+
+    def _running(self) -> JudgeRunner:
+        """The runner of this process.
+
+        Raises:
+            ValueError: The judge was closed.
+        """
+        if self._closed:
+            raise ValueError("the judge was closed; load it again")
+        if self._runner.inherited:
+            # A lock of the parent's may have been held, for ever here, when this process was forked.
+            with self._locks.setdefault(os.getpid(), threading.Lock()):
+                if self._runner.inherited:
+                    # Not closed but kept: the parent still works with these connections and this loop's selector.
+                    self._inherited += [self._runner, self._opened]
+                    self._start()
+        return self._runner
+
+    @property
+    def lm(self) -> JudgeLM:
+        """The LM that is asked, with the count of its calls in this process."""
+        return self._runner.lm if self._closed else self._running().lm
 
     @property
     def task(self) -> Task:
@@ -48,7 +84,7 @@ class LoadedJudge:
 
     @property
     def aspects(self) -> tuple[str, ...]:
-        """Names of the aspects that can be scored, in the task's order."""
+        """Names of the aspects that it scores, in the task's order."""
         return tuple(self.compiled.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
@@ -72,8 +108,8 @@ class LoadedJudge:
 
         Args:
             text: The candidate.
-            source: What it was made from: the article of a summary, the history of a reply.
-            context: What belongs to the source, where the task has that: the fact of a dialogue.
+            source: The text that it was written for: the article of a summary, the dialogue before a reply.
+            context: A text that belongs to the source, where the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
 
@@ -110,34 +146,28 @@ class LoadedJudge:
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
-        if self._runner is None:
-            raise ValueError("the judge was closed; load it again")
-        return judge_in_order(self._runner, self.compiled, items)
+        return judge_in_order(self._running(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
-        """Have each role speak about one of `items`, so that what no item can be scored with is told at once.
+        """Have each role speak about one of `items`, so that a fault that concerns every item is told at once.
 
         Raises:
             InputError: A role cannot be played by this LM.
             dspy.LMError: The LM cannot be used at all.
         """
-        if self._runner is None:
-            raise ValueError("the judge was closed; load it again")
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         judges = self.compiled.aspects
-        preflight(self._runner, [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()])
+        preflight(
+            self._running(), [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()]
+        )
 
     def close(self) -> None:
-        """End the thread, the connections and the store."""
-        runner, self._runner = self._runner, None
-        try:
-            if runner is not None:
-                runner.__exit__(None, None, None)
-        finally:
-            if self._journal is not None:
-                self._journal.close()
+        """End the thread, the connections and the store; those of a parent process stay open."""
+        self._closed = True
+        if not self._runner.inherited:
+            self._opened.close()
 
     def __enter__(self) -> LoadedJudge:
         return self
@@ -196,7 +226,7 @@ def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
 def lm_of(
     export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile unless the user names others."""
+    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here."""
     own = export.manifest["lm"]
     spec = lm or own["spec"]
     if lm is None or lm == own["spec"]:
@@ -217,30 +247,17 @@ def open_judge(
 ) -> LoadedJudge:
     """Give an export its LM; for the arguments see `runs.export.folder.load`, for the options `programs.lm.options`."""
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
-    journal = None if store is None else Journal(store)
-    replies: ReplyStore = Recent() if journal is None else journal
-    try:
+    # Bounded, so that a judge that serves for months does not grow.
+    recent = Memory(room=10_000)
+
+    def connect(opened: ExitStack) -> JudgeRunner:
+        replies = recent if store is None else opened.enter_context(closing(Journal(store)))
         made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
-        return LoadedJudge(export, made, journal)
-    except BaseException as error:
-        if journal is not None:
-            journal.close()
-        if isinstance(error, ValueError) and not isinstance(error, InputError):
-            raise InputError(str(error), field="lm", expected=f"{OFFLINE!r} or PROVIDER/MODEL", found=spec) from error
+        return opened.enter_context(JudgeRunner(made, progress=False))
+
+    try:
+        return LoadedJudge(export, connect)
+    except InputError:
         raise
-
-
-class Recent:
-    """A store of replies with room for the latest only, so that a judge that serves for months does not grow."""
-
-    def __init__(self, room: int = 10_000) -> None:
-        self._room = room
-        self._replies: OrderedDict[str, Reply] = OrderedDict()
-
-    def get(self, key: str) -> Reply | None:
-        return self._replies.get(key)
-
-    def put(self, key: str, role: str, reply: Reply) -> None:
-        self._replies[key] = reply
-        if len(self._replies) > self._room:
-            self._replies.popitem(last=False)
+    except ValueError as error:
+        raise InputError(str(error), field="lm", expected=f"{OFFLINE!r} or PROVIDER/MODEL", found=spec) from error

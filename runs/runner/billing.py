@@ -1,8 +1,8 @@
-"""What each of several judges would cost alone, though they share one store of replies.
+"""What each of several judges would use alone, though they share one store of replies.
 
-Judges of one pass hold many calls in common, and whoever asks first pays. A table must not say that the others
-cost less for it. So every reply is charged, with its tokens, to each judge that needed it: once, since its own
-store would have answered a second time.
+Judges of one pass have many calls in common, and each call is made only once. A table must not say that a judge
+costs less because another one asked before it. So the tokens of a reply are counted for every judge that needed it:
+once, since a store of its own would have answered it the second time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 
-_PAYER: ContextVar[JudgeUsage | None] = ContextVar("payer", default=None)
+_USAGE: ContextVar[JudgeUsage | None] = ContextVar("usage", default=None)
+"""Of the judge that the running task works for; `JudgeRunner.asking` sets it."""
 
 
 @dataclass
 class JudgeUsage:
-    """Tokens of all replies that one judge needed, whoever had them executed, and whenever."""
+    """Tokens of all replies that one judge needed, whether this run executed them for it or found them answered."""
 
     fresh: int = 0
     """Input at the full price."""
@@ -31,7 +32,7 @@ class JudgeUsage:
     _keys: set[str] = field(default_factory=set, repr=False)
 
     def charge(self, key: str, reply: Reply) -> None:
-        """Add a reply, unless it is on the bill already."""
+        """Add a reply, unless it has been counted already."""
         if key not in self._keys:
             self._keys.add(key)
             self.fresh += reply.input_tokens - reply.cached_tokens
@@ -45,19 +46,19 @@ class JudgeUsage:
 
 @contextmanager
 def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
-    """Charge the replies that are asked for in this block, and in tasks started in it, to `usage`; None to nobody."""
-    token = _PAYER.set(usage)
+    """Count the replies that are asked for in this block, and in tasks started in it, in `usage`; None counts none."""
+    token = _USAGE.set(usage)
     try:
         yield
     finally:
-        _PAYER.reset(token)
+        _USAGE.reset(token)
 
 
 class UsageByJudge:
-    """A `programs.lm.reply.ReplyStore` that charges whoever asks through it.
+    """A `programs.lm.reply.ReplyStore` that counts each reply in the usage of the judge that asks for it.
 
-    Whoever looks for a reply in vain is charged when it comes, whichever task brings it: the replies of a batch job
-    come together, and a call in flight serves all who wait for it.
+    A reply that is not there yet is counted when it comes, for every judge that has asked for it and whichever task
+    brings it: the replies of a batch job come together, and a call in flight serves all who wait for it.
 
     Args:
         store: Where the replies are kept.
@@ -65,24 +66,23 @@ class UsageByJudge:
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
-        self._owing: dict[str, list[JudgeUsage]] = {}
+        self._awaited: dict[str, list[JudgeUsage]] = {}
 
     @property
     def jobs(self) -> Any:
-        """The store's book of batch jobs, if it has one (`programs.lm.batch.jobs`)."""
+        """The store's record of batch jobs, if it keeps one (`programs.lm.batch.jobs`)."""
         return getattr(self._store, "jobs")  # noqa: B009 - a store without one must look like one without
 
     def get(self, key: str) -> Reply | None:
-        reply, payer = self._store.get(key), _PAYER.get()
-        if payer is None:
-            return reply
-        if reply is not None:
-            payer.charge(key, reply)
-        elif not any(usage is payer for usage in self._owing.get(key, ())):
-            self._owing.setdefault(key, []).append(payer)
+        reply, usage = self._store.get(key), _USAGE.get()
+        if usage is not None and reply is not None:
+            usage.charge(key, reply)
+        elif usage is not None:
+            # Asked for twice, it is in the list twice; `charge` counts it once.
+            self._awaited.setdefault(key, []).append(usage)
         return reply
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         self._store.put(key, role, reply)
-        for usage in self._owing.pop(key, ()):
+        for usage in self._awaited.pop(key, ()):
             usage.charge(key, reply)

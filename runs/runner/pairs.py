@@ -1,4 +1,4 @@
-"""Candidates that come in pairs, put together for a judge that compares them."""
+"""Pairs of candidates for a judge that compares them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Pair:
 
     @property
     def key(self) -> str:
-        """Identity of the question, as of `Item.key`; the other order is another question."""
+        """Identity of the question, like `Item.key`; the other order is another question."""
         return f"{self.first.key} {self.second.key}"
 
 
 def pairs_of(items: Sequence[Item]) -> list[Pair]:
     """One pair per group and aspect, in the order of the items.
 
-    Empty if any group has another number of candidates than two: outcomes of pairs and scores of single candidates
-    are not on one scale, so an evaluation has either the one or the other.
+    Empty if any group has more or fewer than two candidates: outcomes of pairs and scores of single candidates are not
+    on one scale, so an evaluation has either the one or the other.
     """
     together: dict[tuple[str, str], list[Item]] = {}
     for item in items:

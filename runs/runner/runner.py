@@ -1,22 +1,22 @@
-"""Judge x items -> judgements, on one event loop with one LM and one limiter.
+"""Runs judges over items on one event loop, with one LM and one limiter.
 
-`JudgeRunner` is what compile, compare and score share. It holds the loop in a thread of its own, so that DSPy's
+`JudgeRunner` is what compile, compare and score share. It runs the loop in a thread of its own, so that DSPy's
 optimizers, which evaluate from worker threads, use the same connections, limiter and store of replies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
 import dspy
-from tqdm import tqdm
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
@@ -25,7 +25,9 @@ from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdic
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.pairs import Pair, pairs_of
+from debate_judge.runs.runner.shared_pass import PassJob, run_together
 
 T = TypeVar("T")
 Q = TypeVar("Q", Item, Pair)
@@ -33,16 +35,17 @@ Q = TypeVar("Q", Item, Pair)
 
 
 class JudgeRunner:
-    """Runs debates for whoever asks, from any thread.
+    """Runs judges, at the request of any thread.
 
-    Use as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any
-    moment: what was answered until then is in the LM's store.
+    Use it as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any moment:
+    what was answered until then is in the LM's store.
     """
 
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
-        self._pilots = PrefixWarmup() if lm.prefix_warmup else None
-        self._progress = progress and sys.stderr is not None
+        self._warmup = PrefixWarmup() if lm.prefix_warmup else None
+        self._progress = progress
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
 
@@ -53,6 +56,8 @@ class JudgeRunner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.inherited:
+            return
         asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -62,13 +67,48 @@ class JudgeRunner:
         # Optimizers copy the programs that hold a runner; there is one loop.
         return self
 
-    def begin(self, item: Item) -> None:
-        """Say that the running task asks about `item`, for calls about one source to be led by the first."""
-        if self._pilots is not None:
-            self._pilots.begin(item.source, item.context, item.text)
+    @contextmanager
+    def asking(
+        self, question: Item | Pair, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
+    ) -> Iterator[None]:
+        """Tell the LM calls of this block, and of tasks started in it, what they belong to; a judge need not.
+
+        Args:
+            question: What is asked about; calls about one source are led by the first (`prefix_warmup`).
+            lm: In place of the runner's.
+            usage: Of the judge that needs the replies, if it is counted.
+        """
+        if self._warmup is not None:
+            item = question.first if isinstance(question, Pair) else question
+            self._warmup.begin(item.source, item.context, item.text)
+        with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
+            yield
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process has the runner by a fork: its loop's thread then runs in the parent alone."""
+        return self._process != os.getpid()
+
+    def require_own_process(self) -> None:
+        """Refuse to wait for a loop that nothing runs.
+
+        Raises:
+            RuntimeError: The runner was made before this process was forked.
+        """
+        if self.inherited:
+            raise RuntimeError("this runner was started before the process was forked; start it after the fork")
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work` on the loop; whoever wants the result waits for the future, or cancels it."""
+        """Start `work` on the loop; wait for the result by the future, or cancel it there.
+
+        Raises:
+            RuntimeError: The runner was made before this process was forked.
+        """
+        try:
+            self.require_own_process()
+        except RuntimeError:
+            work.close()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -81,55 +121,40 @@ class JudgeRunner:
             raise
 
     def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
-        """Hold one debate of up to `rounds` rounds per item; results in item order.
+        """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
         A judge that compares is given two candidates at once where all items come in pairs (`runs.runner.pairs`).
         """
         pairs = pairs_of(items) if judge.compares else []
         if pairs:
-            held = self.wait(self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what))
+            held = self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what)
             by_item = {
                 _place(item): transcript
                 for pair, two in zip(pairs, held, strict=True)
                 for item, transcript in zip((pair.first, pair.second), two, strict=True)
             }
             return [by_item[_place(item)] for item in items]
-        return self.wait(self._each(items, lambda item: judge.converse(item, rounds), what))
+        return self._each(items, lambda item: judge.converse(item, rounds), what)
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
-        """Let the Tie-breaker decide each debate that is still open; the others come back as they are."""
+        """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
         pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
-        return self.wait(self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what))
+        return self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what)
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
-        """Judge each item by its own rules."""
+        """Judge each item by the judge's own rules."""
         transcripts = self.converse(judge, items, judge.rules.rounds, what)
         if judge.rules.tie_breaker:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
 
-    async def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
-        # Equal questions (two systems with the same output) are asked once.
-        unique = {item.key: item for item in items}
-        results: dict[str, T] = {}
-        bar = tqdm(total=len(unique), desc=what, unit="item", file=sys.stderr, delay=2, disable=not self._progress)
-
-        async def one(key: str, item: Q) -> None:
-            self.begin(item.first if isinstance(item, Pair) else item)
-            results[key] = await work(item)
-            bar.update()
-
-        try:
-            with bar, dspy.context(lm=self.lm, disable_history=True, trace=None):
-                async with asyncio.TaskGroup() as tasks:
-                    for key, item in unique.items():
-                        tasks.create_task(one(key, item))
-        except* (dspy.LMError, InputError) as errors:
-            # Many items meet the same fatal error; one of them tells the user enough.
-            raise errors.exceptions[0] from None
-        return [results[item.key] for item in items]
+    def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
+        done = run_together(self, [PassJob("", work, items)], what, progress=self._progress)
+        for error in done.failed.values():
+            raise error
+        return done.results[0]
 
     async def _cancel_all(self) -> None:
         current = asyncio.current_task()
@@ -147,7 +172,7 @@ def _place(item: Item) -> tuple[str, str, str]:
 def group_scores(
     corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
 ) -> list[GroupScores]:
-    """Lay judgements (in the order of `programs.judge.corpus_items`) beside the human ratings, group by group."""
+    """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
     reported = iter(in_granularity(j, aspect, granularity) for j in judgements)
     return [
         GroupScores(
@@ -170,7 +195,7 @@ def scored(judgements: Sequence[Judgement]) -> list[Verdict]:
 
 
 def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> None:
-    """Refuse to go on with a judge that leaves too much without a score: its agreement would rest on the rest.
+    """Refuse to go on with a judge that leaves too much without a score, for its agreement would be that of a part.
 
     Raises:
         InputError: More than the share `most` of the judgements, which are `what`, have no score.
@@ -185,6 +210,6 @@ def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> N
         field="--max-unscored",
         expected=f"at most {most:.0%}",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
-        remedy="mend the cause and run the same command again, or accept it with a larger share; what was answered is "
+        remedy="mend the cause and run the same command again, or accept it with a larger share; answered calls are "
         "kept and not paid again",
     )

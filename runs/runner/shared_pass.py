@@ -1,4 +1,4 @@
-"""Many judges over many items in one pass: one event loop, one limiter, every call that several need made once."""
+"""Many judges over many items in one pass: one event loop, one limiter, and each call that several need made once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dspy
 from tqdm import tqdm
@@ -15,9 +15,11 @@ from tqdm import tqdm
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.runs.runner.billing import JudgeUsage, charged_to
+from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.pairs import Pair
-from debate_judge.runs.runner.runner import JudgeRunner
+
+if TYPE_CHECKING:
+    from debate_judge.runs.runner.runner import JudgeRunner
 
 T = TypeVar("T")
 
@@ -27,19 +29,19 @@ class PassJob(Generic[T]):
     """One kind of work on a list of questions."""
 
     owner: str
-    """Whose work it is. What makes one job impossible ends all jobs of its owner, and nobody else's."""
+    """Name of the judge that it is for. What makes one job impossible ends all jobs of its owner, and no others."""
     work: Callable[[Any], Awaitable[T]]
     """Takes one of the questions."""
     items: Sequence[Item] | Sequence[Pair]
     usage: JudgeUsage | None = None
-    """Charged with all replies that the work needs."""
+    """Counts all replies that the work needs."""
     lm: JudgeLM | None = None
     """In place of the runner's."""
 
 
 @dataclass(frozen=True)
 class PassResult(Generic[T]):
-    """What came of a pass."""
+    """The results of a pass."""
 
     results: list[list[T]]
     """One list for each job, in the order of its items; empty where the owner failed."""
@@ -50,18 +52,18 @@ class PassResult(Generic[T]):
 def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, progress: bool = True) -> PassResult[T]:
     """Do all jobs at once.
 
-    Items take turns across jobs, so that what is asked about one text goes out together: the provider's prefix
-    cache is warm then, and equal calls of several judges meet. Equal items of one job are worked on once.
-    No result depends on the order.
+    Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is
+    warm then, and equal calls of several judges are joined. Equal items of one job are worked on once. No result
+    depends on the order.
 
     Args:
         runner: Has the loop and the LM.
         jobs: What to do.
-        what: For the line that shows the progress.
-        progress: Whether to show one on stderr, if it takes longer than two seconds.
+        what: Label of the progress bar.
+        progress: Whether to show one on stderr, if the pass takes longer than two seconds.
 
     Raises:
-        dspy.LMError: The LM failed for good, for everybody; what was answered is in its store.
+        dspy.LMError: The LM failed for good, for all judges; what was answered is in its store.
     """
     return runner.wait(_Pass(runner, jobs).run(what, progress and sys.stderr is not None))
 
@@ -100,12 +102,11 @@ class _Pass(Generic[T]):
 
     async def _one(self, number: int, item: Item | Pair) -> None:
         job = self.jobs[number]
-        self.runner.begin(item.first if isinstance(item, Pair) else item)
         try:
-            with dspy.context(lm=job.lm or self.runner.lm, disable_history=True, trace=None), charged_to(job.usage):
+            with self.runner.asking(item, lm=job.lm, usage=job.usage):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
-            # A mode that this LM or this scale does not allow, say: true of this judge alone.
+            # For example a score mode that this LM or scale does not allow, which concerns this judge alone.
             if job.owner not in self.failed:
                 self.failed[job.owner] = error
                 for task in self.tasks[job.owner]:

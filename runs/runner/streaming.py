@@ -1,6 +1,6 @@
-"""Judging an endless stream of items: in order, with a bounded number in flight.
+"""Judging a stream of items of any length: in order, with a bounded number in flight.
 
-`JudgeRunner` wants all items at once, which is right for a corpus; new texts may be more than memory holds.
+`JudgeRunner` takes all items at once, which suits a corpus; new texts may be more than memory holds.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-
-import dspy
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge
@@ -61,7 +59,7 @@ BATCH_WINDOW = 5000
 
 
 def ahead(items: Iterator[Item], count: int) -> tuple[list[Item], Iterator[Item]]:
-    """The first of `items`, at most `count`, and all of them again; what they raise is raised by the latter."""
+    """At most `count` of `items`, and an iterator over all of them, which alone raises what they raise."""
     taken: list[Item] = []
     broken: Exception | None = None
     try:
@@ -81,9 +79,9 @@ def ahead(items: Iterator[Item], count: int) -> tuple[list[Item], Iterator[Item]
 def window(lm: JudgeLM) -> int:
     """Items to hold in flight so that LM calls are never short of work.
 
-    A debate of n rounds makes its calls one after the other, results wait for the oldest item, and the candidates of
-    a source for the first of them (`prefix_warmup`): with many items for each slot the others keep the slots busy
-    meanwhile. With fewer than this some slots stand empty, by `tests/bench/prefix.py`.
+    A debate makes its calls one after the other, results wait for the oldest item, and the candidates of a source wait
+    for the first of them (`prefix_warmup`). With many items for each slot, others keep the slots busy meanwhile; with
+    fewer than this some slots were empty in `tests/bench/prefix.py`.
     """
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
@@ -121,6 +119,8 @@ def judge_in_order(
             if not flying:
                 break
             item, future = flying[0]
+            # A stream that was begun before a fork and is read after it would wait for ever.
+            runner.require_own_process()
             wait((future, fatal), return_when=FIRST_COMPLETED)
             judgement = future.result() if future.done() else fatal.result()
             flying.popleft()
@@ -140,6 +140,5 @@ def _pass_on(fatal: Future[Judgement], done: Future[Judgement]) -> None:
 
 
 async def _judge(runner: JudgeRunner, judge: CompiledJudge, item: Item) -> Judgement:
-    runner.begin(item)
-    with dspy.context(lm=runner.lm, disable_history=True, trace=None):
+    with runner.asking(item):
         return await judge.judge(item)

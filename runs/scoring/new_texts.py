@@ -1,4 +1,4 @@
-"""New texts for a judge: the groups of a file, one at a time, all of the judge's task."""
+"""New texts for a judge: the groups of a file, one at a time, all of them of the judge's task."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from debate_judge.data.schema import RatedGroup, Task
 def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[RatedGroup]:
     """Stream the groups of a file; ratings are not needed.
 
-    Which candidates were met is remembered by a hash, about 100 bytes each, so that one that comes twice is
-    noticed however long the file is.
+    Each candidate is remembered by a hash, about 100 bytes, so that one that comes twice is noticed in a file of any
+    length.
 
     Args:
         path: A .jsonl or .csv file as `data.files.groups` describes it.

@@ -1,8 +1,8 @@
-"""Telling an LM that is down from an item that it cannot answer, before rows are written that nobody wants.
+"""Tells an LM that is down from an item that it cannot answer, before rows without scores fill the file.
 
-An item without an answer is a row with a reason. But while a provider is down every item is one, and a file that
-is continued later would keep them for ever. So rows are held back from the first failure on, until enough items
-in a row have been answered again.
+An item that the LM cannot answer has a row with the reason. While a provider is down, every item fails like that, and
+the run should stop instead. So rows are held back from the first failure on, until enough items in a row have been
+answered again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from debate_judge.runs.scoring.output import Results
 FAILED = "lm error"
 
 OUTAGE = 64
-"""Failures, of several groups and more than half of the latest items, that make an outage."""
+"""Failures that make an outage, if they are of several groups and more than half of the latest items."""
 
 _GROUPS = 3
-"""A single source that is too long for the LM fails with all its candidates and aspects, and is no outage."""
+"""Groups that must fail: one source that the LM cannot take fails with all its candidates and aspects."""
 
 
 class OutageError(Exception):
@@ -25,12 +25,12 @@ class OutageError(Exception):
 
 
 class OutageGuard:
-    """Stands before `Results` and lets rows through in order.
+    """Passes rows on to `Results`, in order.
 
     Args:
         results: Where the rows go.
-        window: Items in flight at once: failures of one outage are no further apart.
-        patient: Let every row through, whatever happens.
+        window: Items in flight at once; failures of one outage are no further apart.
+        patient: Whether to pass on every row at once and never stop.
     """
 
     def __init__(self, results: Results, window: int, patient: bool) -> None:
@@ -60,7 +60,7 @@ class OutageGuard:
             self.finish()
 
     def finish(self) -> None:
-        """Let through what is held back."""
+        """Pass on the rows that are held back."""
         for row in self._held:
             self._results.add(*row)
         self._held.clear()

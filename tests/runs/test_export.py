@@ -17,9 +17,10 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read, save
-from debate_judge.runs.export.loaded import LoadedJudge, Recent
+from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.tiny_models import skip_without
@@ -429,9 +430,7 @@ def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
 
 
 def test_the_store_in_memory_forgets_the_oldest() -> None:
-    from debate_judge.programs.lm.client import Reply
-
-    store = Recent(room=2)
+    store = Memory(room=2)
     for key in "abc":
         store.put(key, "scorer", Reply(key))
     assert store.get("a") is None

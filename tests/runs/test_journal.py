@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import uuid
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.compile import main as compile_main
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.runs import compare
 
 ROOT = Path(__file__).parents[2]
 
@@ -280,3 +290,59 @@ def test_log_probabilities_come_back_as_they_were(tmp_path: Path) -> None:
         [("\n", -0.01)],
     ]
     again.close()
+
+
+def test_a_full_disk_ends_the_run_and_loses_no_reply_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("the system has no /dev/full")
+    opened = Path.open
+
+    def opening(self: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        return opened(full if self.suffix == ".replies" and mode == "ab" else self, mode, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", opening)
+    (tmp_path / "x.replies").touch()
+
+    async def run() -> None:
+        journal.put(key(1), "scorer", REPLIES[0])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        # The run that asked for it has it; the next reply is not taken.
+        assert journal.get(key(1)) == REPLIES[0]
+        journal.put(key(2), "scorer", REPLIES[0])
+
+    journal = Journal(tmp_path)
+    monkeypatch.setattr(uuid, "uuid4", lambda: SimpleNamespace(hex="x"))
+    with pytest.raises(InputError, match="No space left") as raised:
+        asyncio.run(run())
+    assert raised.value.field == "--store"
+    with pytest.raises(InputError):
+        journal.close()
+
+
+def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path, *REPLIES)
+
+    def refused(*arguments: Any, **options: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with closing(Journal(tmp_path, read_only=True)) as journal:
+        assert journal.get(key(0)) == REPLIES[0]
+    with pytest.raises(InputError, match="cannot be written") as raised:
+        Journal(tmp_path)
+    assert raised.value.field == "--store"
+
+
+@pytest.mark.parametrize("command", [compile_main, compare.main])
+def test_a_store_in_the_place_of_a_file_is_an_error_of_input(
+    command: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert command(["--data", "sample", "--store", str(tmp_path / "file" / "store")]) == 2
+    message = capsys.readouterr().err
+    assert "field '--store': cannot be written" in message
+    assert "remedy" in message

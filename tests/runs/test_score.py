@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from typing import Any
 
 import dspy
 import pytest
+from filelock import FileLock
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
@@ -155,8 +157,11 @@ def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: p
     for cut in [0, 1, len(rows) - 1, *(rng.randrange(len(rows)) for _ in range(12))]:
         command.out.write_bytes(rows[:cut])
         # The transcript is written first: one whole line more than rows, and perhaps a torn one.
-        ahead = b"\n".join(turns.split(b"\n")[: rows[:cut].count(b"\n") + 1]) + b"\n" + turns[:3]
-        debates.write_bytes(ahead if cut else b"")
+        lines = turns.splitlines(keepends=True)
+        whole = rows[:cut].count(b"\n") + 1
+        debates.write_bytes(
+            b"".join(lines[:whole]) + (lines[whole][:30] if whole < len(lines) else b"") if cut else b""
+        )
         assert command("--transcripts", str(debates)) == 0
         assert command.out.read_bytes() == rows, cut
         assert debates.read_bytes() == turns, cut
@@ -165,19 +170,6 @@ def test_going_on_from_any_byte_gives_the_same_files(command: Command, capsys: p
     capsys.readouterr()
     assert command("--transcripts", str(debates)) == 0
     assert "nothing left to do" in capsys.readouterr().err
-
-
-def test_a_torn_row_is_gone_even_if_the_next_run_gets_nowhere(command: Command) -> None:
-    def revoked(prompt: str) -> str:
-        raise dspy.LMAuthError("no")
-
-    command()
-    rows = command.out.read_bytes()
-    whole = rows.index(b"\n", 200) + 1
-    command.out.write_bytes(rows[: whole + 20])
-    command.script = revoked
-    assert command(store=command.folder / "empty") == score.EXIT_LM
-    assert command.out.read_bytes() == rows[:whole]
 
 
 def test_transcripts_hold_every_turn(command: Command) -> None:
@@ -251,10 +243,9 @@ def one_row_too_many(command: Command) -> None:
         (lambda c: (c.folder / "out.jsonl.state.json").unlink(), [], "made from"),
         (lambda c: (c.folder / "out.jsonl.state.json").write_text("{}"), [], "made from"),
         (foreign_rows, [], "something else"),
-        (rows_swapped, [], "order of the input"),
+        (rows_swapped, [], "line 1: the file is there already, and this row is not"),
         (one_row_too_many, [], "the end of the file"),
-        (lambda c: None, ["--transcripts", "late.jsonl"], "fewer transcripts"),
-        (lambda c: Path("late.jsonl").write_text("{}\n"), ["--transcripts", "late.jsonl"], "does not belong"),
+        (lambda c: Path("late.jsonl").write_text("{}\n"), ["--transcripts", "late.jsonl"], "something else"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_and_left_alone(
@@ -414,7 +405,7 @@ def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None
     assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
 
 
-def test_somebody_patient_gets_a_row_for_every_item(command: Command) -> None:
+def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
     command.write([line(g) for g in range(40)])
     command.script = outage(after=30)
     assert command("--concurrency", "1", "--max-unscored", "1") == 0
@@ -473,12 +464,87 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command) -> None:
 
 
 def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    fcntl = pytest.importorskip("fcntl")
     command()
-    with command.out.open("r+b") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with FileLock(f"{command.out}.lock"):
         assert command() == score.EXIT_INPUT
     assert "another process" in capsys.readouterr().err
+
+
+def test_transcripts_can_be_had_later_at_no_cost(command: Command) -> None:
+    debates = command.folder / "debates.jsonl"
+    command("--transcripts", str(debates))
+    whole = debates.read_bytes()
+    debates.unlink()
+    assert command("--transcripts", str(debates)) == 0
+    assert debates.read_bytes() == whole
+    assert command.lm.prompts == []
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
+def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) -> None:
+    out, debates = command.folder / name, command.folder / "debates.jsonl"
+    more = ["--out", str(out), "--transcripts", str(debates), "--max-unscored", "0.5"]
+
+    def deaf(prompt: str) -> str:
+        if section(prompt, "candidate") == "reply 10":
+            raise dspy.LMInvalidRequestError("not today")
+        return SCRIPT(prompt)
+
+    command.script = deaf
+    assert command(*more) == 0
+    before = out.read_bytes()
+    assert before.count(b"lm error") == 2
+    # As long as it is not answered, nothing changes.
+    assert command(*more) == 0
+    assert out.read_bytes() == before
+    command.script = SCRIPT
+    assert command(*more) == 0
+    assert len(command.lm.prompts) == 3
+    finished, turns = out.read_bytes(), debates.read_bytes()
+    out.unlink()
+    debates.unlink()
+    assert command(*more) == 0
+    assert (out.read_bytes(), debates.read_bytes()) == (finished, turns)
+    assert b"lm error" not in finished + turns
+
+
+def test_rows_that_are_there_are_not_touched_while_they_are_compared(command: Command) -> None:
+    """A run that is stopped while it recalls loses no row that an earlier one has written."""
+    command()
+    rows = command.out.read_bytes()
+    first = command.out.stat()
+    assert command() == 0
+    assert command.out.read_bytes() == rows
+    assert command.out.stat().st_mtime_ns == first.st_mtime_ns
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--out", "x.jsonl"), ("--transcripts", "x.jsonl"), ("--store", "x")])
+@pytest.mark.parametrize("way", ["a file in the way", "a folder that is read-only"])
+def test_a_place_that_cannot_be_written_is_named_with_its_flag(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    name: str,
+    way: str,
+) -> None:
+    place = command.folder / "place"
+    if way == "a file in the way":
+        place.write_text("mine")
+    else:
+        mkdir = Path.mkdir
+
+        def refused(self: Path, *arguments: Any, **options: Any) -> None:
+            if place in (self, *self.parents):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+            mkdir(self, *arguments, **options)
+
+        monkeypatch.setattr(Path, "mkdir", refused)
+    assert command(flag, str(place / name)) == score.EXIT_INPUT
+    message = capsys.readouterr().err
+    assert f"field '{flag}': cannot be written" in message
+    assert "remedy" in message
+    assert command.lm.prompts == []
 
 
 SLOW = '''

@@ -57,25 +57,25 @@ def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> N
     assert lm.meter.asked.total() == 24 + 24 + 6
 
 
-def test_everybody_is_charged_what_he_would_have_paid_alone() -> None:
+def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     rules = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
 
-    def bills(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
+    def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
         with JudgeRunner(lm) as runner:
             run_together(runner, [job(n, rules[n], found[n]) for n in names], "test", progress=False)
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
-    together = bills(list(rules), lm_of(arguing(9)))
-    alone = {name: bills([name], lm_of(arguing(9)))[name] for name in rules}
+    together = used(list(rules), lm_of(arguing(9)))
+    alone = {name: used([name], lm_of(arguing(9)))[name] for name in rules}
     assert together == alone
     assert 0 < together["single"][0] < together["settled"][0]
     # A second run pays nothing and is charged the same.
     lm = lm_of(arguing(9))
-    assert bills(list(rules), lm) == bills(list(rules), lm) == together
+    assert used(list(rules), lm) == used(list(rules), lm) == together
 
 
-def test_a_bill_counts_a_reply_once_and_knows_what_was_cached() -> None:
+def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:
     usage, store = JudgeUsage(), UsageByJudge(Memory())
     store.put("0" * 32, "scorer", Reply("4", 100, 10, 60))
     with charged_to(usage):
@@ -87,7 +87,7 @@ def test_a_bill_counts_a_reply_once_and_knows_what_was_cached() -> None:
     assert usage.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
 
 
-def test_a_reply_is_charged_to_whoever_waited_for_it_whichever_task_brings_it() -> None:
+def test_a_reply_is_charged_to_the_judge_that_waited_for_it_whichever_task_brings_it() -> None:
     asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
     with charged_to(asker):
         assert store.get("0" * 32) is None
