@@ -111,7 +111,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
     ) -> list[dict[str, Any]]:
         if not isinstance(lm, JudgeLM):
             return await super().acall(lm, lm_kwargs, signature, demos, inputs)
-        reply = await lm.ask(self.format(signature, demos, inputs), "traced")
+        reply = await lm.ask(self.format(signature, demos, inputs), lm_kwargs.get("speaker", "traced"))
         return [self.fields(signature, reply)]
 
     def format(
