@@ -11,18 +11,16 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline.claims import most_claims
 from debate_judge.programs.offline.prompt import Prompt
 from debate_judge.programs.roles import parsing as replies
-
-if TYPE_CHECKING:
-    from dspy.lm15 import Request, Response
 
 REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
@@ -97,34 +95,14 @@ EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
 """Requested field -> how it is filled in where as little as possible is asked, and as much as possible."""
 
 
-class DryRunEngine:
-    """Synchronous engine: what DSPy's instruction proposers ask."""
+class DryRunEngine(LocalEngine):
+    """An engine that answers as a case of the estimate has it."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
 
-    def complete(self, request: Request) -> Response:
-        """Answer a request."""
-        from debate_judge.programs.lm.engines import response_of
-
-        system = request.system
-        told = system if isinstance(system, str) else "".join(part.text for part in system or ())
-        return response_of(request.model, dry_reply(self._case, told, request.messages[-1].text or "", {}))
-
-
-class AsyncDryRunEngine:
-    """The same for `ask`."""
-
-    def __init__(self, case: EstimateCase) -> None:
-        self._case = case
-        self._engine = DryRunEngine(case)
-
-    async def complete(self, request: Request) -> Response:
-        return self._engine.complete(request)
-
-    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        system = next((m["content"] for m in messages if m["role"] == "system"), "")
-        return dry_reply(self._case, system, messages[-1]["content"], settings)
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        return dry_reply(self._case, system, user, settings)
 
 
 def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
