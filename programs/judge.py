@@ -90,7 +90,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """
 
     kind: ClassVar[str]
-    """What exports call the class: a key of `programs.KINDS`, or `module:Class` where the class sets none itself."""
+    """What exports call the class: its key in `programs.KINDS`, or its `module:Class` where it has none."""
 
     settable: ClassVar[tuple[str, ...]] = ()
     """Entries of its configuration that a user may set by name, besides what a search chooses."""

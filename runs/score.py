@@ -36,6 +36,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--program", required=True, metavar="EXPORT", help="folder of an export, or models:/NAME/VERSION"
     )
+    parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="a judge of your own that the export uses: its module is imported; may be repeated",
+    )
     parser.add_argument("--in", required=True, dest="source", metavar="FILE", help=".jsonl or .csv with the texts")
     parser.add_argument("--out", required=True, metavar="FILE", help=".jsonl or .csv for the scores")
     parser.add_argument("--aspects", help="comma-separated; all that the judge scores by default")
@@ -128,7 +135,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     from debate_judge.runs.export import folder as export
     from debate_judge.runs.export.loaded import chosen_aspects, lm_of
 
-    found = export.find(arguments.program)
+    found = export.find(arguments.program, arguments.judge)
     spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
     target = Target(
         spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate)
@@ -153,7 +160,7 @@ def _judge(arguments: argparse.Namespace) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export import folder as export
 
-    found = export.find(arguments.program)
+    found = export.find(arguments.program, arguments.judge)
     own = found.manifest["lm"]["spec"]
     spec = arguments.lm or own
     if spec != own:

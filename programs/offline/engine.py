@@ -35,13 +35,13 @@ from typing import Any
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import claims as offline_claims
-from debate_judge.programs.offline import other_judges
+from debate_judge.programs.offline import other_fields, other_judges
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import proposer as offline_proposer
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.prompt import Prompt
 
-MODEL = "offline/text-statistics-1"
+MODEL = "offline/text-statistics-2"
 """The model string. Caches know answers by it: raise the number whenever an answer changes."""
 
 Speaker = Callable[[Prompt], dict[str, str]]
@@ -61,11 +61,18 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "module_advice": offline_proposer.advise,
     }
 )
-"""Requested field -> who answers. Another role is one line here; requests for instructions are known by the word."""
+"""Requested field -> the function that answers. Requests for instructions are known by that word in a field's name,
+and all other fields are filled in by their type (`programs.offline.other_fields`)."""
 
 
 def fill_in(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> what the offline LM writes into it."""
+    """Requested field -> what the offline LM writes into it; the only text of a plain prompt goes by ""."""
+    known = known_fields(prompt)
+    return {**known, **{name: other_fields.fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
+
+
+def known_fields(prompt: Prompt) -> dict[str, str]:
+    """The same for the fields whose meaning it knows."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is None:
         speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
