@@ -182,9 +182,11 @@ def preset(name: str, options: Mapping[str, Any]) -> Judge:
             )
     try:
         return build(found.kind, {**found.config, **options})
-    except TypeError as error:
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(
-            f"the judge {name!r} cannot be made: {error}",
+            f"the judge {name!r} cannot be made: {error!r}",
             field="--judge",
             expected="a class that `from_config` makes from {} and the options in `settable`",
             found=dict(options),

@@ -88,7 +88,8 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.rules.rounds == 0:
             return {self.persona.name: self}
-        return {name: Debate(Persona(name, text), self.rules, str(self.scorer.mode)) for name, text in personas.items()}
+        mode = str(self.scorer.mode)
+        return {name: type(self)(Persona(name, text), self.rules, mode) for name, text in personas.items()}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
