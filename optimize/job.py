@@ -23,7 +23,7 @@ from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.selection import select, start
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
-from debate_judge.programs import JUDGES
+from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -120,7 +120,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
 def _fullest(settings: Settings) -> Judge:
     """The judge with every role that the search may give it."""
     judge = start(settings)
-    if "tie_breaker" in JUDGES[settings.judge].searched:
+    if "tie_breaker" in named(settings.judge).searched:
         judge.rules = replace(judge.rules, tie_breaker=True)
     return judge
 
@@ -131,7 +131,7 @@ def prepared(settings: Settings) -> tuple[Corpus, list[Aspect], Mapping[str, Que
     Raises:
         InputError: Settings or data cannot be used.
     """
-    one_of("judge", settings.judge, tuple(JUDGES))
+    named(settings.judge)
     one_of("tuner", settings.tuner, tuple(TUNERS))
     corpus, aspects, level = rated_corpus(settings)
     questions = called_for(corpus.groups, aspects)
@@ -177,7 +177,8 @@ def _tracker(settings: Settings, identity: str) -> Tracker:
 def run_name(settings: Settings, identity: str) -> str:
     """Name of the run and of its export; equal settings and data give equal names."""
     corpus = Path(settings.data.partition("=")[0]).stem
-    return settings.name or f"{corpus}-{settings.judge}-{settings.lm.replace('/', '_')}-{identity[:8]}"
+    judge, lm = settings.judge.replace(":", "."), settings.lm.replace("/", "_")
+    return settings.name or f"{corpus}-{judge}-{lm}-{identity[:8]}"
 
 
 @contextmanager

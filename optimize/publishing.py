@@ -18,6 +18,7 @@ from debate_judge.optimize.held_out import COMPARED, HeldOut
 from debate_judge.optimize.search.dev_scores import Point
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.selection import TUNED, start
+from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.programs.make_lm import OFFLINE
@@ -85,7 +86,12 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     tracker.table("transcripts.json", _transcript_rows(run, held_out))
     tracker.table("costs.json", cost_rows(meter, run.runner.lm.price))
     folder = _export(run, judge, searches, held_out, name)
-    tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
+    own = sorted({chosen.judge.kind for chosen in judge.aspects.values()} - set(KINDS))
+    if own:
+        # The model would have to hold their modules and all that these import, which nothing here can know.
+        logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
+    else:
+        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
     return folder
 
 

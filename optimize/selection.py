@@ -14,7 +14,7 @@ from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
 from debate_judge.optimize.search.study import FORMAT, Criterion, SearchResult, search
 from debate_judge.optimize.settings import EFFORTS, Settings
 from debate_judge.optimize.tuners import TUNERS, Tuning
-from debate_judge.programs import JUDGES, preset
+from debate_judge.programs import named, preset
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import require_scored
@@ -64,7 +64,7 @@ def start(settings: Settings) -> Judge:
     judge = preset(settings.judge, settings.options())
     rounds = (
         settings.max_rounds
-        if "rounds" in JUDGES[settings.judge].searched
+        if "rounds" in named(settings.judge).searched
         else min(judge.rules.rounds, settings.max_rounds)
     )
     judge.rules = replace(judge.rules, rounds=rounds)
@@ -86,7 +86,7 @@ def _granularities(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> tuple[
 
 def allowed_personas(run: Run, base: Judge) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or the judge's own where that is not searched."""
-    if "persona" in JUDGES[run.settings.judge].searched:
+    if "persona" in named(run.settings.judge).searched:
         return run.personas
     name = str(base.config().get("persona", ""))
     return {name: run.personas[name]} if name in run.personas else {}
@@ -94,7 +94,7 @@ def allowed_personas(run: Run, base: Judge) -> Mapping[str, str]:
 
 def space(settings: Settings, base: Judge, variants: Mapping[str, Judge]) -> Space:
     """What the search may choose from; the single call is always part of it."""
-    searched = JUDGES[settings.judge].searched
+    searched = named(settings.judge).searched
     rounds = tuple(range(base.rules.rounds + 1)) if "rounds" in searched else (0, base.rules.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.rules.tie_breaker,)
     # A tuned Scorer has another first turn than the untouched one that all other variants share.

@@ -1,11 +1,13 @@
-"""Judges as DSPy programs. `JUDGES` names the presets; a new judge is one file and one line there.
+"""Judges as DSPy programs. `JUDGES` names the presets; a judge that is not there goes by `module:Class`.
 
 Importing this package is cheap: a judge's module, and DSPy with it, is loaded when the judge is built.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,15 +18,22 @@ from debate_judge.data.errors import InputError
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Judge
 
-_SHARED: Mapping[str, str] = MappingProxyType(
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+KINDS: Mapping[str, str] = MappingProxyType(
     {
         "debate": "debate_judge.programs.debate.judge:Debate",
+        "geval": "debate_judge.programs.geval.judge:GEval",
         "chateval": "debate_judge.programs.chateval.judge:ChatEval",
         "hallucination": "debate_judge.programs.hallucination.judge:Hallucination",
         "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
+        "rouge-l": "debate_judge.programs.metrics.overlap:RougeL",
+        "bleu": "debate_judge.programs.metrics.overlap:Bleu",
+        "bertscore": "debate_judge.programs.metrics.learned:BertScore",
+        "bartscore": "debate_judge.programs.metrics.learned:BartScore",
     }
 )
-"""Kind -> where its class is, for those that several presets share."""
+"""Short name of a judge's class -> `module:Class`. A class that is not here goes by its `module:Class` itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +41,11 @@ class Preset:
     """A judge by name, as it stands before any tuning."""
 
     kind: str
+    """A key of `KINDS`, or `module:Class`."""
     config: Mapping[str, Any]
     summary: str
     searched: tuple[str, ...] = ()
     """What a search may change: any of persona, rounds, tie_breaker. The rest stays as it is here."""
-    where: str = ""
-    """`module:Class` of the kind, where no other preset has it."""
 
 
 def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
@@ -57,36 +65,17 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
         "single": _debate("devils-advocate", 0, False, "one call of the Scorer"),
         "multiagent": _debate("plain", 3, False, "debate with a neutral Critic", ("rounds", "tie_breaker")),
         "multiagent+tiebreak": _debate("plain", 3, True, "the same, settled by the Tie-breaker", ("rounds",)),
-        "rouge-l": Preset(
-            "rouge-l", {}, "ROUGE-L against references, no LM", where="debate_judge.programs.metrics.overlap:RougeL"
-        ),
-        "bleu": Preset(
-            "bleu", {}, "BLEU against references, no LM", where="debate_judge.programs.metrics.overlap:Bleu"
-        ),
-        "bertscore": Preset(
-            "bertscore",
-            {"model": "roberta-large"},
-            "BERTScore F1 against references, a model's own",
-            where="debate_judge.programs.metrics.learned:BertScore",
-        ),
-        "bartscore": Preset(
-            "bartscore",
-            {"model": "facebook/bart-large-cnn"},
-            "BARTScore: likelihood by a model",
-            where="debate_judge.programs.metrics.learned:BartScore",
-        ),
+        "rouge-l": Preset("rouge-l", {}, "ROUGE-L against references, no LM"),
+        "bleu": Preset("bleu", {}, "BLEU against references, no LM"),
+        "bertscore": Preset("bertscore", {"model": "roberta-large"}, "BERTScore F1 against references, a model's own"),
+        "bartscore": Preset("bartscore", {"model": "facebook/bart-large-cnn"}, "BARTScore: likelihood by a model"),
         "debate": _debate(
             "devils-advocate", 3, False, "debate with a devil's advocate", ("persona", "rounds", "tie_breaker")
         ),
         "debate+tiebreak": _debate(
             "devils-advocate", 3, True, "the same, settled by the Tie-breaker", ("persona", "rounds")
         ),
-        "geval": Preset(
-            "geval",
-            {"score_mode": "text"},
-            "G-Eval: derived evaluation steps, then a form with a score",
-            where="debate_judge.programs.geval.judge:GEval",
-        ),
+        "geval": Preset("geval", {"score_mode": "text"}, "G-Eval: derived evaluation steps, then a form with a score"),
         "chateval": _chateval("one-by-one", 2, "ChatEval: referees with different roles speak in turn"),
         "chateval-single": _chateval("none", 1, "ChatEval's single agent", ("evaluator",)),
         "chateval-ensemble": _chateval("none", 1, "ChatEval's roles without talk, averaged"),
@@ -109,38 +98,80 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-def kinds(judges: Mapping[str, Preset]) -> dict[str, str]:
-    """Kind -> where its class is, `module:Class`."""
-    return {**_SHARED, **{preset.kind: preset.where for preset in judges.values() if preset.where}}
+def named(name: str, field: str = "--judge") -> Preset:
+    """The preset of a name: a key of `JUDGES`, or `module:Class`, which stands for that class as it comes.
+
+    Args:
+        name: What the user wrote.
+        field: Where the user wrote it.
+
+    Raises:
+        InputError: There is no such preset, or no judge can be imported from there.
+    """
+    if name in JUDGES:
+        return JUDGES[name]
+    if ":" in name:
+        return Preset(name, {}, (judge_class(name, field).__doc__ or name).partition("\n")[0])
+    near = difflib.get_close_matches(name, JUDGES, n=1, cutoff=0.4)
+    raise InputError(
+        f"unknown judge {name!r}",
+        field=field,
+        expected=f"one of {', '.join(JUDGES)}, or module:Class",
+        remedy=f"did you mean {near[0]!r}?" if near else None,
+    )
 
 
-KINDS: Mapping[str, str] = MappingProxyType(kinds(JUDGES))
-"""Kind -> where its class is."""
+def judge_class(kind: str, field: str = "--judge") -> type[Judge]:
+    """The class of a kind: a key of `KINDS`, or `module:Class`. Its module is imported, which runs the code in it.
+
+    Raises:
+        InputError: The module cannot be imported, or has no such judge.
+    """
+    from debate_judge.programs.judge import Judge
+
+    def wrong(problem: str, remedy: str, found: object = kind) -> InputError:
+        return InputError(problem, field=field, expected="module:Class of a judge", found=found, remedy=remedy)
+
+    module, _, name = KINDS.get(kind, kind).partition(":")
+    if not _MODULE.fullmatch(module) or not name.isidentifier():
+        raise wrong("not the place of a judge", "write it like my_package.my_module:MyJudge")
+    if module == "__main__":
+        raise wrong("a judge in the script that runs cannot be imported elsewhere", "move it into a module of its own")
+    try:
+        judge = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        remedy = "install it, or set PYTHONPATH to the folder that it is in"
+        raise wrong(f"the module {module!r} cannot be imported: {error}", remedy) from error
+    if not isinstance(judge, type) or not issubclass(judge, Judge):
+        found = "nothing of that name" if judge is None else repr(judge)
+        raise wrong(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", found)
+    if judge.kind != kind:
+        remedy = "name it so" if ":" in judge.kind else f"remove the line `kind = {judge.kind!r}` from the class"
+        raise wrong(f"the class at {kind!r} goes by another name", remedy, judge.kind)
+    return judge
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:
     """Make the judge of a kind.
 
     Raises:
-        KeyError: The kind is unknown.
+        InputError: There is no such judge.
     """
-    judge: Judge = _class(kind).from_config(config)
-    return judge
+    return judge_class(kind).from_config(config)
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """What a user may set about the preset `name`."""
-    return _class(JUDGES[name].kind).settable
+    """What a user may set about the judge `name`, as `named` takes it."""
+    return judge_class(named(name).kind).settable
 
 
 def preset(name: str, options: Mapping[str, Any]) -> Judge:
-    """Make the judge of the preset `name`, with what the user set.
+    """Make the judge `name`, as `named` takes it, with what the user set.
 
     Raises:
-        KeyError: There is no such preset.
-        InputError: The judge has no such option, or the option has no such value.
+        InputError: There is no such judge, it has no such option, or it cannot be made with these.
     """
-    known = options_of(name)
+    known, found = options_of(name), named(name)
     for option, value in options.items():
         if option not in known:
             raise InputError(
@@ -149,10 +180,14 @@ def preset(name: str, options: Mapping[str, Any]) -> Judge:
                 expected=f"one of {', '.join(known)}" if known else "no options for this judge",
                 found=f"{option}={value}",
             )
-    return build(JUDGES[name].kind, {**JUDGES[name].config, **options})
-
-
-def _class(kind: str) -> type[Judge]:
-    module, _, name = KINDS[kind].partition(":")
-    found: type[Judge] = getattr(importlib.import_module(module), name)
-    return found
+    try:
+        return build(found.kind, {**found.config, **options})
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"the judge {name!r} cannot be made: {error!r}",
+            field="--judge",
+            expected="a class that `from_config` makes from {} and the options in `settable`",
+            found=dict(options),
+        ) from error

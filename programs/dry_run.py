@@ -1,34 +1,34 @@
 """An LM for a dry run: the offline LM's replies at assumed lengths, and at the two extremes of how a debate can go.
 
-How long a debate lasts is decided by what its roles reply. In the lower case everybody is content at once, in the
-upper case nobody ever is, and between the two the offline LM decides about the very texts. A new role of which the
-length of a debate depends is one line in `EXTREMES`.
+How long a debate lasts is decided by what its roles reply. In the lower case every Critic is content at once, in the
+upper case none ever is, and between the two the offline LM decides by the texts. A new field on which the length of a
+debate depends is one line in `EXTREMES`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.offline import other_fields
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline.claims import most_claims
 from debate_judge.programs.offline.prompt import Prompt
 from debate_judge.programs.roles import parsing as replies
 
-if TYPE_CHECKING:
-    from dspy.lm15 import Request, Response
-
 REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
 
 SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
-"""Fields that are as long as an LM likes to talk; all others are as short as what they hold."""
+"""Of the fields that the offline LM knows, those that are as long as an LM likes to talk; the others are as short as
+what they hold. Of all other fields, type and description tell."""
 
 _ABOUT_NO_ITEM = frozenset({"task", "aspect", "role"})
 _FILLER = "These words stand for what an LM would go on to say. "
@@ -97,34 +97,14 @@ EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
 """Requested field -> how it is filled in where as little as possible is asked, and as much as possible."""
 
 
-class DryRunEngine:
-    """Synchronous engine: what DSPy's instruction proposers ask."""
+class DryRunEngine(LocalEngine):
+    """An engine that answers as a case of the estimate has it."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
 
-    def complete(self, request: Request) -> Response:
-        """Answer a request."""
-        from debate_judge.programs.lm.engines import response_of
-
-        system = request.system
-        told = system if isinstance(system, str) else "".join(part.text for part in system or ())
-        return response_of(request.model, dry_reply(self._case, told, request.messages[-1].text or "", {}))
-
-
-class AsyncDryRunEngine:
-    """The same for `ask`."""
-
-    def __init__(self, case: EstimateCase) -> None:
-        self._case = case
-        self._engine = DryRunEngine(case)
-
-    async def complete(self, request: Request) -> Response:
-        return self._engine.complete(request)
-
-    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        system = next((m["content"] for m in messages if m["role"] == "system"), "")
-        return dry_reply(self._case, system, messages[-1]["content"], settings)
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        return dry_reply(self._case, system, user, settings)
 
 
 def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
@@ -137,14 +117,15 @@ def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str,
         settings: Of the call; `logprobs` and `max_tokens` are heeded.
     """
     prompt = offline_prompt.parse(system, user)
-    fields = offline.fill_in(prompt)
+    known, fields = offline.known_fields(prompt), offline.fill_in(prompt)
+    spoken = [n for n in fields if n in SPOKEN or (n not in known and other_fields.is_text(prompt, n))]
     if case.name != "expected":
         for name in [name for name in prompt.outputs if name in EXTREMES]:
             fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
     if settings.get("logprobs") and "score" in fields:
         fields["score"] = f"{round(float(fields['score']))}"
     limit = settings.get("max_tokens")
-    _lengthen(case, fields, user, min(case.reply_tokens, limit or case.reply_tokens))
+    _lengthen(case, fields, spoken, user, min(case.reply_tokens, limit or case.reply_tokens))
     text = offline_prompt.render(prompt, fields)
     kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
     logprobs = _certain(text, fields["score"]) if settings.get("logprobs") and "score" in fields else None
@@ -156,9 +137,8 @@ def tokens_of(text: str) -> int:
     return round(len(text.encode("utf-8", "surrogatepass")) * TOKENS_PER_BYTE)
 
 
-def _lengthen(case: EstimateCase, fields: dict[str, str], user: str, tokens: int) -> None:
+def _lengthen(case: EstimateCase, fields: dict[str, str], spoken: Sequence[str], user: str, tokens: int) -> None:
     """Bring the spoken fields to the assumed length together; the lower case also cuts them."""
-    spoken = [name for name in fields if name in SPOKEN]
     for name in spoken:
         size = round(tokens / TOKENS_PER_BYTE / len(spoken))
         text = fields[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import dspy
 
 from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
-from debate_judge.programs.transcript import Transcript, UnscoredReason
+from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
-"""Why a judge stopped: nobody criticised, the Critic was content, n rounds passed, the Tie-breaker decided."""
+"""Why a judge stopped: there was no Critic, the Critic was content, n rounds passed, the Tie-breaker decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,31 @@ Judgement = Verdict | Unscored
 
 @dataclass(frozen=True, slots=True)
 class DebateConfig:
-    """How long a judge debates and whether somebody settles what stays open."""
+    """How long a judge debates, and whether a Tie-breaker decides what stays open."""
 
     rounds: int = 0
     """n, the maximum number of Critic replies; 0 is a single call."""
     tie_breaker: bool = False
 
 
-class Judge(dspy.Module):
+class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
+    """DSPy's metaclass, which initialises modules, with the abstract methods of `abc`, which it would ignore."""
+
+
+class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Base of all judges. Scoring, tuning, search and export use only what stands here.
 
-    A judge turns an item into a transcript, and a transcript into a judgement. The two steps are apart so
-    that one transcript can be read at several numbers of rounds without a further LM call.
+    A judge turns an item into a transcript (`converse`), and a transcript into a judgement (`verdict`). The two steps
+    are apart so that one transcript can be read at several numbers of rounds without a further LM call.
+
+    A subclass must have `converse` and `config`; `programs.testing.check_judge` tests the rest of the contract.
+
+    Raises:
+        TypeError: On construction, where a method that every judge needs is missing; it names class and method.
     """
 
     kind: ClassVar[str]
-    """Key of the judge's class in `programs.KINDS`."""
+    """What exports call the class: its key in `programs.KINDS`, or its `module:Class` where it has none."""
 
     settable: ClassVar[tuple[str, ...]] = ()
     """Entries of its configuration that a user may set by name, besides what a search chooses."""
@@ -94,6 +103,12 @@ class Judge(dspy.Module):
 
     compares: bool = False
     """Whether candidates that come in pairs are set against each other (`converse_pair`), not scored one by one."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # Never inherited: an export of a subclass would come back as its parent.
+        if "kind" not in cls.__dict__:
+            cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
     def __init__(self, rules: DebateConfig | None = None) -> None:
         super().__init__()
@@ -117,9 +132,24 @@ class Judge(dspy.Module):
         """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
         return transcript
 
-    @abstractmethod
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        """Read the judgement off a transcript that was stopped after `rounds` rounds."""
+        """The judgement by a transcript as it stood after `rounds` rounds; unscored where it failed by then."""
+        transcript = transcript.until(rounds)
+        if transcript.failure is not None:
+            return unscored(transcript, transcript.failure)
+        return self.read_verdict(transcript, rounds)
+
+    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        """The verdict by a transcript without a failure: its latest score, unless the judge reads it in another way.
+
+        Raises:
+            ValueError: No turn has a score: `converse` recorded neither a score nor a failure.
+        """
+        scores = [turn.score for turn in transcript.turns if turn.score is not None]
+        if not scores:
+            raise ValueError(f"the judge {self.kind!r} recorded neither a score nor a failure")
+        held = max(turn.round for turn in transcript.turns)
+        return Verdict(scores[-1], held, "rounds over" if held else "single call", transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         """The judges that a search may choose from, by name; one for each persona where there are personas."""
@@ -130,7 +160,7 @@ class Judge(dspy.Module):
         return {}
 
     def dry_run_copy(self) -> Judge:
-        """A copy that asks nobody but the LM, for a dry run in which nothing may be spent."""
+        """A copy that uses no service but the LM, for a dry run in which nothing may be spent."""
         return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
@@ -142,9 +172,9 @@ class Judge(dspy.Module):
         """Constructor arguments as JSON values; with the DSPy state they rebuild the judge."""
 
     @classmethod
-    @abstractmethod
     def from_config(cls, config: Mapping[str, Any]) -> Judge:
-        """Rebuild a judge from `config`."""
+        """Rebuild a judge from `config`; what is not in it is as the constructor has it."""
+        return cls(**config)
 
     async def judge(self, item: Item) -> Judgement:
         """Judge one item by the judge's own rules."""
@@ -163,6 +193,12 @@ class Judge(dspy.Module):
     def instructions(self) -> dict[str, str]:
         """Predictor name -> its instructions as they now stand."""
         return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}
+
+
+def unscored(transcript: Transcript, failure: Failure) -> Unscored:
+    """What a failure that ended `transcript` makes of its item."""
+    detail = f"{failure.role}, round {failure.round}: {failure.detail}"
+    return Unscored(failure.reason, detail, transcript.calls, transcript)
 
 
 def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:

@@ -11,6 +11,7 @@ from debate_judge.programs.lm.batch.setup import line_for, require_batchable
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engines import engines_for
 from debate_judge.programs.lm.limits.provider_limits import default_limits
+from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import ReplyStore
@@ -28,7 +29,7 @@ def make_lm(
     temperature: float | None = 0.0,
     max_tokens: int | None = 2000,
     options: LMOptions | None = None,
-    engines: tuple[Any, Any] | None = None,
+    engine: LocalEngine | None = None,
 ) -> JudgeLM:
     """Make the LM that `spec` names. Keys come from the environment only.
 
@@ -40,8 +41,8 @@ def make_lm(
         temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Reasoning models get none.
         max_tokens: Ceiling of a reply, in tokens. Reasoning models get none.
         options: Pace, retries, budget, prices.
-        engines: A synchronous and an asynchronous one that stand in for the spec's own. Calls keep their identity,
-            so the store's replies are found; neither network nor key is needed.
+        engine: Stands in for the spec's own. Calls keep their identity, so the store's replies are found; neither
+            network nor key is needed.
 
     Raises:
         ValueError: The spec is not `offline` and has no provider prefix.
@@ -54,7 +55,7 @@ def make_lm(
     if options.batch is not None:
         require_batchable(spec)
     if spec == OFFLINE:
-        return _offline(engines, store, concurrency, options)
+        return _offline(engine, store, concurrency, options)
     if "/" not in spec:
         raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")
     from dspy.clients.lm import _is_openai_reasoning_model
@@ -63,11 +64,11 @@ def make_lm(
         temperature = max_tokens = None
     options = replace(options, usual=default_limits(spec, api_base))
     price = _price(spec, api_base, options)
-    engine, async_engine = engines or engines_for(spec, api_base, concurrency)
+    engines = (engine, engine) if engine else engines_for(spec, api_base, concurrency)
     lm = JudgeLM(
         spec,
-        engine=engine,
-        async_engine=async_engine,
+        engine=engines[0],
+        async_engine=engines[1],
         endpoint=without_credentials(api_base or ""),
         store=store,
         concurrency=concurrency,
@@ -76,26 +77,24 @@ def make_lm(
         temperature=temperature,
         max_tokens=max_tokens,
     )
-    if engines is None:
+    if engine is None:
         lm.batches = line_for(spec, api_base, options, lm.store, lm.meter)
     return lm
 
 
-def _offline(
-    engines: tuple[Any, Any] | None, store: ReplyStore | None, concurrency: int, options: LMOptions
-) -> JudgeLM:
+def _offline(engine: LocalEngine | None, store: ReplyStore | None, concurrency: int, options: LMOptions) -> JudgeLM:
     from debate_judge.programs.offline import engine as offline
 
-    engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
+    engine = engine or offline.OfflineEngine()
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
-    return JudgeLM(offline.MODEL, engine=engine, async_engine=async_engine, price=Price(0.0, 0.0, 0.0), **common)
+    return JudgeLM(offline.MODEL, engine=engine, async_engine=engine, price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
     price = price_of(spec, options.prices, listed=api_base is None)
     if price is None and options.budget.usd is not None:
         raise InputError(
-            f"nobody has said what {spec} costs",
+            f"no price of {spec} is known",
             field="--budget",
             expected="a budget in calls or tokens, or a price",
             found=f"usd={options.budget.usd:g}",

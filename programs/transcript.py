@@ -30,7 +30,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Where a debate broke off."""
+    """What ended a debate before its time, and where."""
 
     role: Role
     round: int
@@ -46,11 +46,11 @@ class Transcript:
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
 
-    def add(self, turn: Turn) -> Transcript:
-        return Transcript((*self.turns, turn), self.failure)
-
-    def fail(self, failure: Failure) -> Transcript:
-        return Transcript(self.turns, failure)
+    def add(self, spoken: Turn | Failure) -> Transcript:
+        """The transcript with one more turn, or with the failure that ended it in place of one."""
+        if isinstance(spoken, Failure):
+            return Transcript(self.turns, spoken)
+        return Transcript((*self.turns, spoken), self.failure)
 
     def until(self, rounds: int) -> Transcript:
         """The same debate, had it been stopped after `rounds` rounds."""
@@ -80,6 +80,9 @@ class Transcript:
     def __str__(self) -> str:
         """The debate as the roles read it: one paragraph a turn, oldest first, so that it only ever grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
+
+
+EMPTY = Transcript()
 
 
 def _line(turn: Turn) -> str:

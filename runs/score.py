@@ -36,6 +36,12 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     """Settings of one scoring run."""
 
     program: str = setting(..., "folder of an export, or models:/NAME/VERSION", metavar="EXPORT")
+    judge: tuple[str, ...] = setting(
+        (),
+        "a judge of your own that the export uses: its module is imported; may be repeated",
+        metavar="MODULE:CLASS",
+        repeated=True,
+    )
     source: str = setting(..., ".jsonl or .csv with the texts", name="--in", metavar="FILE")
     out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
@@ -100,7 +106,7 @@ def _estimate(arguments: ScoreFlags) -> int:
     from debate_judge.runs.export import folder as export
     from debate_judge.runs.export.loaded import chosen_aspects, lm_of
 
-    found = export.find(arguments.program)
+    found = export.find(arguments.program, arguments.judge)
     spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
     target = Target(
         spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate or "")
@@ -121,7 +127,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export import folder as export
 
-    found = export.find(arguments.program)
+    found = export.find(arguments.program, arguments.judge)
     own = found.manifest["lm"]["spec"]
     spec = arguments.lm or own
     if spec != own:

@@ -60,6 +60,7 @@ ROOMS = {
         ("debate", "geval", "chateval", "hallucination", "metrics"),
         ("compiled", "offline"),
         ("make_lm", "dry_run"),
+        ("testing",),
     ),
     "runs": (
         ("flags", "runner", "rated_scores"),

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge import data, programs
+from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.testing import check_corpus
 from debate_judge.optimize.examples import examples
+from debate_judge.optimize.testing import check_corpus, check_judge, check_tuner
 from debate_judge.optimize.tuners import TUNERS, Tuning
-from debate_judge.programs import JUDGES, Preset, build, kinds
+from debate_judge.programs import JUDGES, KINDS, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests import contracts
-from tests.contracts import check_judge, check_tuned
 from tests.tiny_models import with_tiny_model
 
 
@@ -26,15 +24,13 @@ def test_judge(name: str, task: str, tmp_path: Path) -> None:
     corpus = data.load("sample", task)
     group, aspects = corpus.groups[0], corpus.task.aspects
     items = [item for aspect in (aspects[0], aspects[-1]) for item in items_of(corpus.task, group, aspect)[:3]]
-    check_judge(with_tiny_model(JUDGES[name], tmp_path), items)
+    found = with_tiny_model(JUDGES[name], tmp_path)
+    check_judge(build(found.kind, found.config), items)
 
 
-def test_a_new_judge_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    judges = {**JUDGES, "toy": Preset("toy", {}, "one glance", where="tests.toy_judge:Toy")}
-    for module in (programs, contracts):
-        monkeypatch.setattr(module, "KINDS", kinds(judges))
-    corpus = data.load("sample")
-    check_judge(judges["toy"], items_of(corpus.task, corpus.groups[0], corpus.task.aspects[0])[:3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_what_its_class_calls_itself(kind: str) -> None:
+    assert judge_class(kind).kind == kind
 
 
 @pytest.mark.parametrize("task", ["summarization", "dialogue"])
@@ -55,9 +51,8 @@ def test_tuner(name: str) -> None:
     aspect = corpus.task.aspects[0]
     small = type(corpus)(corpus.task, corpus.groups[:3], corpus.origin)
     judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
-    before = dict(judge.instructions())
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
-        personas = {"plain": before["critic.predict"], "strict": "You play the devil's advocate, as much as you can."}
-        tuning = Tuning(judge, found, runner, 1, "spearman", personas, 1, 3, 0, "test")
-        check_tuned(tuning, TUNERS[name](tuning), before)
+        plain = judge.instructions()["critic.predict"]
+        personas = {"plain": plain, "strict": "You play the devil's advocate, as much as you can."}
+        check_tuner(TUNERS[name], Tuning(judge, found, runner, 1, "spearman", personas, 1, 3, 0, "test"))

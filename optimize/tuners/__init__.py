@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,24 @@ class Tuning:
     label: str
 
 
-def _mipro(tuning: Tuning) -> Judge:
-    from debate_judge.optimize.tuners.mipro import tune
+def _tuner(module: str) -> Callable[[Tuning], Judge]:
+    """The function `tune` of a file in this folder, imported when it is called: --help needs no more than the names."""
 
-    return tune(tuning)
+    def tune(tuning: Tuning) -> Judge:
+        tuned: Judge = import_module(f"debate_judge.optimize.tuners.{module}").tune(tuning)
+        return tuned
+
+    return tune
 
 
 def _none(tuning: Tuning) -> Judge:
     return tuning.judge
 
 
-TUNERS: Mapping[str, Callable[[Tuning], Judge]] = MappingProxyType({"mipro": _mipro, "none": _none})
+TUNERS: Mapping[str, Callable[[Tuning], Judge]] = MappingProxyType(
+    {
+        "mipro": _tuner("mipro"),
+        "none": _none,
+    }
+)
 """Name -> function. A new tuner is one file beside this one and one line here."""

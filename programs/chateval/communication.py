@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from debate_judge.programs.lm.usage import ROUND
@@ -40,7 +40,7 @@ class Utterance:
     calls: int = 1
 
     def __str__(self) -> str:
-        """The message as others hear it, on one line, so that nobody can speak in another's name."""
+        """The message as others hear it, on one line, so that no message can pass itself off as another speaker's."""
         text = " ".join(self.text.split())
         if self.speaker == SUMMARIZER:
             return f"Summary of the discussion so far: {text}"
@@ -51,7 +51,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Somebody who can be given the floor."""
+    """A participant who can be given the floor."""
 
     name: str
     speak: Callable[[int, str], Awaitable[Utterance | NoAnswer]]
@@ -75,7 +75,7 @@ class DiscussionLog:
         if not failed:
             return spoken
         name, first = failed[0]
-        self.failure = Failure(name, turn, first.reason, first.detail, sum(answer.calls for _, answer in failed))
+        self.failure = replace(first, calls=sum(answer.calls for _, answer in failed)).at(name, turn)
         return None
 
 

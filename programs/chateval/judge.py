@@ -17,14 +17,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import dspy
-
 from debate_judge.data.errors import InputError
 from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, DiscussionLog, Speaker, Utterance
 from debate_judge.programs.chateval.referees import COMPARISON_SCALE, ROLES, Referee, RefereeOpinion, Summarizer
 from debate_judge.programs.chateval.voting import MAJORITY, PairVerdict, pair_transcripts, spoken, tally
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
-from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Unscored, Verdict, unscored
+from debate_judge.programs.roles.role import NoAnswer, RoleReply
 from debate_judge.programs.transcript import Transcript, Turn
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
@@ -92,8 +90,7 @@ class ChatEval(Judge):
             return Speaker(name, speak)
 
         speakers = [speaker(index, *pair) for index, pair in enumerate(self.roles.items())]
-        with dspy.context(adapter=ADAPTER):
-            return await STRATEGIES[self.communication](speakers, self._summing_up(item), rounds + 1)
+        return await STRATEGIES[self.communication](speakers, self._summing_up(item), rounds + 1)
 
     def _summing_up(self, item: Item) -> Speaker | None:
         summarizer = self.summarizer
@@ -108,10 +105,8 @@ class ChatEval(Judge):
 
         return Speaker(SUMMARIZER, speak)
 
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        """Average the referees' latest scores; one referee who failed leaves the item unscored."""
-        if transcript.failure is not None:
-            return _unscored(transcript)
+    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
         latest = {turn.role: turn.score for turn in transcript.turns if turn.score is not None}
         score = math.fsum(latest.values()) / len(latest)
         held = max(turn.round for turn in transcript.turns)
@@ -134,8 +129,7 @@ class ChatEval(Judge):
         calls = sum(t.calls for t in transcripts)
         for transcript in transcripts:
             if transcript.failure is not None:
-                unscored = _unscored(transcript)
-                return Unscored(unscored.reason, unscored.detail, calls, transcript)
+                return replace(unscored(transcript, transcript.failure), calls=calls)
         found = tally(held, self.rules.rounds)
         return PairVerdict(found.outcome, found.votes, found.scores, calls, transcripts)
 
@@ -246,11 +240,3 @@ def _transcript(log: DiscussionLog) -> Transcript:
 def _turn(said: Utterance) -> Turn:
     score = said.scores[0] if len(said.scores) == 1 else None
     return Turn(said.speaker, said.turn, spoken(said), score=score, calls=said.calls)
-
-
-def _unscored(transcript: Transcript) -> Unscored:
-    failure = transcript.failure
-    if failure is None:
-        raise ValueError("nothing failed")
-    detail = f"{failure.role}, turn {failure.round + 1}: {failure.detail}"
-    return Unscored(failure.reason, detail, transcript.calls, transcript)

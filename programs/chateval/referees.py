@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,8 +18,7 @@ import dspy
 from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, RoleReply, material
-from debate_judge.programs.roles.sampled import Sampled, sample
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply, material, sample
 
 ROLES = MappingProxyType(
     {
@@ -99,7 +98,7 @@ class RefereeOpinion:
     scores: tuple[float, ...]
 
 
-class Referee(Sampled):
+class Referee(Role):
     """One debater agent; its instructions are its role and its place at the table.
 
     Args:
@@ -109,7 +108,7 @@ class Referee(Sampled):
     """
 
     def __init__(self, name: str, role: str, alone: bool) -> None:
-        super().__init__(Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}", speaker=name)
+        super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
 
     async def rate(self, item: Item, heard: str, samples: Sequence[int]) -> RoleReply[RefereeOpinion] | NoAnswer:
         """Score the candidate of `item`, knowing what was `heard`.
@@ -146,12 +145,12 @@ class Referee(Sampled):
             "answer_2": material(second, "")["candidate"],
         }
         # The same instructions under another form: what a tuner made of a role holds for both.
-        role = Sampled(Comparing, self.predict.signature.instructions, speaker=self.speaker)
+        role = Role(self.speaker, Comparing, self.predict.signature.instructions)
         return await _opinion(role, first, heard, _read_pair, samples, inputs)
 
 
 async def _opinion(
-    role: Sampled,
+    role: Role,
     item: Item,
     heard: str,
     read: Callable[[Fields], RefereeOpinion | replies.Unreadable],
@@ -159,12 +158,12 @@ async def _opinion(
     inputs: dict[str, str] | None = None,
 ) -> RoleReply[RefereeOpinion] | NoAnswer:
     settings: list[dict[str, Any]] = [{}] if len(samples) == 1 else [sample(number) for number in samples]
-    answers = await asyncio.gather(*(role.bound(inputs, s).ask(item, heard, read) for s in settings))
+    answers = await asyncio.gather(*(role.ask(item, read, debate=heard, inputs=inputs, settings=s) for s in settings))
     calls = sum(answer.calls for answer in answers)
     opinions: list[RefereeOpinion] = []
     for answer in answers:
         if isinstance(answer, NoAnswer):
-            return NoAnswer(answer.reason, answer.detail, calls)
+            return replace(answer, calls=calls)
         opinions.append(answer.value)
     columns = zip(*(opinion.scores for opinion in opinions), strict=True)
     means = tuple(math.fsum(column) / len(opinions) for column in columns)
@@ -181,13 +180,11 @@ def _read_pair(fields: Fields) -> RefereeOpinion | replies.Unreadable:
     return RefereeOpinion(fields["rationale"], tuple(scores))
 
 
-class Summarizer(Sampled):
+class Summarizer(Role):
     """The extra LM of Algorithm 3; predictor name `summarizer.predict`."""
 
-    speaker = "summarizer"
-
     def __init__(self) -> None:
-        super().__init__(Summarizing)
+        super().__init__("summarizer", Summarizing)
 
     async def sum_up(self, item: Item, said: str) -> RoleReply[str] | NoAnswer:
         """Sum up all that was said so far."""
@@ -195,4 +192,4 @@ class Summarizer(Sampled):
         def read(fields: Fields) -> str | replies.Unreadable:
             return fields["summary"].strip() or replies.Unreadable("the summary was empty")
 
-        return await self.ask(item, said, read)
+        return await self.ask(item, read, debate=said)

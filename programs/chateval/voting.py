@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from debate_judge.data.schema import Scale
@@ -129,9 +129,8 @@ def _failure(held: Sequence[DiscussionLog], answer: int) -> Failure | None:
     failures = [log.failure for log in held if log.failure is not None]
     if not failures:
         return None
-    first = min(failures, key=lambda failure: failure.round)
     own = held[answer].failure if answer < len(held) else None
-    return Failure(first.role, first.round, first.reason, first.detail, own.calls if own else 0)
+    return replace(min(failures, key=lambda failure: failure.round), calls=own.calls if own else 0)
 
 
 def _transcript(turns: Sequence[Sequence[Turn]], failure: Failure | None) -> Transcript:

@@ -7,8 +7,8 @@ import dspy
 from debate_judge.programs.debate.personas import STRICT, Persona
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
+from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class Criticism(JudgeSignature):
@@ -24,12 +24,10 @@ class Criticism(JudgeSignature):
 class Critic(Role):
     """Speaks once a round; its instructions are its persona; predictor name `critic.predict`."""
 
-    speaker = "critic"
-
     def __init__(self, persona: Persona = STRICT) -> None:
-        super().__init__(Criticism, persona.text)
+        super().__init__("critic", Criticism, persona.text)
 
-    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
+    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | Failure:
         """Review the latest score of the debate.
 
         Only this reply's own decision field is consulted: a quotation of the protocol's words elsewhere, be it
@@ -45,8 +43,9 @@ class Critic(Role):
                 return replies.Unreadable("the decision was ISSUE but no feedback was given")
             return content, (replies.NO_ISSUE if content else feedback)
 
-        answer = await self.ask(item, str(transcript), read, preamble)
-        if not isinstance(answer, RoleReply):
-            return answer
+        number = transcript.rounds + 1
+        answer = await self.ask(item, read, debate=str(transcript), preamble=preamble)
+        if isinstance(answer, NoAnswer):
+            return answer.at(self.speaker, number)
         content, text = answer.value
-        return Turn("critic", transcript.rounds + 1, text, no_issue=content, calls=answer.calls)
+        return Turn(self.speaker, number, text, no_issue=content, calls=answer.calls)

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import dspy
-
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
 from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.debate.tie_breaker import TieBreaker
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles.preamble import preamble
-from debate_judge.programs.roles.role import ADAPTER, NoAnswer
 from debate_judge.programs.roles.score_modes import Mode
-from debate_judge.programs.transcript import Failure, Role, Transcript, Turn
+from debate_judge.programs.transcript import EMPTY, Transcript
 
 
 class Debate(Judge):
@@ -49,52 +46,40 @@ class Debate(Judge):
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
-        with dspy.context(adapter=ADAPTER):
-            ROUND.set(0)
-            told = self.preamble()
-            transcript = _extend(Transcript(), "scorer", 0, await self.scorer.speak(item, Transcript(), told))
-            for number in range(1, rounds + 1):
-                if transcript.failure is not None or transcript.settled:
-                    break
-                ROUND.set(number)
-                transcript = _extend(transcript, "critic", number, await self.critic.speak(item, transcript, told))
-                if transcript.failure is None and not transcript.settled:
-                    transcript = _extend(transcript, "scorer", number, await self.scorer.speak(item, transcript, told))
+        ROUND.set(0)
+        told = self.preamble()
+        transcript = EMPTY.add(await self.scorer.speak(item, EMPTY, told))
+        for number in range(1, rounds + 1):
+            if transcript.failure is not None or transcript.settled:
+                break
+            ROUND.set(number)
+            transcript = transcript.add(await self.critic.speak(item, transcript, told))
+            if transcript.failure is None and not transcript.settled:
+                transcript = transcript.add(await self.scorer.speak(item, transcript, told))
         return transcript
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
         if transcript.failure is not None or not is_open(transcript):
             return transcript
-        with dspy.context(adapter=ADAPTER):
-            ROUND.set(transcript.rounds)
-            return await self._tie_broken(item, transcript)
+        ROUND.set(transcript.rounds)
+        return transcript.add(await self.tie_breaker.speak(item, transcript, self.preamble()))
 
     async def smoke_test(self, item: Item) -> Transcript:
         transcript = await super().smoke_test(item)
         if not (self.rules.tie_breaker and self.rules.rounds) or transcript.failure is not None:
             return transcript
-        with dspy.context(adapter=ADAPTER):
-            # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
-            return await self._tie_broken(item, transcript)
-
-    async def _tie_broken(self, item: Item, transcript: Transcript) -> Transcript:
-        spoken = await self.tie_breaker.speak(item, transcript, self.preamble())
-        return _extend(transcript, "tie-breaker", transcript.rounds, spoken)
+        # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
+        return transcript.add(await self.tie_breaker.speak(item, transcript, self.preamble()))
 
     def preamble(self) -> str:
         """What all members are told at the head of every prompt."""
         return preamble(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
 
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        if transcript.failure is not None:
-            failure = transcript.failure
-            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
-            return Unscored(failure.reason, detail, transcript.calls, transcript)
-        last = transcript.turns[-1]
+    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        last, score = transcript.turns[-1], transcript.score
         if last.role == "tie-breaker" and last.score is not None:
             return Verdict(last.score, transcript.rounds, "tie-breaker", transcript.calls, transcript)
-        score = transcript.score
         if score is None:
             raise ValueError("a debate without a Scorer turn and without a failure cannot exist")
         reason: StopReason = "single call" if rounds == 0 else "no issue" if transcript.settled else "rounds over"
@@ -103,7 +88,8 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.rules.rounds == 0:
             return {self.persona.name: self}
-        return {name: Debate(Persona(name, text), self.rules, str(self.scorer.mode)) for name, text in personas.items()}
+        mode = str(self.scorer.mode)
+        return {name: type(self)(Persona(name, text), self.rules, mode) for name, text in personas.items()}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
@@ -134,9 +120,3 @@ class Debate(Judge):
 def is_open(transcript: Transcript) -> bool:
     """Whether Critic and Scorer still disagree, so that a Tie-breaker has something to decide."""
     return transcript.rounds > 0 and not transcript.settled
-
-
-def _extend(transcript: Transcript, role: Role, number: int, spoken: Turn | NoAnswer) -> Transcript:
-    if isinstance(spoken, NoAnswer):
-        return transcript.fail(Failure(role, number, spoken.reason, spoken.detail, spoken.calls))
-    return transcript.add(spoken)

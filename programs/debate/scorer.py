@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dspy
 
-from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.role import JudgeSignature, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled
-from debate_judge.programs.roles.score_modes import TEXT, Mode, score_in
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.roles.role import JudgeSignature
+from debate_judge.programs.roles.score_modes import TEXT, Mode, ScoringRole
 
 
 class Scoring(JudgeSignature):
@@ -32,28 +29,8 @@ class WholeScoring(JudgeSignature):
     score: str = dspy.OutputField(desc="one whole number on the aspect's scale and nothing else")
 
 
-class Scorer(Sampled):
-    """Gives the first score and every revision; predictor name `scorer.predict`.
+class Scorer(ScoringRole):
+    """Gives the first score and every revision; predictor name `scorer.predict`."""
 
-    Args:
-        mode: How its replies become scores.
-        instructions: In place of the built-in ones.
-    """
-
-    speaker = "scorer"
-
-    def __init__(self, mode: Mode = TEXT, instructions: str | None = None) -> None:
-        super().__init__(WholeScoring if mode.name == "expected" else Scoring, instructions)
-        self.mode = mode
-
-    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
-        """Score `item` given the debate so far (empty for the first score), in a debate with what all are told.
-
-        Raises:
-            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
-        """
-        answer = await score_in(self.mode, self, item, str(transcript), preamble=preamble)
-        if not isinstance(answer, RoleReply):
-            return answer
-        found = answer.value
-        return Turn("scorer", transcript.rounds, found.rationale, score=found.score, calls=answer.calls)
+    def __init__(self, mode: Mode = TEXT) -> None:
+        super().__init__("scorer", WholeScoring if mode.name == "expected" else Scoring, mode=mode)

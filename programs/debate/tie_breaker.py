@@ -6,8 +6,8 @@ import dspy
 
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
+from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class TieBreaking(JudgeSignature):
@@ -23,13 +23,11 @@ class TieBreaking(JudgeSignature):
 class TieBreaker(Role):
     """Called at most once, after the last round; predictor name `tie_breaker.predict`."""
 
-    speaker = "tie-breaker"
+    def __init__(self) -> None:
+        super().__init__("tie-breaker", TieBreaking)
 
-    def __init__(self, instructions: str | None = None) -> None:
-        super().__init__(TieBreaking, instructions)
-
-    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | NoAnswer:
-        """Settle an open debate."""
+    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | Failure:
+        """Decide an open debate."""
 
         def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
             value = replies.score(fields["final_score"], item.aspect.scale, item.aspect.name)
@@ -38,8 +36,8 @@ class TieBreaker(Role):
             side = fields["side"].strip()
             return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
 
-        answer = await self.ask(item, str(transcript), read, preamble)
-        if not isinstance(answer, RoleReply):
-            return answer
+        answer = await self.ask(item, read, debate=str(transcript), preamble=preamble)
+        if isinstance(answer, NoAnswer):
+            return answer.at(self.speaker, transcript.rounds)
         score, reasoning = answer.value
-        return Turn("tie-breaker", transcript.rounds, reasoning, score=score, calls=answer.calls)
+        return Turn(self.speaker, transcript.rounds, reasoning, score=score, calls=answer.calls)

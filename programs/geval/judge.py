@@ -7,17 +7,17 @@ the form becomes a score is the score mode (`programs.roles.score_modes`, where 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import dspy
 
 from debate_judge.programs.geval.steps import Steps
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled
-from debate_judge.programs.roles.score_modes import Mode, ParsedScore, score_in
-from debate_judge.programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.roles.role import NoAnswer
+from debate_judge.programs.roles.score_modes import Mode, ScoringRole
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 
 class Form(dspy.Signature):
@@ -34,23 +34,6 @@ class Form(dspy.Signature):
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 
-class FormFiller(Sampled):
-    """Fills in the form in any mode; predictor name `scorer.predict`."""
-
-    speaker = "scorer"
-
-    def __init__(self) -> None:
-        super().__init__(Form)
-
-    async def fill(self, item: Item, steps: str, mode: Mode) -> RoleReply[ParsedScore] | NoAnswer:
-        """Score `item` by `steps`.
-
-        Raises:
-            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
-        """
-        return await score_in(mode, self, item, "", {"steps": replies.escape(steps)})
-
-
 class GEval(Judge):
     """A judge by form-filling.
 
@@ -64,40 +47,29 @@ class GEval(Judge):
 
     def __init__(self, score_mode: str = "text", steps: Mapping[str, Mapping[str, str]] | None = None) -> None:
         super().__init__()
-        self.mode = Mode.of(score_mode)
         self.steps = Steps(steps)
-        self.scorer = FormFiller()
+        self.scorer = ScoringRole("scorer", Form, mode=Mode.of(score_mode))
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Fill in the form for `item`; its first item of an aspect has the steps derived, and counts their call."""
-        with dspy.context(adapter=ADAPTER):
-            steps = await self.steps.of(item)
-            if isinstance(steps, NoAnswer):
-                return Transcript().fail(Failure("steps", 0, steps.reason, steps.detail, steps.calls))
-            filled = await self.scorer.fill(item, steps.value, self.mode)
+        steps = await self.steps.of(item)
+        if isinstance(steps, NoAnswer):
+            return EMPTY.add(steps.at("steps", 0))
+        filled = await self.scorer.score(item, inputs={"steps": replies.escape(steps.value)})
         calls = steps.calls + filled.calls
         if isinstance(filled, NoAnswer):
-            return Transcript().fail(Failure("scorer", 0, filled.reason, filled.detail, calls))
+            return EMPTY.add(replace(filled, calls=calls).at("scorer", 0))
         how = f"{filled.value.how}. " if filled.value.how else ""
         text = f"{how}By these steps: {steps.value}"
-        return Transcript((Turn("scorer", 0, text, score=filled.value.score, calls=calls),))
-
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        failure = transcript.failure
-        if failure is not None:
-            return Unscored(failure.reason, f"{failure.role}: {failure.detail}", transcript.calls, transcript)
-        score = transcript.score
-        if score is None:
-            raise ValueError("a form without a score and without a failure cannot exist")
-        return Verdict(score, 0, "single call", transcript.calls, transcript)
+        return EMPTY.add(Turn("scorer", 0, text, score=filled.value.score, calls=calls))
 
     def tunable(self) -> tuple[str, ...]:
-        # Nobody hears what the steps' predictor would say about steps that were given.
+        # Steps that were given are used as they are, whatever the instructions of their predictor.
         return ("scorer.predict",) if self.steps.given else ("steps.predict", "scorer.predict")
 
     def config(self) -> dict[str, Any]:
         """Mode and all steps known by now, so that a rebuilt judge does not ask for them again."""
-        return {"score_mode": str(self.mode), "steps": self.steps.texts()}
+        return {"score_mode": str(self.scorer.mode), "steps": self.steps.texts()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GEval:

@@ -11,8 +11,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply, material
-from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, material
 
 
 class Deriving(dspy.Signature):
@@ -36,7 +35,7 @@ class _Question:
     aspect: str
 
 
-class Steps(Sampled):
+class Steps(Role):
     """Knows or derives the steps; predictor name `steps.predict`.
 
     Args:
@@ -44,10 +43,8 @@ class Steps(Sampled):
             the LM is never asked about them.
     """
 
-    speaker = "steps"
-
     def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        super().__init__(Deriving)
+        super().__init__("steps", Deriving)
         self.given = {(task, name): text for task, texts in (given or {}).items() for name, text in texts.items()}
         for (task, name), text in self.given.items():
             if not isinstance(text, str) or not text.strip():
@@ -83,7 +80,7 @@ class Steps(Sampled):
         flight: asyncio.Future[RoleReply[str] | NoAnswer] = asyncio.get_running_loop().create_future()
         self._deriving[question] = flight
         try:
-            answer = await self.ask(item, "", _read)
+            answer = await self.ask(item, _read)
             if isinstance(answer, RoleReply):
                 self._derived[name] = (question, answer.value)
             flight.set_result(answer)

@@ -23,10 +23,9 @@ from debate_judge.programs.hallucination.debate import (
     claim_score,
     read_view,
 )
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, Unscored, Verdict
-from debate_judge.programs.roles.role import ADAPTER, NoAnswer
-from debate_judge.programs.roles.sampled import Sampled
-from debate_judge.programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.judge import DebateConfig, Item, Judge
+from debate_judge.programs.roles.role import NoAnswer, Role
+from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
     "You check whether a response is factual. Compare all that it states with what is given. It is factual if nothing "
@@ -109,7 +108,7 @@ class HallucinationCheck(Judge):
         self.self_check = self_check
         self.examples = examples
         self.scoring: Scoring = scoring
-        self.checker = Sampled(Checking, SELF_CHECK if self_check else PLAIN, speaker="checker")
+        self.checker = Role("checker", Checking, SELF_CHECK if self_check else PLAIN)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Check `item`; there are no rounds."""
@@ -121,23 +120,12 @@ class HallucinationCheck(Judge):
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
         elif item.context:
             inputs["task"] += f" The context is a {item.task.context_label} that belongs to the source."
-        with dspy.context(adapter=ADAPTER):
-            answer = await self.checker.bound(inputs).ask(item, "", read_view)
+        answer = await self.checker.ask(item, read_view, inputs=inputs)
         if isinstance(answer, NoAnswer):
-            return Transcript().fail(Failure("checker", 0, answer.reason, answer.detail, answer.calls))
+            return EMPTY.add(answer.at("checker", 0))
         view = answer.value
         score = claim_score(view, item.aspect.scale, self.scoring)
-        turn = ClaimTurn("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity)
-        return Transcript((turn,))
-
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        failure = transcript.failure
-        if failure is not None:
-            return Unscored(failure.reason, f"{failure.role}: {failure.detail}", transcript.calls, transcript)
-        turn: Turn = transcript.turns[-1]
-        if turn.score is None:
-            raise ValueError("a check without a score and without a failure cannot exist")
-        return Verdict(turn.score, 0, "single call", transcript.calls, transcript)
+        return EMPTY.add(ClaimTurn("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity))
 
     def config(self) -> dict[str, Any]:
         return {"self_check": self.self_check, "examples": self.examples, "scoring": self.scoring}

@@ -2,7 +2,7 @@
 
 What a response is taken apart into depends on its form, which is read off the task's label for the source:
 `answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates
-that the task calls claims have the form `claim`: somebody took them out of a response already; they stand as they are.
+that the task calls claims have the form `claim`: they were taken out of a response already and stand as they are.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import dspy
 from debate_judge.data.schema import Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 
 Form = Literal["document", "answer", "dialogue", "claim"]
 
@@ -69,13 +68,11 @@ class Extracting(dspy.Signature):
     claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
 
 
-class FactSelector(Sampled):
+class FactSelector(Role):
     """Removes the subjective parts of a reply; predictor name `facts.predict`."""
 
-    speaker = "facts"
-
     def __init__(self) -> None:
-        super().__init__(Selecting)
+        super().__init__("facts", Selecting)
 
     async def select(self, item: Item) -> RoleReply[str] | NoAnswer:
         """The checkable part of the item's reply; empty where all of it is subjective."""
@@ -86,16 +83,14 @@ class FactSelector(Sampled):
                 return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
             return "" if _NOTHING.fullmatch(text) else text
 
-        return await self.ask(item, "", read)
+        return await self.ask(item, read)
 
 
-class ClaimExtractor(Sampled):
+class ClaimExtractor(Role):
     """Takes a text apart into claims; predictor name `claims.predict`."""
 
-    speaker = "claims"
-
     def __init__(self, most: int) -> None:
-        super().__init__(Extracting)
+        super().__init__("claims", Extracting)
         self.most = most
 
     async def extract(self, item: Item, text: str, form: Form) -> RoleReply[tuple[str, ...]] | NoAnswer:
@@ -109,7 +104,7 @@ class ClaimExtractor(Sampled):
         inputs = {"task": task, "candidate": replies.escape(text)}
         if form == "document":
             inputs["source"] = ""
-        return await self.bound(inputs).ask(item, "", lambda fields: read_claims(fields["claims"], self.most))
+        return await self.ask(item, lambda fields: read_claims(fields["claims"], self.most), inputs=inputs)
 
 
 def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:

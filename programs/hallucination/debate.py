@@ -11,7 +11,7 @@ No prompt depends on the number of rounds, so a chain holds every shorter one as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -22,8 +22,7 @@ from debate_judge.programs.hallucination.evidence import Evidence
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 from debate_judge.programs.transcript import Failure, Turn
 
 S1 = ("trust", "skeptic", "leader")
@@ -133,7 +132,7 @@ def read_view(fields: Fields) -> View | replies.Unreadable:
     return View(fields["opinion"], factual == 1, int(severity))
 
 
-class ChainAgent(Sampled):
+class ChainAgent(Role):
     """One agent; predictor name e.g. `skeptic.predict`.
 
     Args:
@@ -141,7 +140,7 @@ class ChainAgent(Sampled):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(Verifying, AGENTS[name], speaker=name)
+        super().__init__(name, Verifying, AGENTS[name])
 
     async def assess(
         self, item: Item, claim: str, evidence: Evidence, heard: Sequence[ClaimTurn]
@@ -160,7 +159,7 @@ class ChainAgent(Sampled):
             "evidence": replies.escape(evidence.text),
             "claim": replies.escape(claim),
         }
-        return await self.bound(inputs).ask(item, "\n\n".join(map(_line, heard)), read_view)
+        return await self.ask(item, read_view, debate="\n\n".join(map(_line, heard)), inputs=inputs)
 
 
 def _line(opinion: ClaimTurn) -> str:
@@ -216,8 +215,7 @@ class Chain:
                 heard = state if name == "leader" else (state or before)[-1:]
                 answer = await agents[name].assess(item, claim, evidence, heard)
                 if isinstance(answer, NoAnswer):
-                    detail = f"claim {number}: {answer.detail}"
-                    return tuple(said), Failure(name, turn, answer.reason, detail, answer.calls)
+                    return tuple(said), replace(answer, detail=f"claim {number}: {answer.detail}").at(name, turn)
                 view = answer.value
                 score = claim_score(view, item.aspect.scale, self.scoring)
                 state.append(

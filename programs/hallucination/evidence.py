@@ -22,8 +22,7 @@ from debate_judge.programs.hallucination.claims import Form
 from debate_judge.programs.hallucination.web_search import SearchError, SearchProvider, kept
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 
 # A sentence ends before a blank and before a capital that follows without one, as in texts that were glued
 # together; not after a capital, which spares most initials and abbreviations such as U.S.
@@ -54,13 +53,11 @@ class Querying(dspy.Signature):
     query_2: str = dspy.OutputField(desc="one line, another query and nothing else")
 
 
-class QueryWriter(Sampled):
+class QueryWriter(Role):
     """Writes the two queries; predictor name `queries.predict`."""
 
-    speaker = "queries"
-
     def __init__(self) -> None:
-        super().__init__(Querying)
+        super().__init__("queries", Querying)
 
     async def about(self, item: Item, claim: str) -> RoleReply[tuple[str, str]] | NoAnswer:
         """Two queries about `claim`."""
@@ -69,7 +66,7 @@ class QueryWriter(Sampled):
             one, other = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
             return (one, other) if one and other else replies.Unreadable("two queries are needed")
 
-        return await self.bound({"claim": replies.escape(claim)}).ask(item, "", read)
+        return await self.ask(item, read, inputs={"claim": replies.escape(claim)})
 
 
 class Ranker(Protocol):

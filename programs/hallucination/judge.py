@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-import dspy
-
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.claims import FORMS, ClaimExtractor, FactSelector, Form, form_of, joined
 from debate_judge.programs.hallucination.debate import (
@@ -32,9 +30,9 @@ from debate_judge.programs.hallucination.debate import (
 )
 from debate_judge.programs.hallucination.evidence import AS_GIVEN, Evidence, Gathering, QueryWriter, make_ranker
 from debate_judge.programs.hallucination.web_search import Unsearched, make_search
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Judgement, StopReason, Unscored, Verdict
-from debate_judge.programs.roles.role import ADAPTER, NoAnswer
-from debate_judge.programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
+from debate_judge.programs.roles.role import NoAnswer
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +104,8 @@ class Hallucination(Judge):
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Check `item` with at most `rounds` rounds about each claim; claims are verified at the same time."""
         form = form_of(item.task) if self.options.form == "auto" else self.options.form
-        with dspy.context(adapter=ADAPTER):
-            claims, transcript = await self._detect(item, form)
-            checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(claims, 1)))
+        claims, transcript = await self._detect(item, form)
+        checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(claims, 1)))
         failures = []
         for part in checked:
             for turn in part.turns:
@@ -119,10 +116,10 @@ class Hallucination(Judge):
         # The earliest, so that the debate is seen as broken at every number of rounds at which it is.
         first = min(failures, key=lambda failure: failure.round)
         spent = sum(failure.calls for failure in failures)
-        return transcript.fail(Failure(first.role, first.round, first.reason, first.detail, spent))
+        return transcript.add(replace(first, calls=spent))
 
     async def _detect(self, item: Item, form: Form) -> tuple[tuple[str, ...], Transcript]:
-        transcript, text = Transcript(), item.text
+        transcript, text = EMPTY, item.text
         if form == "claim":
             return (text,), transcript.add(_claims_turn((text,), 0, item))
         if form == "answer" and len(text.split()) <= self.options.short_answer:
@@ -131,34 +128,28 @@ class Hallucination(Judge):
         if form == "dialogue":
             facts = await self.facts.select(item)
             if isinstance(facts, NoAnswer):
-                return (), transcript.fail(Failure("facts", 0, facts.reason, facts.detail, facts.calls))
+                return (), transcript.add(facts.at("facts", 0))
             text = facts.value
             transcript = transcript.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
                 return (), transcript.add(_claims_turn((), 0, item))
         found = await self.claims.extract(item, text, form)
         if isinstance(found, NoAnswer):
-            return (), transcript.fail(Failure("claims", 0, found.reason, found.detail, found.calls))
+            return (), transcript.add(found.at("claims", 0))
         return found.value, transcript.add(_claims_turn(found.value, found.calls, item))
 
     async def _check(self, item: Item, form: Form, number: int, claim: str, rounds: int) -> Transcript:
         found = await self.gathering.evidence(item, form, claim, self.queries)
         if isinstance(found, NoAnswer):
-            detail = f"claim {number}: {found.detail}"
-            return Transcript().fail(Failure("evidence", 0, found.reason, detail, found.calls))
+            return EMPTY.add(replace(found, detail=f"claim {number}: {found.detail}").at("evidence", 0))
         options = self.options
         chain = Chain(TRANSITIONS[options.transition], options.min_rounds, rounds, options.scoring)
         agents = {"initial": self.initial, "trust": self.trust, "skeptic": self.skeptic, "leader": self.leader}
         opinions, failure = await chain.verify(item, number, claim, found.value, agents)
         return Transcript((_evidence_turn(number, found.value, found.calls), *opinions), failure)
 
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
+    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The worst claim's score, by the last opinion about each claim; without any claim the highest score."""
-        transcript = transcript.until(rounds)
-        failure = transcript.failure
-        if failure is not None:
-            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
-            return Unscored(failure.reason, detail, transcript.calls, transcript)
         states: dict[int, list[ClaimTurn]] = {}
         for turn in transcript.turns:
             if isinstance(turn, ClaimTurn):

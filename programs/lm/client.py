@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 from collections import Counter
 from functools import partial
@@ -73,10 +74,11 @@ class JudgeLM(dspy.LM):
         self.prefix_warmup: bool = getattr(async_engine, "caches_prefixes", True)
         """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
+        stored = StoredEngine(engine, async_engine, self)
         super().__init__(
             model,
-            engine=StoredEngine(engine, self),
-            async_engine=AsyncStoredEngine(async_engine, self),
+            engine=stored,
+            async_engine=AwaitedEngine(stored),
             num_retries=0,
             cache=False,
             **kwargs,
@@ -218,54 +220,59 @@ class _Numbered:
 
 
 class StoredEngine:
-    """The engine that DSPy's own modules call (instruction proposers), with the LM's store, meter and limits."""
+    """What DSPy's own modules call (instruction proposers), with the LM's store, meter, budget and retries.
+
+    DSPy wants two objects, one whose `complete` is called and one whose `complete` is awaited: `AwaitedEngine` makes
+    the second out of this one.
+    """
 
     role = "proposer"
 
-    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM) -> None:
         self._engine = engine
+        self._async_engine = async_engine
         self._lm = lm
         self._numbered = _Numbered(lm.endpoint)
 
     def complete(self, request: Request) -> Response:
-        lm = self._lm
-        key, size = self._numbered.key(request)
-        lm.meter.ask(self.role)
-        stored = lm.store.get(key)
-        if stored is not None:
-            lm.meter.hit(self.role, stored)
-            return response_of(request.model, stored)
-
-        def send() -> Reply:
-            return reply_of(self._engine.complete(request))
-
-        reply = lm.caller.call_sync(send, size, request.config.max_tokens)
-        lm.keep(key, self.role, reply)
+        key, size, reply = self._look_up(request)
+        if reply is None:
+            send = partial(self._send, request)
+            reply = self._lm.caller.call_sync(send, size, request.config.max_tokens)
+            self._lm.keep(key, self.role, reply)
         return response_of(request.model, reply)
 
+    async def acomplete(self, request: Request) -> Response:
+        key, size, reply = self._look_up(request)
+        if reply is None:
+            send = partial(self._asend, request)
+            reply = await self._lm.caller.call(send, size, request.config.max_tokens)
+            self._lm.keep(key, self.role, reply)
+        return response_of(request.model, reply)
 
-class AsyncStoredEngine:
-    """The same for DSPy's own asynchronous modules."""
+    def _look_up(self, request: Request) -> tuple[str, int, Reply | None]:
+        """Key, size and, where the store has it, the reply of a request, which is counted."""
+        key, size = self._numbered.key(request)
+        self._lm.meter.ask(self.role)
+        stored = self._lm.store.get(key)
+        if stored is not None:
+            self._lm.meter.hit(self.role, stored)
+        return key, size, stored
 
-    role = "proposer"
+    def _send(self, request: Request) -> Reply:
+        return reply_of(self._engine.complete(request))
 
-    def __init__(self, engine: Any, lm: JudgeLM) -> None:
+    async def _asend(self, request: Request) -> Reply:
+        response = self._async_engine.complete(request)
+        # An engine that answers inside the process has one `complete` for both.
+        return reply_of(await response if inspect.isawaitable(response) else response)
+
+
+class AwaitedEngine:
+    """The side of a `StoredEngine` that DSPy's asynchronous modules await."""
+
+    def __init__(self, engine: StoredEngine) -> None:
         self._engine = engine
-        self._lm = lm
-        self._numbered = _Numbered(lm.endpoint)
 
     async def complete(self, request: Request) -> Response:
-        lm = self._lm
-        key, size = self._numbered.key(request)
-        lm.meter.ask(self.role)
-        stored = lm.store.get(key)
-        if stored is not None:
-            lm.meter.hit(self.role, stored)
-            return response_of(request.model, stored)
-
-        async def send() -> Reply:
-            return reply_of(await self._engine.complete(request))
-
-        reply = await lm.caller.call(send, size, request.config.max_tokens)
-        lm.keep(key, self.role, reply)
-        return response_of(request.model, reply)
+        return await self._engine.acomplete(request)

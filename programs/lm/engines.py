@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
 from debate_judge.programs.lm.address import COMPATIBLE
 from debate_judge.programs.lm.reply import Messages, Reply
-
-if TYPE_CHECKING:
-    pass
 
 
 def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:

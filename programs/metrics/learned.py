@@ -6,7 +6,7 @@ A value depends on the texts and the configuration alone, never on what else is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -42,10 +42,6 @@ class ModelMetric(Metric):
 
     def config(self) -> dict[str, Any]:
         return {"model": self.model, "device": self.device, "batch": self.batch}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> ModelMetric:
-        return cls(**config)
 
 
 class BertScore(ModelMetric):

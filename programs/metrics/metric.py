@@ -11,14 +11,14 @@ import importlib.util
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict
-from debate_judge.programs.transcript import Failure, Transcript, Turn
+from debate_judge.programs.judge import Item, Judge
+from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 KEPT = 8192
 """Values that each metric remembers: a text is asked about once for each aspect, and the value is the same."""
@@ -49,7 +49,7 @@ class Metric(Judge):
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """One turn without words. A text that the metric fails on is recorded, and no other text is affected."""
         if not item.text.strip():
-            return Transcript(failure=Failure(self.kind, 0, "no text", "the candidate is empty", 0))
+            return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
         loop = asyncio.get_running_loop()
         try:
             value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, self.against(item))
@@ -58,18 +58,10 @@ class Metric(Judge):
             raise
         except Exception as error:
             detail = f"{type(error).__name__}: {error}"
-            return Transcript(failure=Failure(self.kind, 0, "metric error", detail, 0))
+            return EMPTY.add(Failure(self.kind, 0, "metric error", detail, 0))
         if not math.isfinite(value):
-            return Transcript(failure=Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
-        return Transcript((Turn(self.kind, 0, "", score=value, calls=0),))
-
-    def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        if transcript.failure is not None:
-            return Unscored(transcript.failure.reason, transcript.failure.detail, 0, transcript)
-        score = transcript.turns[0].score
-        if score is None:
-            raise ValueError("a metric that did not fail has a value")
-        return Verdict(score, 0, "single call", 0, transcript)
+            return EMPTY.add(Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
+        return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
 
     def dry_run_copy(self) -> Judge:
         """A metric that computes nothing: a dry run counts LM calls, and here there are none."""
@@ -77,17 +69,11 @@ class Metric(Judge):
 
 
 class _Silent(Metric):
-    kind = "silent"
-
     def measure(self, text: str, others: tuple[str, ...]) -> float:
         return 0.0
 
     def config(self) -> dict[str, Any]:
         return {}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> _Silent:
-        return cls()
 
 
 def absent(packages: Sequence[str]) -> tuple[str, ...]:

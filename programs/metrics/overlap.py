@@ -6,7 +6,6 @@ that need a model of their own are in `programs/metrics/learned.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -33,10 +32,6 @@ class RougeL(Metric):
     def config(self) -> dict[str, Any]:
         return {}
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> RougeL:
-        return cls()
-
 
 class Bleu(Metric):
     """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, on 0 to 100.
@@ -62,10 +57,6 @@ class Bleu(Metric):
 
     def config(self) -> dict[str, Any]:
         return {"tokenize": self.tokenize}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Bleu:
-        return cls(**config)
 
 
 @lru_cache(maxsize=KEPT)

@@ -1,4 +1,4 @@
-"""The embedded offline LM: an engine for `dspy.LM` that answers the project's prompts by text statistics.
+"""The embedded offline LM: an engine that answers the project's prompts by text statistics.
 
 It lets everything run without a key and without a network: debates, compilation, scoring, tests. It is a
 stand-in and says so in every reply. It reads only the messages it is sent, keeps nothing between calls, and
@@ -30,21 +30,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import claims as offline_claims
-from debate_judge.programs.offline import other_judges
+from debate_judge.programs.offline import other_fields, other_judges
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import proposer as offline_proposer
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.prompt import Prompt
 
-if TYPE_CHECKING:
-    import dspy
-    from dspy.lm15 import Request, Response
-
-MODEL = "offline/text-statistics-1"
+MODEL = "offline/text-statistics-2"
 """The model string. Caches know answers by it: raise the number whenever an answer changes."""
 
 Speaker = Callable[[Prompt], dict[str, str]]
@@ -64,22 +61,18 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "module_advice": offline_proposer.advise,
     }
 )
-"""Requested field -> who answers. Another role is one line here; requests for instructions are known by the word."""
-
-
-def answer(system: str, user: str) -> str:
-    """Answer one request.
-
-    Args:
-        system: The system text, empty if there is none.
-        user: The last user text; earlier turns (demonstrations) are not read.
-    """
-    prompt = offline_prompt.parse(system, user)
-    return offline_prompt.render(prompt, fill_in(prompt))
+"""Requested field -> the function that answers. Requests for instructions are known by that word in a field's name,
+and all other fields are filled in by their type (`programs.offline.other_fields`)."""
 
 
 def fill_in(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> what the offline LM writes into it."""
+    """Requested field -> what the offline LM writes into it; the only text of a plain prompt goes by ""."""
+    known = known_fields(prompt)
+    return {**known, **{name: other_fields.fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
+
+
+def known_fields(prompt: Prompt) -> dict[str, str]:
+    """The same for the fields whose meaning it knows."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is None:
         speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
@@ -96,71 +89,13 @@ def _nothing(prompt: Prompt) -> dict[str, str]:
     return {} if prompt.outputs else {"": offline_prompt.NOTHING}
 
 
-def _reply(system: str, user: str) -> Reply:
-    """An answer with token counts, a token being four characters."""
-    text = answer(system, user)
-    return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)
-
-
-class OfflineEngine:
-    """Synchronous engine; hand it to `dspy.LM(MODEL, engine=...)` or use `offline_lm`."""
-
-    def complete(self, request: Request) -> Response:
-        """Answer a request; its sampling settings make no difference."""
-        from dspy.lm15 import Message, Response, Usage
-
-        system = request.system
-        told = system if isinstance(system, str) else "".join(part.text for part in system or ())
-        user = request.messages[-1].text or ""
-        reply = _reply(told, user)
-        read, written = reply.input_tokens, reply.output_tokens
-        return Response(
-            id=None,
-            model=request.model,
-            message=Message.assistant(reply.text),
-            finish_reason="stop",
-            usage=Usage(input_tokens=read, output_tokens=written, total_tokens=read + written),
-        )
-
-    def dump_state(self) -> dict[str, Any]:
-        """State for DSPy's saving of programs: there is none."""
-        return {}
-
-    @classmethod
-    def load_state(cls, state: dict[str, Any]) -> OfflineEngine:
-        return cls(**state)
-
-
-class AsyncOfflineEngine:
-    """The same for `acall`. It computes on the event loop: an answer takes a fraction of a millisecond."""
+class OfflineEngine(LocalEngine):
+    """The stand-in as an engine of `programs.lm.client.JudgeLM`; settings of a call make no difference."""
 
     caches_prefixes = False
 
-    def __init__(self) -> None:
-        self._engine = OfflineEngine()
-
-    async def complete(self, request: Request) -> Response:
-        return self._engine.complete(request)
-
-    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        """The short way of `programs.lm.client`, which spares DSPy's request objects."""
-        system = next((m["content"] for m in messages if m["role"] == "system"), "")
-        return _reply(system, messages[-1]["content"])
-
-    def dump_state(self) -> dict[str, Any]:
-        return self._engine.dump_state()
-
-    @classmethod
-    def load_state(cls, state: dict[str, Any]) -> AsyncOfflineEngine:
-        return cls(**state)
-
-
-def offline_lm(**settings: Any) -> dspy.LM:
-    """Make a `dspy.LM` that answers offline, synchronously and asynchronously.
-
-    Args:
-        settings: Passed on to `dspy.LM`, e.g. `cache=False`.
-    """
-    import dspy
-
-    return dspy.LM(MODEL, engine=OfflineEngine(), async_engine=AsyncOfflineEngine(), **settings)
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        prompt = offline_prompt.parse(system, user)
+        text = offline_prompt.render(prompt, fill_in(prompt))
+        # A token is counted as four characters.
+        return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)

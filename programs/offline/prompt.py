@@ -21,7 +21,8 @@ SCORER = "You are the Scorer."
 """The role of whoever was told all else with the panel."""
 
 _THEIRS = "\n\nRespond with "
-_OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
+_OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
+_TYPE = re.compile(r" \(((?:Literal|list|dict)\b.*|int|float|bool)\)\Z", re.DOTALL)
 _ASPECT = re.compile(r"(.*?) \((-?[\d.e+-]+) to (-?[\d.e+-]+), \S+ worst, \S+ best\): ", re.DOTALL)
 _DIALOGUE = ("dialog", "conversation", "reply", "chat", "utterance")
 
@@ -35,6 +36,8 @@ class Prompt:
     """The instructions of whoever is asked to speak."""
     outputs: dict[str, str]
     """Requested field -> its type as written in the prompt; `str` where none is written. Empty for plain prompts."""
+    descriptions: dict[str, str]
+    """Requested field -> what the prompt says about it, where it says anything."""
     json: bool
     user: str
 
@@ -57,15 +60,25 @@ def parse(system: str, user: str) -> Prompt:
     material, ours, requested = user.rpartition(OURS)
     if ours:
         inputs = _sections(material)
-        outputs = dict.fromkeys(_sections(requested), "str")
-        return Prompt(inputs, _role(inputs), outputs, False, user)
+        asked = {name: _typed_description(text) for name, text in _sections(requested).items()}
+        outputs = {name: kind for name, (kind, _) in asked.items()}
+        return Prompt(inputs, _role(inputs), outputs, {name: told for name, (_, told) in asked.items()}, False, user)
     _, listed, after = system.partition("Your output fields are:")
     fields, _, rest = after.partition("\nAll interactions will be structured")
     objective = rest.partition("your objective is:")[2].strip()
     body = user.rpartition(_THEIRS)[0] if _THEIRS in user else user
-    outputs = dict(_OUTPUT_LIST.findall(fields)) if listed else {}
+    found = _OUTPUT_LIST.findall(fields) if listed else []
+    outputs = {name: kind for name, kind, _ in found}
     wants_json = bool(outputs) and "Outputs will be a JSON object" in rest
-    return Prompt(_sections(body), objective, outputs, wants_json, user)
+    told = {name: text.strip() for name, _, text in found}
+    return Prompt(_sections(body), objective, outputs, told, wants_json, user)
+
+
+def _typed_description(text: str) -> tuple[str, str]:
+    """Type and description of a field as `programs.roles.adapter` writes them."""
+    told = text.removeprefix("<").removesuffix(">")
+    match = _TYPE.search(told)
+    return (match[1], told[: match.start()]) if match else ("str", told)
 
 
 def _role(inputs: dict[str, str]) -> str:
@@ -98,10 +111,10 @@ def _question(task: str, aspect: str, context: bool) -> JudgedQuestion:
 
 
 def render(prompt: Prompt, fields: dict[str, str]) -> str:
-    """Write the requested fields in the requested form; what nobody filled gets a harmless value of its type."""
+    """Write the requested fields, all of which `fields` has, in the requested form."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    filled = {name: fields.get(name) or _filler(kind) for name, kind in prompt.outputs.items()}
+    filled = {name: fields[name] for name in prompt.outputs}
     if prompt.json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in filled.items()}, ensure_ascii=False)
     sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in filled.items()]
@@ -109,15 +122,6 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
 
 
 NOTHING = "Nothing to say: this offline stand-in for an LM only computes text statistics."
-
-
-def _filler(kind: str) -> str:
-    if kind.startswith("Literal["):
-        return kind[8:-1].split(",")[0].strip().strip("'\"")
-    simple = {"bool": "False", "int": "0", "float": "0.0"}
-    if kind in simple:
-        return simple[kind]
-    return "[]" if kind.startswith("list") else "{}" if kind.startswith("dict") else NOTHING
 
 
 def _typed(text: str, kind: str) -> object:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import dspy
+from dspy.adapters.utils import get_annotation_name
 from dspy.signatures.signature import Signature
 
 from debate_judge.programs.lm.client import JudgeLM
@@ -73,7 +74,7 @@ def _layout(signature: Any) -> _Layout:
     alone = "debate" not in inputs and "candidate" in inputs
     place = inputs.index("candidate") if alone else len(inputs)
     outputs = signature.output_fields
-    fields = (f"[[ ## {name} ## ]]\n<{field.json_schema_extra['desc']}>" for name, field in outputs.items())
+    fields = (f"[[ ## {name} ## ]]\n<{_asked(name, field)}>" for name, field in outputs.items())
     return _Layout(
         inputs[:place],
         inputs[place:],
@@ -82,6 +83,14 @@ def _layout(signature: Any) -> _Layout:
         "\n\n".join([replies.REQUEST, *fields]),
         "\n".join([replies.REQUEST, *(f"[[ ## {name} ## ]]" for name in outputs)]),
     )
+
+
+def _asked(name: str, field: Any) -> str:
+    """What the request says about a field: its description, and its type where that is more than a text."""
+    told = field.json_schema_extra["desc"]
+    # DSPy's placeholder of a field without a description.
+    told = name.replace("_", " ") if told == f"${{{name}}}" else told
+    return told if field.annotation is str else f"{told} ({get_annotation_name(field.annotation)})"
 
 
 def _layout_of(signature: type[Signature]) -> _Layout:
@@ -111,7 +120,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
     ) -> list[dict[str, Any]]:
         if not isinstance(lm, JudgeLM):
             return await super().acall(lm, lm_kwargs, signature, demos, inputs)
-        reply = await lm.ask(self.format(signature, demos, inputs), "traced")
+        reply = await lm.ask(self.format(signature, demos, inputs), lm_kwargs.get("speaker", "traced"))
         return [self.fields(signature, reply)]
 
     def format(

@@ -1,4 +1,4 @@
-"""What Scorer, Critic and Tie-breaker share: the material they read, and asking again when a reply is unreadable."""
+"""One LM turn: what a role is given to read, its call, and the second call where a reply cannot be read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import fatal
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.adapter import RoleLastAdapter, UnreadableError, UnusableError
-from debate_judge.programs.transcript import UnscoredReason
+from debate_judge.programs.roles.expected_score import Alternatives
+from debate_judge.programs.transcript import Failure, UnscoredReason
 
 ADAPTER = RoleLastAdapter()
 
 T = TypeVar("T")
-Fields = dict[str, str]
-"""Output field -> text, as the reply had it; an absent field is an empty text."""
+
+SAMPLING_TEMPERATURE = 1.0
+"""Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
+
+
+class Fields(dict[str, str]):
+    """Output field -> text, as the reply had it; an absent field is an empty text."""
+
+    logprobs: Alternatives | None = None
+    """The reply's tokens with their alternatives, where they were asked for and given."""
 
 
 class JudgeSignature(dspy.Signature):
@@ -57,18 +66,34 @@ class NoAnswer:
     detail: str
     calls: int
 
+    def at(self, role: str, number: int) -> Failure:
+        """The failure that it is in round `number` of a transcript."""
+        return Failure(role, number, self.reason, self.detail, self.calls)
+
 
 class Role(dspy.Module):
-    """One speaker: a single named predictor whose instructions an optimizer may rewrite."""
+    """One speaker: a single predictor, named `predict`, whose instructions an optimizer may rewrite.
 
-    speaker = "role"
+    Args:
+        speaker: What transcripts, failures and the table of costs call it.
+        signature: What it reads and which fields it replies with; mostly a subclass of `JudgeSignature`.
+        instructions: In place of the signature's own.
+    """
 
-    def __init__(self, signature: type[Signature], instructions: str | None = None) -> None:
+    def __init__(self, speaker: str, signature: type[Signature], instructions: str | None = None) -> None:
         super().__init__()
+        self.speaker = speaker
         self.predict = dspy.Predict(signature if instructions is None else signature.with_instructions(instructions))
 
     async def ask(
-        self, item: Item, debate: str, read: Callable[[Fields], T | replies.Unreadable], preamble: str = ""
+        self,
+        item: Item,
+        read: Callable[[Fields], T | replies.Unreadable],
+        *,
+        debate: str = "",
+        preamble: str = "",
+        inputs: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> RoleReply[T] | NoAnswer:
         """Ask, and once more with what was wrong if the reply cannot be read.
 
@@ -76,18 +101,25 @@ class Role(dspy.Module):
 
         Args:
             item: What is asked about.
-            debate: What was said before.
             read: From the fields of a reply to what it says.
+            debate: What was said before.
             preamble: What all members of the debate are told (`programs.roles.preamble`).
+            inputs: Input fields besides those that `material` makes of the item, or in place of them. Texts in them
+                that a data set or an LM wrote must be escaped already.
+            settings: Of these calls only, as `JudgeLM.ask` takes them, e.g. those of `sample`.
+
+        Raises:
+            dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `NoAnswer`.
         """
-        inputs = material(item, debate)
+        asked = {**material(item, debate), **(inputs or {})}
         if preamble:
-            inputs |= {"panel": preamble, "speaker": self.speaker.capitalize()}
+            asked |= {"panel": preamble, "speaker": self.speaker.capitalize()}
+        settings = settings or {}
         why = ""
         for attempt in (1, 2):
-            correction = f"Your last reply could not be used: {why}." if why else ""
+            asked["correction"] = f"Your last reply could not be used: {why}." if why else ""
             try:
-                fields = await self._reply({**inputs, "correction": correction})
+                fields = await self._reply(asked, settings)
             except dspy.LMError as error:
                 if fatal(error):
                     raise
@@ -105,42 +137,53 @@ class Role(dspy.Module):
             if not isinstance(value, replies.Unreadable):
                 return RoleReply(value, attempt)
             why = value.why
-        return NoAnswer("unreadable reply", why + self._evidence({**inputs, "correction": correction}), 2)
+        return NoAnswer("unreadable reply", why + self._last_reply(asked, settings), 2)
 
-    async def _reply(self, inputs: dict[str, str]) -> Fields:
-        """Call the predictor: through DSPy where somebody watches (a trace, callbacks), else by the short way.
+    async def _reply(self, inputs: dict[str, str], settings: Mapping[str, Any]) -> Fields:
+        """Call the predictor through DSPy where a trace or callbacks want to see it, else the LM at once.
 
-        Both ways send the same messages; the short one spares 0.5 ms of bookkeeping a call.
+        Both ways send the same messages; the second spares 0.5 ms of bookkeeping a call.
         """
-        lm = dspy.settings.lm
-        if dspy.settings.trace is not None or dspy.settings.callbacks or not isinstance(lm, JudgeLM):
-            prediction = await self.predict.acall(**inputs)
-            return {name: prediction[name] or "" for name in self.predict.signature.output_fields}
-        reply = await lm.ask(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), self.speaker)
-        return ADAPTER.fields(self.predict.signature, reply)
+        lm, signature = dspy.settings.lm, self.predict.signature
+        watched = dspy.settings.trace is not None or dspy.settings.callbacks
+        # Calls with settings never go through DSPy: its predictors hand no sample number on, and equal messages
+        # without one are one call, not k.
+        if isinstance(lm, JudgeLM) and (settings or not watched):
+            reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **settings)
+            fields = Fields(ADAPTER.fields(signature, reply))
+            fields.logprobs = reply.logprobs
+            return fields
+        config: dict[str, Any] = {"speaker": self.speaker} if isinstance(lm, JudgeLM) else {}
+        config |= {theirs: settings[ours] for ours, theirs in _DSPY_SETTINGS.items() if ours in settings}
+        known = {name: text for name, text in inputs.items() if name in signature.input_fields}
+        with dspy.context(adapter=ADAPTER):
+            prediction = await self.predict.acall(**known, config=config)
+        return Fields({name: prediction[name] or "" for name in signature.output_fields})
 
-    def _evidence(self, inputs: dict[str, str]) -> str:
+    def _last_reply(self, inputs: dict[str, str], settings: Mapping[str, Any]) -> str:
         """The beginning of the last reply, and the key under which the store keeps it whole, for people to look at."""
         lm = dspy.settings.lm
-        inputs, settings = self._asked(inputs)
-        found = (
-            lm.kept(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), **settings)
-            if isinstance(lm, JudgeLM)
-            else None
-        )
+        if not isinstance(lm, JudgeLM):
+            return ""
+        found = lm.kept(ADAPTER.format(self.predict.signature, self.predict.demos, inputs), **settings)
         if found is None:
             return ""
         key, reply = found
         text = replies.excerpt(reply.text)
         return (f"; the reply was: {text}" if text else "") + f" [kept as {key}]"
 
-    def _asked(self, inputs: dict[str, str]) -> tuple[dict[str, str], Mapping[str, Any]]:
-        """What is really asked: input fields, and settings of the call."""
-        return inputs, {}
+
+_DSPY_SETTINGS = {"temperature": "temperature", "sample": "rollout_id"}
+"""Setting of a call -> what DSPy calls it, for an LM that is none of ours."""
+
+
+def sample(number: int) -> dict[str, Any]:
+    """Settings of one of several samples; without a number of its own it would be the same call as the others."""
+    return {"temperature": SAMPLING_TEMPERATURE, "sample": number}
 
 
 def material(item: Item, debate: str) -> dict[str, str]:
-    """The input fields of an item. Every text that a data set or an agent wrote is disarmed."""
+    """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
     task, aspect = item.task, item.aspect
     sentence = f"The source is a {task.source_label}; the candidate is a {task.candidate_label}."
     if item.context:

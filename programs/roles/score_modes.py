@@ -19,15 +19,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+from dspy.signatures.signature import Signature
+
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.expected_score import Expectation, expectation, whole_points
-from debate_judge.programs.roles.role import Fields, NoAnswer, RoleReply
-from debate_judge.programs.roles.sampled import Sampled, sample
+from debate_judge.programs.roles.expected_score import expectation, whole_points
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, sample
+from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 SAMPLES = 20
 """k of `sampled` where no other number is given, as in G-Eval."""
@@ -78,78 +80,85 @@ class ParsedScore:
     """What stood behind the score, where that is more than the score: the samples, or the probabilities."""
 
 
-async def score_in(
-    mode: Mode, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None = None, preamble: str = ""
-) -> RoleReply[ParsedScore] | NoAnswer:
-    """Have `speaker` score `item`; its signature has an output field `score` and perhaps a `rationale`.
+class ScoringRole(Role):
+    """A role whose reply has a field `score` and perhaps a `rationale`.
 
     Args:
-        mode: How the reply becomes a score.
-        speaker: Whose signature and instructions are used.
-        item: What is scored.
-        debate: What was said before.
-        inputs: Input fields besides the material, disarmed.
-        preamble: What all members of the debate are told.
-
-    Raises:
-        InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
+        speaker: As for `Role`.
+        signature: As for `Role`; with an output field `score`.
+        instructions: As for `Role`.
+        mode: How its replies become scores.
     """
-    if mode.name == "expected":
-        return await _expected(speaker, item, debate, inputs, preamble)
-    if mode.name == "sampled":
-        return await _sampled(mode.samples, speaker, item, debate, inputs, preamble)
-    one = speaker.bound(inputs) if inputs else speaker
-    return await one.ask(item, debate, lambda fields: _read(fields, item.aspect), preamble)
+
+    def __init__(
+        self, speaker: str, signature: type[Signature], instructions: str | None = None, mode: Mode = TEXT
+    ) -> None:
+        super().__init__(speaker, signature, instructions)
+        self.mode = mode
+
+    async def speak(self, item: Item, transcript: Transcript = EMPTY, preamble: str = "") -> Turn | Failure:
+        """Score `item` given the debate so far (empty for the first score), in a debate with what all are told.
+
+        Raises:
+            InputError: As `score`.
+        """
+        answer = await self.score(item, debate=str(transcript), preamble=preamble)
+        if isinstance(answer, NoAnswer):
+            return answer.at(self.speaker, transcript.rounds)
+        found = answer.value
+        return Turn(self.speaker, transcript.rounds, found.rationale, score=found.score, calls=answer.calls)
+
+    async def score(
+        self, item: Item, *, debate: str = "", preamble: str = "", inputs: Mapping[str, str] | None = None
+    ) -> RoleReply[ParsedScore] | NoAnswer:
+        """Score `item` in this role's mode; the arguments are those of `Role.ask`.
+
+        Raises:
+            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
+        """
+        ask = partial(self.ask, item, debate=debate, preamble=preamble, inputs=inputs)
+        scale, name = item.aspect.scale, item.aspect.name
+
+        def as_written(fields: Fields) -> ParsedScore | replies.Unreadable:
+            value = replies.score(fields["score"], scale, name)
+            return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
+
+        def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
+            if not fields.logprobs:
+                return None
+            found = expectation(fields["score"], fields.logprobs, scale, name)
+            if isinstance(found, replies.Unreadable):
+                return found
+            return ParsedScore(found.score, fields.get("rationale", ""), f"probabilities: {found}")
+
+        if self.mode.name == "text":
+            return await ask(as_written)
+        if self.mode.name == "sampled":
+            calls = (ask(as_written, settings=sample(number)) for number in range(self.mode.samples))
+            return _mean(await asyncio.gather(*calls))
+        whole_points(scale)
+        answer = await ask(as_expected, settings={"logprobs": ALTERNATIVES})
+        if isinstance(answer, NoAnswer):
+            return answer
+        if answer.value is None:
+            return NoAnswer("lm error", NO_LOGPROBS, answer.calls)
+        return RoleReply(answer.value, answer.calls)
 
 
-def _read(fields: Fields, aspect: Aspect) -> ParsedScore | replies.Unreadable:
-    value = replies.score(fields["score"], aspect.scale, aspect.name)
-    return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
-
-
-async def _sampled(
-    k: int, speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, preamble: str
-) -> RoleReply[ParsedScore] | NoAnswer:
-    bound = (speaker.bound(inputs, sample(i)) for i in range(k))
-    asked = (one.ask(item, debate, lambda fields: _read(fields, item.aspect), preamble) for one in bound)
-    answers = await asyncio.gather(*asked)
+def _mean(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
+    """The mean of the samples that have a score, with the reasons of the first that lies nearest to it."""
+    k = len(answers)
     calls = sum(answer.calls for answer in answers)
-    readings = [answer.value for answer in answers if isinstance(answer, RoleReply)]
+    scored = [answer.value for answer in answers if isinstance(answer, RoleReply)]
     failed = [(number, answer) for number, answer in enumerate(answers, 1) if isinstance(answer, NoAnswer)]
-    if 2 * len(readings) < k:
+    if 2 * len(scored) < k:
         number, first = failed[0]
         return NoAnswer(first.reason, f"{len(failed)} of {k} samples, e.g. sample {number}: {first.detail}", calls)
-    mean = sum(r.score for r in readings) / len(readings)
-    counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(r.score for r in readings).items()))
+    mean = sum(s.score for s in scored) / len(scored)
+    nearest = min(scored, key=lambda s: abs(s.score - mean))
+    counts = ", ".join(f"{score:g} (x{n})" for score, n in sorted(Counter(s.score for s in scored).items()))
     lost = f", {len(failed)} without a score" if failed else ""
-    return RoleReply(ParsedScore(mean, _nearest(readings, mean).rationale, f"{k} samples: {counts}{lost}"), calls)
-
-
-def _nearest(readings: Sequence[ParsedScore], mean: float) -> ParsedScore:
-    """The first of the samples that lie nearest to the mean: it gives the reasons for it best."""
-    return min(readings, key=lambda reading: abs(reading.score - mean))
-
-
-async def _expected(
-    speaker: Sampled, item: Item, debate: str, inputs: Mapping[str, str] | None, preamble: str
-) -> RoleReply[ParsedScore] | NoAnswer:
-    scale = item.aspect.scale
-    whole_points(scale)
-    one = speaker.bound(inputs, {"logprobs": ALTERNATIVES})
-
-    def read(fields: Fields) -> tuple[Expectation, str] | replies.Unreadable | None:
-        if not one.logprobs:
-            return None
-        found = expectation(fields["score"], one.logprobs, scale, item.aspect.name)
-        return found if isinstance(found, replies.Unreadable) else (found, fields.get("rationale", ""))
-
-    answer = await one.ask(item, debate, read, preamble)
-    if isinstance(answer, NoAnswer):
-        return answer
-    if answer.value is None:
-        return NoAnswer("lm error", NO_LOGPROBS, answer.calls)
-    found, rationale = answer.value
-    return RoleReply(ParsedScore(found.score, rationale, f"probabilities: {found}"), answer.calls)
+    return RoleReply(ParsedScore(mean, nearest.rationale, f"{k} samples: {counts}{lost}"), calls)
 
 
 NO_LOGPROBS = (

@@ -32,7 +32,7 @@ def entrants(
     """The judges that a user named, in that order.
 
     Args:
-        names: Presets, or folders of exports.
+        names: Presets, judges as `module:Class`, or folders of exports.
         aspects: What they are to judge.
         options: What the user set about judges; each preset takes those that it has, exports stay as they are.
 
@@ -40,7 +40,7 @@ def entrants(
         InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.
     """
     chosen = options_for(names, options or {})
-    found = [_entrant(name, aspects, chosen.get(name, {})) for name in names]
+    found = [_entrant(name, aspects, chosen.get(name, {}), names) for name in names]
     twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
     # Two exports whose folders have the same name go by their paths.
     found = [
@@ -53,25 +53,26 @@ def entrants(
     return found
 
 
-def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Entrant:
-    if name in JUDGES:
-        judge = AspectJudge(preset(name, options))
-        return Entrant(name, {a.name: judge for a in aspects})
-    if Path(name).is_dir():
-        return _export(name, aspects)
-    near = difflib.get_close_matches(name, JUDGES, n=1)
-    raise InputError(
-        f"unknown judge {name!r}",
-        field="--judges",
-        expected=expected(),
-        remedy=f"did you mean {near[0]!r}?" if near else None,
-    )
+def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any], names: Sequence[str]) -> Entrant:
+    if name not in JUDGES and Path(name).is_dir():
+        return _export(name, aspects, names)
+    if name not in JUDGES and ":" not in name:
+        near = difflib.get_close_matches(name, JUDGES, n=1)
+        raise InputError(
+            f"unknown judge {name!r}",
+            field="--judges",
+            expected=expected(),
+            remedy=f"did you mean {near[0]!r}?" if near else None,
+        )
+    judge = AspectJudge(preset(name, options))
+    return Entrant(name, {a.name: judge for a in aspects})
 
 
-def _export(folder: str, aspects: Sequence[Aspect]) -> Entrant:
+def _export(folder: str, aspects: Sequence[Aspect], names: Sequence[str]) -> Entrant:
     from debate_judge.runs.export.manifest import read
 
-    export = read(Path(folder))
+    # A judge of the user's own that takes part itself may be imported for an export of it, too.
+    export = read(Path(folder), judges=names)
     missing = [a.name for a in aspects if a.name not in export.judge.aspects]
     if missing:
         raise InputError(
@@ -88,4 +89,4 @@ def _export(folder: str, aspects: Sequence[Aspect]) -> Entrant:
 
 def expected() -> str:
     """What may be named, in words."""
-    return f"one of {', '.join(JUDGES)}, or the folder of an export"
+    return f"one of {', '.join(JUDGES)}, module:Class, or the folder of an export"

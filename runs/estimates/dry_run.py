@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, AsyncDryRunEngine, DryRunEngine, EstimateCase
+from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, DryRunEngine, EstimateCase
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
@@ -186,14 +186,13 @@ def dry_run_all(
 
 
 def _lm(target: Target, case: EstimateCase, ledger: Ledger) -> JudgeLM:
-    engines = DryRunEngine(case), AsyncDryRunEngine(case)
     try:
         return make_lm(
             target.spec,
             api_base=target.api_base,
             store=ledger,
             concurrency=IN_FLIGHT,
-            engines=engines,
+            engine=DryRunEngine(case),
             options=NO_LIMITS,
             **target.settings,
         )

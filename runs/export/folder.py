@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -81,9 +81,10 @@ def save(
         The folder.
 
     Raises:
-        InputError: the folder holds something that is no export, or the judge's kind is unknown.
+        InputError: the folder holds something that is no export, or the judge's class cannot be imported by its name.
     """
     folder = Path(folder)
+    kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
     states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
     manifest = _manifest(judge, states, demos) | {
         "name": name,
@@ -96,11 +97,11 @@ def save(
     try:
         _write(temporary, manifest, states)
         # An export that cannot be read back must not replace one that can.
-        written = read(temporary)
+        written = read(temporary, kinds)
         for aspect, chosen in judge.aspects.items():
             if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
                 raise ValueError(f"the judge of {aspect!r} comes back with other instructions than it was saved with")
-        _put(temporary, folder, written.fingerprint)
+        _put(temporary, folder, written.fingerprint, kinds)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -113,8 +114,11 @@ def load(
     api_base: str | None = None,
     concurrency: int = 16,
     store: Path | None = None,
+    judges: Collection[str] = (),
 ) -> LoadedJudge:
     """Load an export, ready to score.
+
+    Loading imports the modules that `judges` names and the export needs, and no other code.
 
     Args:
         path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
@@ -122,21 +126,22 @@ def load(
         api_base: Address of an OpenAI-compatible server.
         concurrency: LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
+        judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
         InputError: it cannot be found or is no usable export, or `lm` is no LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
-    return open_judge(find(path), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
+    return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
 
 
-def find(path: str | Path) -> Export:
-    """Read an export by folder or MLflow address, without an LM.
+def find(path: str | Path, judges: Collection[str] = ()) -> Export:
+    """Read an export by folder or MLflow address, without an LM; the arguments are those of `load`.
 
     Raises:
         InputError: as `load`.
     """
-    return _from_mlflow(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
+    return _from_mlflow(str(path), judges) if re.match("(models|runs):/", str(path)) else read(path, judges)
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
@@ -224,12 +229,12 @@ def _write_json(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _put(temporary: Path, folder: Path, fingerprint: str) -> None:
+def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
     """Move the new export to its place, and what stood there out of the way."""
     old: Path | None = None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:
-            before = read(folder).fingerprint
+            before = read(folder, kinds).fingerprint
         except InputError as error:
             if not (folder / MANIFEST).is_file():
                 raise InputError(
@@ -251,7 +256,7 @@ def _put(temporary: Path, folder: Path, fingerprint: str) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _from_mlflow(uri: str) -> Export:
+def _from_mlflow(uri: str, judges: Collection[str]) -> Export:
     import mlflow
 
     # The judge is wholly in memory once it is read, so the copy need not stay.
@@ -264,4 +269,4 @@ def _from_mlflow(uri: str) -> Export:
                 expected="a model that a compile has registered",
                 remedy="set MLFLOW_TRACKING_URI to the store that holds it (see the output of the compile)",
             ) from error
-        return read(place)
+        return read(place, judges)

@@ -1,12 +1,13 @@
 """The written form of an exported judge: from values to JSON, and back with every field checked.
 
 An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no
-code that came with it. No LM is made here; for a judge that scores, see `runs.export.folder`.
+code that came with it. A judge of the user's own is recorded as `module:Class` and imported from there, if the caller
+has named it. No LM is made here; for a judge that scores, see `runs.export.folder`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,13 @@ def program_state(judge: Judge, demos: bool) -> State:
     }
 
 
-def read(path: str | Path) -> Export:
+def read(path: str | Path, judges: Collection[str] = ()) -> Export:
     """Read an export from its folder, or from the folder of an MLflow model that holds it.
+
+    Args:
+        path: The folder.
+        judges: `module:Class` of the judges outside this project that the caller trusts: their modules are imported.
+            No export can have a module imported that is not named here.
 
     Raises:
         InputError: it is no export, was made by a newer version, is incomplete or was changed.
@@ -107,10 +113,12 @@ def read(path: str | Path) -> Export:
             found=content,
             remedy="restore the folder, or change the judge in Python and save it anew with `runs.export.save`",
         )
-    judges = {name: _aspect_judge(entries.child(name), files[name], task, name) for name in entries.values}
+    for name in entries.values:
+        _check_kind(entries.child(name), judges)
+    found = {name: _aspect_judge(entries.child(name), files[name], task, name) for name in entries.values}
     _check_lm(root)
     root.child("evidence")
-    in_task_order = {a.name: judges[a.name] for a in task.aspects if a.name in judges}
+    in_task_order = {a.name: found[a.name] for a in task.aspects if a.name in found}
     return Export(CompiledJudge(task, in_task_order), root.values, folder)
 
 
@@ -186,12 +194,26 @@ def _state_file(folder: Path, entry: Record) -> Record:
     return json_object(file, remedy=_REMEDY)
 
 
+def _check_kind(entry: Record, judges: Collection[str]) -> None:
+    """Refuse a judge that is neither this project's nor one that the caller has named."""
+    name = entry.text("kind")
+    if ":" not in name:
+        entry.choice("kind", KINDS, "update this project if a newer version has it")
+    elif name not in judges:
+        raise entry.error(
+            f"the export needs the judge {name!r}, whose module is imported only if you name it",
+            "kind",
+            expected="a judge of this project, or one that you have named",
+            found=name,
+            remedy=f"if you trust that module: --judge {name}, or load(..., judges=[{name!r}])",
+        )
+
+
 def _aspect_judge(entry: Record, state: Record, task: Task, aspect: str) -> AspectJudge:
     if aspect not in {a.name for a in task.aspects}:
         raise entry.error("the task does not have this aspect", found=aspect)
     granularity = entry.choice("granularity", GRANULARITIES)
-    update = "add the judge to programs.JUDGES, or update this project if a newer version has it"
-    name, config = entry.choice("kind", KINDS, update), entry.child("config")
+    name, config = entry.text("kind"), entry.child("config")
     try:
         with config.located():
             judge = build(name, config.values)

@@ -67,7 +67,7 @@ def options_for(judges: Sequence[str], options: Mapping[str, Any]) -> dict[str, 
     Raises:
         InputError: None of the judges has an option.
     """
-    presets = [name for name in judges if name in JUDGES]
+    presets = [name for name in judges if name in JUDGES or (":" in name and not Path(name).exists())]
     for option, value in options.items():
         if not any(option in options_of(name) for name in presets):
             known = sorted({o for name in presets for o in options_of(name)})

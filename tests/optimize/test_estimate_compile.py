@@ -58,7 +58,7 @@ def test_what_a_compile_executes_lies_within_its_estimate(
     assert usual == pytest.approx(real, rel=factor)
 
 
-class WordyEngine(offline.AsyncOfflineEngine):
+class WordyEngine(offline.OfflineEngine):
     """Like any real LM, and unlike the offline one, it words its reply differently for every prompt."""
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:

@@ -204,7 +204,7 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
     judgement = run(lm, ChatEval(ROLES, "one-by-one").judge(ITEM))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "unreadable reply"
-    assert judgement.detail.startswith("beta, turn 1: no score could be found")
+    assert judgement.detail.startswith("beta, round 0: no score could be found")
     # beta is asked again with what was wrong; then the talk is over and gamma is not asked.
     assert [speaker(prompt) for prompt in lm.prompts] == ["alpha", "beta", "beta"]
     assert "could not be used" in section(lm.prompts[2], "correction")
@@ -214,7 +214,7 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
 def test_calls_of_those_who_spoke_beside_the_failure_are_counted() -> None:
     judgement = run(silent("alpha"), ChatEval(ROLES, "simultaneous").judge(ITEM))
     assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("alpha, turn 1")
+    assert judgement.detail.startswith("alpha, round 0")
     assert judgement.calls == 4
     assert [t.role for t in judgement.transcript.turns] == ["beta", "gamma"]
 
@@ -224,7 +224,7 @@ def test_an_empty_summary_is_the_summarizers_failure() -> None:
     lm = scripted_lm(lambda prompt: " " if speaker(prompt) == "summarizer" else speak(prompt))
     judgement = run(lm, ChatEval(ROLES, "summarizer").judge(ITEM))
     assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("summarizer, turn 2: the reply was empty [kept as ")
+    assert judgement.detail.startswith("summarizer, round 1: the reply was empty [kept as ")
 
 
 def test_no_text_can_pass_for_a_field_or_for_another_speaker() -> None:

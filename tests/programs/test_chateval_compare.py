@@ -118,7 +118,7 @@ def test_a_referee_without_scores_leaves_the_comparison_open() -> None:
     lm = scripted_lm(debater(score_1="7", score_2="11"))
     unscored = compared(ChatEval(ONE, "none", turns=1), lm, GOOD, BAD)
     assert isinstance(unscored, Unscored)
-    assert unscored.detail.startswith("alpha, turn 1: score_2: the score 11 is outside the scale")
+    assert unscored.detail.startswith("alpha, round 0: score_2: the score 11 is outside the scale")
     assert unscored.calls == 4
 
 

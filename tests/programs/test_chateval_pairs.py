@@ -140,7 +140,7 @@ def test_a_failure_leaves_both_unscored_from_its_turn_on() -> None:
     lm = referees(lambda p, text: 11 if section(p, "debate") and section(p, "answer_1") == "7" else float(text))
     judge, items = judge_of("alpha beta", "simultaneous", 2), corpus_items(corpus(("7", "5")), PREFERENCE)
     judgements = judged(judge, lm, items)
-    assert all(isinstance(j, Unscored) and j.detail.startswith("alpha, turn 2: score_1") for j in judgements)
+    assert all(isinstance(j, Unscored) and j.detail.startswith("alpha, round 1: score_1") for j in judgements)
     # Turn 1: 2 referees in 2 orders. Turn 2: 2 who are asked twice in the one order, 2 in the other.
     assert sum(j.calls for j in judgements) == len(lm.prompts) == 10
     assert values([judge.verdict(j.transcript.until(0), 0) for j in judgements]) == [1, 0]

@@ -122,7 +122,7 @@ def test_failed_steps_leave_every_waiting_item_unscored_and_are_asked_for_anew_l
     lm = scripted_lm(in_turn(["", ""]), latency=0.01)
     first = run(lm, judge_all(judge, notes(3)))
     assert [j.reason for j in first] == 3 * ["unreadable reply"]
-    assert all(j.detail.startswith("steps: the reply was empty [kept as ") for j in first)
+    assert all(j.detail.startswith("steps, round 0: the reply was empty [kept as ") for j in first)
     # One question and its correction, which the item that asked them counts.
     assert [j.calls for j in first] == [2, 0, 0]
     assert isinstance(run(rater(), judge.judge(ITEM)), Verdict)
@@ -184,7 +184,7 @@ def test_fewer_than_half_of_the_samples_are_no_score() -> None:
     lm = scripted_lm(lambda prompt: "4" if next(number) == 0 and not section(prompt, "correction") else "good")
     judgement = run(lm, GEval("sampled:3", GIVEN).judge(ITEM))
     assert isinstance(judgement, Unscored)
-    assert judgement.detail.startswith("scorer: 2 of 3 samples, e.g. sample 2: no score could be found")
+    assert judgement.detail.startswith("scorer, round 0: 2 of 3 samples, e.g. sample 2: no score could be found")
     assert judgement.calls == 5
 
 

@@ -71,6 +71,21 @@ def item(aspect: str, text: str = GOOD, task: Task = SUMMARIZATION, fact: str = 
     return Item("g", "c", task, task.aspect(aspect), SOURCE, text)
 
 
+def answer(system: str, user: str) -> str:
+    return offline.OfflineEngine().answer(system, user, {}).text
+
+
+def plain_lm() -> dspy.LM:
+    """The engine in an LM of DSPy's own."""
+    engine = offline.OfflineEngine()
+
+    class Awaited:
+        async def complete(self, request: Any) -> Any:
+            return engine.complete(request)
+
+    return dspy.LM(offline.MODEL, engine=engine, async_engine=Awaited(), cache=False)
+
+
 def prompt(signature: Any, asked: Item, debate: str = "", role: str | None = None, **more: str) -> tuple[str, str]:
     if role is not None:
         signature = signature.with_instructions(role)
@@ -79,7 +94,7 @@ def prompt(signature: Any, asked: Item, debate: str = "", role: str | None = Non
 
 
 def ask(signature: Any, asked: Item, debate: str = "", role: str | None = None, **more: str) -> dict[str, str]:
-    reply = offline.answer(*prompt(signature, asked, debate, role, **more))
+    reply = answer(*prompt(signature, asked, debate, role, **more))
     found = replies.sections(reply, [*signature.output_fields])
     assert not isinstance(found, replies.Unreadable)
     return found
@@ -120,9 +135,9 @@ def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
     asked.append(("", "Write a new instruction within ``` blocks."))
     program = (
         "import json, sys; from debate_judge.programs.offline import engine;"
-        "print([engine.answer(*p) for p in json.load(sys.stdin)])"
+        "print([engine.OfflineEngine().answer(*p, {}).text for p in json.load(sys.stdin)])"
     )
-    here = f"{[offline.answer(*p) for p in asked]}\n"
+    here = f"{[answer(*p) for p in asked]}\n"
     assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
 
 
@@ -229,23 +244,27 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
         with dspy.context(lm=lm):
             return asyncio.run(Debate(rules=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
 
-    verdict, same = judged(make_lm("offline")), judged(offline.offline_lm(cache=False))
+    verdict, same = judged(make_lm("offline")), judged(plain_lm())
     assert isinstance(verdict, Verdict)
     assert verdict.score == same.score == final(asked)
     assert verdict.stop_reason == "tie-breaker"
 
 
-def test_engines_can_be_copied_pickled_and_saved() -> None:
+def test_the_engine_can_be_copied_and_pickled_and_answers_alike_by_all_ways() -> None:
     system, user = prompt(Scoring, item("fluency"))
     request = dspy.lm15.Request(model=offline.MODEL, system=system, messages=(dspy.lm15.Message.user(user),))
     engine = offline.OfflineEngine()
-    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine)), engine.load_state(engine.dump_state())]
+    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))]
     answers = [e.complete(request) for e in (engine, *copies)]
     assert len({a.message.text for a in answers}) == 1
     assert answers[0].usage.input_tokens == (len(system) + len(user)) // 4
-    assert asyncio.run(offline.AsyncOfflineEngine().complete(request)).message.text == answers[0].message.text
-    lm = copy.deepcopy(offline.offline_lm(cache=False))
+    both = asyncio.run(
+        engine.chat(offline.MODEL, [{"role": "system", "content": system}, {"role": "user", "content": user}], {})
+    )
+    assert both.text == answers[0].message.text
+    lm = make_lm("offline")
     assert "Text statistics" in lm(user)[0]
+    assert "Text statistics" in asyncio.run(lm.acall(user))[0]
 
 
 def test_it_proposes_instructions_to_dspys_optimizers() -> None:
@@ -253,7 +272,7 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
     from dspy.teleprompt.gepa import InstructionProposer
 
     seen = set()
-    with dspy.context(lm=offline.offline_lm(cache=False), adapter=dspy.ChatAdapter()):
+    with dspy.context(lm=make_lm("offline"), adapter=dspy.ChatAdapter()):
         propose = dspy.Predict(BasicGenerateInstruction)
         for persona in PERSONAS.values():
             text = propose(basic_instruction=persona.text).proposed_instruction
@@ -281,7 +300,7 @@ class _Various(dspy.Signature):
 
 @pytest.mark.parametrize("adapter", [dspy.ChatAdapter(use_json_adapter_fallback=False), dspy.JSONAdapter()])
 def test_fields_it_knows_nothing_about_get_a_value_of_their_type(adapter: dspy.Adapter) -> None:
-    with dspy.context(lm=offline.offline_lm(cache=False), adapter=adapter):
+    with dspy.context(lm=make_lm("offline"), adapter=adapter):
         reply = dspy.Predict(_Various)(question="?")
     assert "text statistics" in reply.remark
     assert (reply.choice, reply.sure, reply.amount, reply.names, reply.notes) == ("red", False, 0.0, [], {})

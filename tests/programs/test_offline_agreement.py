@@ -18,11 +18,13 @@ from debate_judge.data.sets import summeval, topical_chat
 from debate_judge.programs.debate.scorer import Scoring
 from debate_judge.programs.debate.tie_breaker import TieBreaking
 from debate_judge.programs.judge import items_of
-from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import ADAPTER, material
 
 SHARED = Path(os.environ.get("DEBATE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+ENGINE = OfflineEngine()
 
 Scores = list[tuple[list[float], list[float | None]]]
 """Of each group in which the raters make a difference: the judge's scores and the mean ratings."""
@@ -34,7 +36,7 @@ def scores(corpus: Corpus, aspect: Aspect, signature: Any) -> Scores:
 
     def score(inputs: dict[str, str]) -> float:
         messages = ADAPTER.format(signature, [], inputs)
-        found = replies.sections(offline.answer(messages[0]["content"], messages[-1]["content"]), [name])
+        found = replies.sections(ENGINE.answer(messages[0]["content"], messages[-1]["content"], {}).text, [name])
         assert not isinstance(found, replies.Unreadable)
         return float(found[name])
 

@@ -29,7 +29,7 @@ def test_a_debate_grows_by_copies() -> None:
     after = before.add(OBJECTION)
     assert before.turns == (OPENING,)
     assert after.turns == (OPENING, OBJECTION)
-    assert after.fail(FAILURE).turns == after.turns
+    assert after.add(FAILURE).turns == after.turns
     assert after.failure is None
     with pytest.raises(dataclasses.FrozenInstanceError):
         before.turns = ()  # type: ignore[misc]
@@ -45,7 +45,7 @@ def test_the_score_is_the_latest_one_that_the_scorer_stands_by() -> None:
 def test_what_is_counted() -> None:
     assert (DEBATE.rounds, DEBATE.calls, DEBATE.settled) == (2, 5, True)
     assert Transcript((OPENING, OBJECTION, REVISION)).settled is False
-    failed = Transcript((OPENING, OBJECTION, REVISION)).fail(FAILURE)
+    failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
     assert (failed.rounds, failed.calls) == (1, 6)
 
 
@@ -63,7 +63,7 @@ def test_a_debate_until_n_is_its_prefix(rounds: int, turns: tuple[Turn, ...]) ->
 
 
 def test_a_failure_counts_from_its_own_round_on() -> None:
-    failed = Transcript((OPENING, OBJECTION, REVISION)).fail(FAILURE)
+    failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
     assert failed.until(1) == Transcript((OPENING, OBJECTION, REVISION))
     assert failed.until(2) == failed
 

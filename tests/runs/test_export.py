@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -461,3 +462,36 @@ def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
     assert back.config() == judge.config()
     assert back.instructions() == judge.instructions()
     assert back.rules == judge.rules
+
+
+OWN = """
+from debate_judge.programs.debate.judge import Debate
+
+class Small(Debate):
+    pass
+"""
+
+
+def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name = "own_judge_of_an_export", "own_judge_of_an_export:Small"
+    (tmp_path / f"{module}.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    judge = CompiledJudge(TASK, {"tone": AspectJudge(build(name, JUDGES["single"].config))})
+    folder = save(tmp_path / "mine", judge, lm={"spec": "offline"}, evidence={}, name="mine")
+    assert json.loads((folder / "manifest.json").read_text())["aspects"]["tone"]["kind"] == name
+    # The same again replaces it, for its writer has the class.
+    assert save(folder, judge, lm={"spec": "offline"}, evidence={}, name="mine") == folder
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("mine")] == ["mine"]
+    monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(InputError) as refused:
+        load(folder)
+    assert f"--judge {name}" in str(refused.value)
+    assert module not in sys.modules, "nothing is imported that was not named"
+    with load(folder, judges=[name]) as loaded:
+        assert loaded.score("It rained.", "Rain fell.", aspects="tone")["tone"].score is not None
+    monkeypatch.delitem(sys.modules, module)
+    (tmp_path / f"{module}.py").unlink()
+    with pytest.raises(InputError, match="cannot be imported"):
+        load(folder, judges=[name])

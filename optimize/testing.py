@@ -1,0 +1,38 @@
+"""All that authors of judges, data sets and tuners need for their tests; `from debate_judge import testing`.
+
+Functions with asserts, to be called from any test framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from debate_judge.data.testing import check_corpus
+from debate_judge.optimize.tuners import Tuning
+from debate_judge.programs.judge import Judge
+from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
+
+__all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn", "sample_items", "scripted_lm"]
+
+
+def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
+    """Assert that a tuner returns a judge of the same kind and rules, in which nothing but tunable instructions may
+    differ, and leaves the one that it was given alone.
+
+    Args:
+        tune: The tuner.
+        tuning: What it works with; its judge is compared before and after.
+
+    Raises:
+        AssertionError: The first of these that does not hold.
+    """
+    before = dict(tuning.judge.instructions())
+    tuned = tune(tuning)
+    after = tuned.instructions()
+    assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
+    assert type(tuned) is type(tuning.judge), f"it returned {tuned!r}"
+    assert tuned.rules == tuning.judge.rules, "the judge that it returned has other rules"
+    assert set(after) == set(before), "the judge that it returned has other predictors"
+    fixed = set(before) - set(tuning.judge.tunable())
+    assert all(after[name] == before[name] for name in fixed), "it rewrote what may not be tuned"
+    assert all(text.strip() for text in after.values()), "it left a predictor without instructions"

@@ -1,0 +1,167 @@
+"""What the author of a judge needs for its tests: the contract, and an LM whose replies a test writes.
+
+def test_my_judge() -> None:
+    check_judge(MyJudge())
+
+lm = scripted_lm(in_turn(["[[ ## score ## ]]\\n4"]))
+with dspy.context(lm=lm):
+    verdict = asyncio.run(MyJudge().judge(sample_items()[0]))
+assert len(lm.prompts) == 1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from debate_judge import data
+from debate_judge.programs import judge_class
+from debate_judge.programs.judge import Item, Judge, Judgement, Verdict, items_of
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.make_lm import make_lm
+
+Script = Callable[[str], str]
+"""From the text of the last user message to the reply; it may raise what an engine may raise."""
+
+
+def sample_items() -> list[Item]:
+    """A few questions about one article of the sample, in two aspects."""
+    corpus = data.load("sample")
+    aspects = (corpus.task.aspects[0], corpus.task.aspects[-1])
+    return [item for aspect in aspects for item in items_of(corpus.task, corpus.groups[0], aspect)[:3]]
+
+
+def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
+    """Assert what scoring, tuning, search and export rely on, with the offline LM:
+
+    1. Every item gets a verdict whose score lies on the aspect's scale (a metric's may lie elsewhere) and whose calls
+       are those of its transcript.
+    2. A transcript can be read at any smaller number of rounds, and never costs more there.
+    3. A judge that is rebuilt from its configuration, which is plain JSON, and its DSPy state has the same
+       configuration and instructions, and gives the same judgements again.
+    4. What a tuner may rewrite and what it may try are predictors that exist; variants are judges of the same kind.
+    5. Its kind leads back to its class, so that an export of it can be loaded.
+
+    Args:
+        judge: The judge, as it comes from its constructor.
+        items: What it is asked; `sample_items` unless the judge needs others.
+
+    Raises:
+        AssertionError: The first of these that does not hold.
+        InputError: The class cannot be imported by its kind.
+    """
+    items = sample_items() if items is None else items
+    first = judged(judge, items)
+    for item, judgement in zip(items, first, strict=True):
+        _require(isinstance(judgement, Verdict), f"{item.candidate}, {item.aspect.name}: not scored", judgement)
+        if isinstance(judgement, Verdict):
+            _check_verdict(judge, item, judgement)
+    config = json.loads(json.dumps(judge.config()))
+    again = type(judge).from_config(config)
+    again.load_state(json.loads(json.dumps(judge.dump_state())))
+    _require(again.config() == judge.config(), "rebuilt, its configuration is another", again.config())
+    _require(again.instructions() == judge.instructions(), "rebuilt, its instructions are others", again.instructions())
+    repeated = judged(again, items)
+    _require(_scores(repeated) == _scores(first), "rebuilt, it gives other scores", _scores(repeated))
+    personas = {"mine": "Be kind."}
+    known = set(judge.instructions())
+    _require(set(judge.tunable()) <= known, "`tunable` names predictors that do not exist", judge.tunable())
+    _require(set(judge.seeds(personas)) <= known, "`seeds` names predictors that do not exist", judge.seeds(personas))
+    kinds = {variant.kind for variant in judge.variants(personas).values()}
+    _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
+    _require(judge_class(judge.kind) is type(judge), "its kind leads to another class", judge_class(judge.kind))
+
+
+def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
+    where = f"{item.candidate}, {item.aspect.name}"
+    fits = not judge.on_scale or item.aspect.scale.contains(verdict.score)
+    _require(fits, f"{where}: the score is not on the scale {item.aspect.scale}", verdict.score)
+    calls = verdict.transcript.calls
+    _require(verdict.calls == calls, f"{where}: its transcript counts {calls} calls", verdict.calls)
+    for rounds in range(judge.rules.rounds + 1):
+        shorter = judge.verdict(verdict.transcript.until(rounds), rounds)
+        _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
+
+
+def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
+    """Judge with the offline LM, from nothing."""
+
+    async def work() -> list[Judgement]:
+        return list(await asyncio.gather(*(judge.judge(item) for item in items)))
+
+    with dspy.context(lm=make_lm("offline"), disable_history=True, trace=None):
+        return asyncio.run(work())
+
+
+def _scores(judgements: Sequence[Judgement]) -> list[float]:
+    return [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
+
+
+def _require(holds: bool, problem: str, found: object) -> None:
+    if not holds:
+        raise AssertionError(f"{problem}; found {found!r}")
+
+
+class ScriptedLM(JudgeLM):
+    """A `JudgeLM` that answers by a script and remembers what it was asked. Make one with `scripted_lm`."""
+
+    scripted: _ScriptedEngine
+
+    @property
+    def prompts(self) -> list[str]:
+        """Every call that reached the engine, in order: what the store answered is not among them."""
+        return self.scripted.prompts
+
+    @property
+    def systems(self) -> list[str]:
+        """The system texts of these calls."""
+        return self.scripted.systems
+
+    @property
+    def peak(self) -> int:
+        """Most calls that were in flight at once."""
+        return self.scripted.peak
+
+
+def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
+    """Make an LM that answers by `script`, each call taking `latency` seconds; `options` go to `JudgeLM`."""
+    engine = _ScriptedEngine(script, latency)
+    lm = ScriptedLM("scripted/lm", engine=engine, async_engine=engine, **options)
+    lm.scripted = engine
+    return lm
+
+
+def in_turn(replies: Iterable[str]) -> Script:
+    """A script that gives these replies one after the other, whatever it is asked."""
+    queue = iter(replies)
+    return lambda prompt: next(queue)
+
+
+class _ScriptedEngine(LocalEngine):
+    def __init__(self, script: Script, latency: float) -> None:
+        self.script = script
+        self.latency = latency
+        self.prompts: list[str] = []
+        self.systems: list[str] = []
+        self.in_flight = self.peak = 0
+
+    def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+        self.prompts.append(user)
+        self.systems.append(system)
+        text = self.script(user)
+        return Reply(text, len(user.split()), len(text.split()))
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            await asyncio.sleep(self.latency)
+            return await super().chat(model, messages, settings)
+        finally:
+            self.in_flight -= 1

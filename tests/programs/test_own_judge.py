@@ -1,0 +1,285 @@
+"""A judge of the user's own: what its class must have, how it is named, what offline LM and dry run make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import dspy
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs import JUDGES, build, judge_class, named, preset
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.dry_run import EstimateCase, dry_reply
+from debate_judge.programs.judge import DebateConfig, Item, Judge, Unscored
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.metrics.metric import Metric
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import ADAPTER, Fields, JudgeSignature, NoAnswer, Role, material
+from debate_judge.programs.testing import check_judge, in_turn, sample_items, scripted_lm
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+
+MODULE = "own_judge_of_a_test"
+CODE = """
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Judge
+
+class Small(Debate):
+    @classmethod
+    def from_config(cls, config):
+        return super().from_config({"persona": "plain", "rounds": 2, "tie_breaker": False, **config})
+
+class Named(Debate):
+    kind = "debate"
+
+class Unready(Debate):
+    pass
+
+class Bare(Judge):
+    pass
+
+class Picky(Debate):
+    def __init__(self, colour):
+        super().__init__()
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+number = 3
+"""
+
+
+class Weighing(JudgeSignature):
+    """Weigh the candidate."""
+
+    musings: str = dspy.OutputField(desc="whatever comes to your mind")
+    side: Literal["poor", "fair", "good"] = dspy.OutputField(desc="one word")
+    weight: int = dspy.OutputField(desc="a grade from 1 to 10")
+    percent: str = dspy.OutputField(desc="one number from 0 to 100 and nothing else")
+    sound: bool = dspy.OutputField()
+    agreed: str = dspy.OutputField(desc="yes or no and nothing else")
+    advice: str = dspy.OutputField(desc="keep or drop")
+    names: list[str] = dspy.OutputField(desc="the names in it")
+
+
+class Scales(Judge):
+    """A judge whose fields the offline LM does not know."""
+
+    def __init__(self, strict: bool = False) -> None:
+        super().__init__()
+        self.strict = strict
+        self.weigher = Role("weigher", Weighing)
+
+    async def converse(self, item: Item, rounds: int) -> Transcript:
+        def read(fields: Fields) -> float | replies.Unreadable:
+            if fields["side"] not in ("poor", "fair", "good"):
+                return replies.Unreadable("the side must be poor, fair or good")
+            return {"poor": item.aspect.scale.low, "good": item.aspect.scale.high}.get(fields["side"], 3.0)
+
+        answer = await self.weigher.ask(item, read)
+        if isinstance(answer, NoAnswer):
+            return EMPTY.add(answer.at("weigher", 0))
+        return EMPTY.add(Turn("weigher", 0, "", score=answer.value, calls=answer.calls))
+
+    def config(self) -> dict[str, Any]:
+        return {"strict": self.strict}
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / f"{MODULE}.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield MODULE
+    sys.modules.pop(MODULE, None)
+
+
+def prompt(signature: Any = Weighing) -> tuple[str, str]:
+    inputs = {**material(sample_items()[0], ""), "correction": ""}
+    system, user = ADAPTER.format(signature, [], inputs)
+    return system["content"], user["content"]
+
+
+# --- the contract ---
+
+
+def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> None:
+    class Half(Judge):
+        async def converse(self, item: Item, rounds: int) -> Transcript:
+            return EMPTY
+
+    class Silent(Metric):
+        def config(self) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(TypeError, match=r"Half.*config"):
+        Half()  # type: ignore[abstract]
+    with pytest.raises(TypeError, match=r"Silent.*measure"):
+        Silent()  # type: ignore[abstract]
+
+
+def test_the_metaclass_leaves_dspy_as_it_is() -> None:
+    class Forgetful(Scales):
+        def __init__(self) -> None:
+            self.weigher = Role("weigher", Weighing)
+
+    assert Forgetful().callbacks == []
+    judge = Scales()
+    twin = copy.deepcopy(judge)
+    twin.weigher.predict.signature = Weighing.with_instructions("Weigh well.")
+    assert judge.instructions() == {"weigher.predict": "Weigh the candidate."}
+    judge.load_state(twin.dump_state())
+    assert judge.instructions() == {"weigher.predict": "Weigh well."}
+
+
+def test_a_class_without_a_kind_goes_by_its_place_and_inherits_none() -> None:
+    class Sterner(Debate):
+        pass
+
+    assert Debate.kind == "debate"
+    assert Scales.kind == f"{__name__}:Scales"
+    assert Sterner.kind.startswith(f"{__name__}:")
+
+
+def test_a_failure_is_read_in_one_place_and_a_transcript_without_a_score_is_an_error() -> None:
+    failed = EMPTY.add(NoAnswer("refused", "no", 2).at("weigher", 1))
+    judgement = Scales().verdict(failed, 1)
+    assert isinstance(judgement, Unscored)
+    assert (judgement.reason, judgement.detail, judgement.calls) == ("refused", "weigher, round 1: no", 2)
+    with pytest.raises(ValueError, match="neither a score nor a failure"):
+        Scales().verdict(failed, 0)
+
+
+def test_what_breaks_the_contract_is_named() -> None:
+    class Loose(Scales):
+        def config(self) -> dict[str, Any]:
+            return {"strict": not self.strict}
+
+    class Boasting(Scales):
+        def tunable(self) -> tuple[str, ...]:
+            return ("nobody.predict",)
+
+    with pytest.raises(AssertionError, match="rebuilt, its configuration is another"):
+        check_judge(Loose())
+    with pytest.raises(AssertionError, match=r"`tunable` names predictors that do not exist; found \('nobody"):
+        check_judge(Boasting())
+
+
+# --- names ---
+
+
+def test_a_place_is_a_name(module: str) -> None:
+    name = f"{module}:Small"
+    assert named(name).kind == name
+    assert preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
+    judge = build(name, {**JUDGES["debate"].config, "rounds": 1})
+    assert (judge.kind, judge.rules) == (name, DebateConfig(1, False))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("debat", "did you mean 'debate'"),
+        ("no_such_module_here:X", "set PYTHONPATH"),
+        (f"{MODULE}:Absent", "nothing of that name"),
+        (f"{MODULE}:number", "is not a judge"),
+        (f"{MODULE}:Named", "remove the line `kind = 'debate'`"),
+        ("debate_judge.programs.debate.judge:Debate", "debate"),
+        (f"{MODULE}:Bare", "config"),
+        (f"{MODULE}:Unready", "persona"),
+        (f"{MODULE}:Picky", "colour"),
+        (f"{MODULE}:Small.config", "my_package.my_module:MyJudge"),
+        ("../evil:X", "not the place of a judge"),
+        (":Small", "not the place of a judge"),
+        ("__main__:X", "move it into a module of its own"),
+    ],
+)
+def test_what_is_no_judge_is_refused_with_what_to_do(module: str, name: str, says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        preset(name, {})
+    assert says in str(raised.value)
+
+
+def test_an_error_inside_the_module_is_the_authors_to_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_judge_of_a_test.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        judge_class("broken_judge_of_a_test:X")
+
+
+# --- the offline LM and the dry run ---
+
+
+def test_the_prompt_tells_the_type_of_what_is_more_than_a_text() -> None:
+    _, user = prompt()
+    assert "[[ ## side ## ]]\n<one word (Literal['poor', 'fair', 'good'])>" in user
+    assert "[[ ## weight ## ]]\n<a grade from 1 to 10 (int)>" in user
+    assert "[[ ## sound ## ]]\n<sound (bool)>" in user
+    assert "[[ ## advice ## ]]\n<keep or drop>" in user
+
+
+def test_the_offline_lm_answers_fields_by_type_and_description() -> None:
+    asked: dict[str, str] = {}
+
+    async def go() -> None:
+        def read(fields: Fields) -> str:
+            asked.update(fields)
+            return ""
+
+        with dspy.context(lm=make_lm("offline"), trace=None):
+            await Scales().weigher.ask(sample_items()[0], read)
+
+    asyncio.run(go())
+    assert asked["musings"].startswith("Text statistics: ")
+    assert asked["side"] in ("poor", "fair", "good")
+    assert 1 <= int(asked["weight"]) <= 10
+    assert 0 <= float(asked["percent"]) <= 100
+    assert asked["sound"] in ("True", "False")
+    assert asked["agreed"] in ("yes", "no")
+    assert asked["advice"] in ("keep", "drop")
+    assert all(isinstance(name, str) for name in json.loads(asked["names"]))
+
+
+def test_a_judge_with_fields_of_its_own_keeps_the_contract() -> None:
+    check_judge(Scales())
+
+
+def test_the_table_of_costs_names_the_role_also_under_a_trace() -> None:
+    async def go(lm: Any, **settings: Any) -> None:
+        with dspy.context(lm=lm, disable_history=True, **settings):
+            await Scales().judge(sample_items()[0])
+
+    for settings in ({"trace": None}, {"trace": []}):
+        lm = make_lm("offline")
+        asyncio.run(go(lm, **settings))
+        assert set(lm.meter.asked) == {"weigher"}
+
+
+@pytest.mark.parametrize("tokens", [80, 250, 800])
+def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
+    case = EstimateCase("upper" if tokens == 800 else "expected", tokens)
+    reply = dry_reply(case, *prompt(), {})
+    found = replies.sections(reply.text, [*Weighing.output_fields])
+    assert isinstance(found, Mapping)
+    # Besides the text there are seven short fields.
+    assert tokens <= reply.output_tokens <= tokens + 100
+    assert max(found, key=lambda name: len(found[name])) == "musings"
+    assert len(found["side"]) < 10
+
+
+def test_a_scripted_lm_remembers_what_a_role_asked_twice() -> None:
+    lm = scripted_lm(in_turn(["[[ ## side ## ]]\nbest", "[[ ## side ## ]]\ngood"]))
+
+    async def go() -> Any:
+        with dspy.context(lm=lm, disable_history=True, trace=None):
+            return await Scales().judge(sample_items()[0])
+
+    verdict = asyncio.run(go())
+    assert (verdict.score, verdict.calls, len(lm.prompts)) == (5.0, 2, 2)
+    assert "the side must be poor, fair or good" in lm.prompts[1]

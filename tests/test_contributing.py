@@ -1,0 +1,94 @@
+"""CONTRIBUTING's judge, data set and tuner, written down as it shows them and put to work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+SMALL = ("--effort", "light", "--trials", "2", "--max-rounds", "1", "--resamples", "100", "--no-preflight")
+RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
+
+
+def blocks() -> dict[tuple[str, str], str]:
+    """(file, table in it or nothing) -> code."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return {(file, table): code for file, table, code in BLOCK.findall(text)}
+
+
+def run(path: Path, *arguments: str) -> str:
+    """Run Python in the folder `path`, with it first on the path; returns what was printed."""
+    env = {**os.environ, "PYTHONPATH": str(path), "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=path, env=env, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout + done.stderr
+
+
+def test_a_judge_is_one_file(tmp_path: Path) -> None:
+    code = blocks()
+    for name in ("worst_flaw.py", "test_worst_flaw.py"):
+        (tmp_path / name).write_text(code[name, ""], encoding="utf-8")
+    assert "1 passed" in run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_worst_flaw.py")
+    judge = "worst_flaw:WorstFlaw"
+    options = ("--aspects", "coherence", "--store", "store")
+    table = run(tmp_path, "-c", RUN, "compare", "--data", "sample", *options, "--judges", f"single,{judge}")
+    assert judge in table
+    options = (*options, "--name", "mine", "--json", "result.json", *SMALL)
+    told = run(tmp_path, "-c", RUN, "compile", "--data", "sample", "--judge", judge, *options)
+    assert "no MLflow model" in told
+    assert "flaw-finder" in told, "the table of costs calls the role what its author calls it"
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["chosen"]["coherence"]["rounds"] == 0
+    texts = {"group": "1", "source": "Rain fell.", "candidates": [{"id": "a", "text": "It rained."}]}
+    (tmp_path / "texts.jsonl").write_text(json.dumps({**texts, "task": "summarization"}))
+    files = ("--in", "texts.jsonl", "--out", "scores.jsonl", "--store", "store")
+    run(tmp_path, "-c", RUN, "score", "--program", result["export"], "--judge", judge, *files)
+    assert json.loads((tmp_path / "scores.jsonl").read_text())["score"] is not None
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder with a copy of the package in which the blocks have their places."""
+    package = tmp_path / "debate_judge"
+    package.mkdir()
+    shutil.copy(ROOT / "__init__.py", package)
+    for folder in ("data", "programs", "runs", "optimize"):
+        shutil.copytree(ROOT / folder, package / folder, ignore=shutil.ignore_patterns("store", "__pycache__"))
+    for (file, table), code in blocks().items():
+        if table:
+            place, text = package / file, (package / file).read_text(encoding="utf-8")
+            start = re.search(rf"^{table}\b.*?\{{\n", text, re.MULTILINE | re.DOTALL)
+            assert start is not None
+            place.write_text(text[: start.end()] + code + text[start.end() :], encoding="utf-8")
+        elif "/" in file:
+            (package / file).write_text(code, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path) -> None:
+    answers = [("It is red.", [1, 2]), ("It is a sweet fruit that grows on trees.", [4, 5]), ("Eat it ripe.", [3, 3])]
+    rows = [
+        {
+            "question": f"What is fruit number {n} like?",
+            "answers": [{"text": f"Fruit {n}. {text}", "helpful": values} for text, values in answers],
+        }
+        for n in range(12)
+    ]
+    (copy / "fruit.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    check = "from debate_judge import data, testing; testing.check_corpus(data.load('fruit=fruit.jsonl'), raters=2)"
+    run(copy, "-c", check)
+    options = ("--store", "store", "--name", "fruit", "--json", "result.json", *SMALL)
+    run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", "longest", *options)
+    export = Path(json.loads((copy / "result.json").read_text())["export"])
+    assert json.loads((copy / export / "manifest.json").read_text())["evidence"]["data"]["name"] == "fruit"
