@@ -8,10 +8,10 @@ The algorithms as printed leave four things open, settled here by the paper's te
 - `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
 - In Algorithm 1 nothing is ever added to the first agent's history (`if m > 1`), and an agent hears itself and
   those before it, in every turn so far. That is `one-by-one`, to the letter; in the authors' published program
-  everybody hears everything, which is `round-table` here.
+  every agent hears everything, which is `round-table` here.
 - In Algorithm 2 the buffer is never emptied; each message is meant to be heard once.
 - In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it sums up all that was
-  said so far. The summary after the last turn, which nobody would read, is not made.
+  said so far. The summary after the last turn would not be read and is not made.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def one_by_one(speakers: Sequence[Speaker], summarizer: Speaker | None, tu
 
 
 async def round_table(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """In order like Algorithm 1, but a message reaches everybody."""
+    """In order like Algorithm 1, but a message reaches every agent."""
     return await _in_order(speakers, turns, lambda n, m: True)
 
 
@@ -109,7 +109,7 @@ async def _in_order(speakers: Sequence[Speaker], turns: int, reaches: Callable[[
 
 
 async def simultaneous(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """Algorithm 2: all speak at once, then everybody hears what everybody said in that turn."""
+    """Algorithm 2: all speak at once, then each hears what all said in that turn."""
     log = DiscussionLog()
     heard: list[Utterance] = []
     for turn in range(turns):
@@ -124,7 +124,7 @@ async def simultaneous(speakers: Sequence[Speaker], summarizer: Speaker | None, 
 async def simultaneous_with_summarizer(
     speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int
 ) -> DiscussionLog:
-    """Algorithm 3: as Algorithm 2, but all that anybody has heard is a summary of everything said so far."""
+    """Algorithm 3: as Algorithm 2, but each hears a summary of everything said so far and nothing else."""
     if summarizer is None:
         raise ValueError("this strategy needs a summarizer")
     log = DiscussionLog()
@@ -145,7 +145,7 @@ async def simultaneous_with_summarizer(
 
 
 async def no_talk(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """The ensemble (section 3.2): each speaks once and hears nobody."""
+    """The ensemble (section 3.2): each speaks once and hears none of the others."""
     log = DiscussionLog()
     ROUND.set(0)
     log.take(0, speakers, await _at_once(speakers, 0, ""))

@@ -223,7 +223,7 @@ def _check(roles: Mapping[str, str], communication: str, turns: int, samples: in
         if count < 1:
             raise InputError("not a number of times", field=field_name, expected="1 or more", found=count)
     if communication == "none" and turns > 1:
-        raise InputError("referees who hear nobody speak once", field="turns", expected="1", found=turns)
+        raise InputError("referees who do not hear one another speak once", field="turns", expected="1", found=turns)
 
 
 def _check_pair(item_a: Item, item_b: Item) -> None:

@@ -1,4 +1,4 @@
-"""Who sits at ChatEval's table: the referees' roles, what a referee and the summarizer are asked for.
+"""The members of a ChatEval discussion: the referees' roles, what a referee and the summarizer are asked for.
 
 The five diverse roles follow ChatEval, appendix A, in this project's own words. A role is the instructions of
 its own predictor, so that a tuner finds and rewrites each by its name, e.g. `roles['critic'].predict`.
@@ -38,7 +38,7 @@ ROLES = MappingProxyType(
         "evaluator": "You evaluate the candidate.",
     }
 )
-"""Name -> text: the paper's five, the role that everybody has in its ablation (section 4.1), and a lone judge's."""
+"""Name -> text: the paper's five, the one role of its ablation (section 4.1), and that of a lone judge."""
 
 _ALONE = (
     "Judge in the given aspect only, by its definition and against the source. Think critically, then give your "
@@ -99,7 +99,7 @@ class RefereeOpinion:
 
 
 class Referee(Role):
-    """One debater agent; its instructions are its role and its place at the table.
+    """One debater agent; its instructions are its role and how it takes part.
 
     Args:
         name: How the others know it.

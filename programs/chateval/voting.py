@@ -69,7 +69,7 @@ def tally(held: Sequence[DiscussionLog], turn: int) -> Votes:
 
     Args:
         held: The discussion with the first answer shown first and, where there was one, the other way round.
-        turn: From 0; nobody failed until then.
+        turn: From 0; no referee has failed by then.
     """
     straight = [_latest(log, turn) for log in held[:1]] + [
         {name: (a, b) for name, (b, a) in _latest(log, turn).items()} for log in held[1:]

@@ -18,7 +18,7 @@ OURS = f"\n\n{REQUEST}"
 """What stands between the material and the fields to fill in (programs/roles/adapter.py)."""
 
 SCORER = "You are the Scorer."
-"""The role of whoever was told all else with the panel."""
+"""The whole role of a Scorer that reads its task in the preamble."""
 
 _THEIRS = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
@@ -33,7 +33,7 @@ class Prompt:
 
     inputs: dict[str, str]
     role: str
-    """The instructions of whoever is asked to speak."""
+    """The instructions of the role that is asked to reply."""
     outputs: dict[str, str]
     """Requested field -> its type as written in the prompt; `str` where none is written. Empty for plain prompts."""
     descriptions: dict[str, str]
@@ -82,7 +82,7 @@ def _typed_description(text: str) -> tuple[str, str]:
 
 
 def _role(inputs: dict[str, str]) -> str:
-    """What the speaker is told: at the end of the prompt, or of what the whole panel is told."""
+    """What the speaker is told: at the end of the prompt, or of the preamble."""
     role = inputs.get("role", "")
     return inputs.get("panel", "").partition(TASK)[2] if role == SCORER else role
 

@@ -116,7 +116,7 @@ def compose(current: str, seed: str) -> str:
 
 
 def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Openings, endings and habits for whoever the current instruction belongs to."""
+    """Openings, endings and habits for the role that the current instruction belongs to."""
     text = current.lower()
     if "no issue" in text or text.startswith("critic"):
         return tuple(opening for opening, _ in _CRITIC), tuple(ending for _, ending in _CRITIC), _CRITIC_HABITS
@@ -124,7 +124,7 @@ def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, 
         return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
     if not text or "you are the scorer" in text or text.startswith("scorer"):
         return _SCORER, (), _SCORER_HABITS
-    # Somebody else: the part stays what it is and only gets other habits.
+    # Another role: the part stays what it is and only gets other habits.
     kept = " ".join(current.split())
     for habit in _SCORER_HABITS:
         kept = kept.replace(habit, "").strip()

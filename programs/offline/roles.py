@@ -23,7 +23,7 @@ from debate_judge.programs.offline.rubric import FEATURES, Rubric, Weighting
 from debate_judge.programs.offline.summary import Measurement
 
 LABEL = "Text statistics: "
-"""How every statement of the offline LM begins, so that nobody takes it for a reader's."""
+"""How every statement of the offline LM begins, so that it is not taken for a reader's."""
 
 NO_ISSUE = "NO ISSUE"
 
@@ -97,7 +97,7 @@ def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
 
 
 def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
-    """The later items that the speaker was told of: by the Critic, by evaluation steps, or among referees by anybody.
+    """The later items that the speaker was told of: by the Critic, by evaluation steps, or by any other referee.
 
     A referee has also looked at one item by itself, which its role's wording chooses.
     """
@@ -128,7 +128,7 @@ def wants_whole(role: str) -> bool:
 
 
 def criticise(prompt: Prompt) -> dict[str, str]:
-    """The Critic: the next reading that nobody has named and whose weight reaches the persona's threshold."""
+    """The Critic: the next reading that was not named yet and whose weight reaches the persona's threshold."""
     case = case_of(prompt)
     least = offline_persona.threshold(prompt.role)
     open_items = [

@@ -130,7 +130,7 @@ def effects(rubric: Rubric, readings: Mapping[str, Measurement]) -> list[tuple[W
 
 
 def weigh(rubric: Rubric, readings: Mapping[str, Measurement], raised: Collection[str]) -> float:
-    """The score, 0 to 1, by the first look and the items raised. What nobody raised is presumed to be alike.
+    """The score, 0 to 1, by the first look and the items raised. What was not raised is presumed to be alike.
 
     With that presumption a reading that only confirms the first look need not be raised, and candidates
     judged on different evidence stay comparable.

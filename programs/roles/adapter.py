@@ -140,7 +140,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
         return dict.fromkeys(_layout_of(signature).outputs, "") if isinstance(found, replies.Unreadable) else found
 
     def fields(self, signature: type[Signature], reply: Reply) -> dict[str, Any]:
-        """The same for whoever wants to know why there is nothing to read.
+        """As `parse`, but a reply without anything to read raises an error that says why.
 
         Raises:
             UnusableError: The reply ended badly.

@@ -1,7 +1,7 @@
 """From an LM's reply to typed values, or to a reason why not. The only parser of replies in the project.
 
 The rule is to read what is unmistakable and to refuse the rest: a refused reply is asked for once more, a
-misread one goes unnoticed. Texts that come from a data set or from another agent are disarmed here before they
+misread one goes unnoticed. Texts that come from a data set or from another agent are escaped here before they
 enter a prompt, so that a reply which quotes them cannot be taken for one that says what they say.
 
 A reply may be long and odd, so every pattern is written to take linear time: no repetition is followed by
@@ -100,7 +100,7 @@ def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
 def _spoken(reply: str) -> str | Unreadable:
     """The reply without its thinking.
 
-    A closing tag that nobody opened ends thoughts that began in the prompt. An opening tag that nobody closes
+    A closing tag without an opening one ends thoughts that began in the prompt. An opening tag without a closing one
     is refused where a reply begins with it, and is a word like any other further on.
     """
     kept: list[str] = []
@@ -237,7 +237,7 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     if scale.binary and spelled is not None:
         return float(spelled)
     alone = _ALONE.fullmatch(first)
-    # What stands in quotation marks is somebody else's: a candidate may well claim a score for itself.
+    # What stands in quotation marks was said by another: a candidate may claim a score for itself.
     claims = [*([alone] if alone else []), *_labelled(aspect).finditer(_QUOTED.sub("", bare))]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:

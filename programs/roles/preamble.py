@@ -1,8 +1,8 @@
-"""What all members of a debate are told at the head of every prompt: everybody's form, and the Scorer's task.
+"""What all members of a debate are told at the head of every prompt: the form of all replies, and the Scorer's task.
 
-It is there so that providers' prefix caches find it, with all that follows, whoever speaks: what a role is told at the
-end of a prompt is new in every call. The Critic's persona is not part of it, for a Scorer that knew it would discount
-the criticism.
+It stands first so that providers' prefix caches find it, with all that follows, for every role: what a role is told at
+the end of a prompt is new in every call. The Critic's persona is not part of it, for a Scorer that knew it would
+discount the criticism.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TASK = "Task of the Scorer: "
 
 
 def preamble(scorer: type[Signature], critic: type[Signature], tie_breaker: type[Signature]) -> str:
-    """The text for roles of these signatures; it depends on the Scorer's instructions and nobody else's."""
+    """The text for roles of these signatures; of all instructions it depends on the Scorer's alone."""
     # mypy takes pydantic model classes for unhashable; classes hash by identity.
     roles: Any = (scorer, critic, tie_breaker)
     return _preamble(*roles)
