@@ -85,7 +85,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     tracker.table("transcripts.json", _transcript_rows(run, held_out))
     tracker.table("costs.json", cost_rows(meter, run.runner.lm.price))
     folder = _export(run, judge, searches, held_out, name)
-    tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
+    tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}")
     return folder
 
 
@@ -187,12 +187,6 @@ def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _example(run: Run) -> list[dict[str, str]]:
-    group = run.splits.held_out.groups[0]
-    row = {"source": group.source, "text": group.candidates[0].text, "context": group.context}
-    return [{**row, "aspect": run.aspects[0].name}]
 
 
 def result_digest(held_out: HeldOut) -> str:

@@ -62,7 +62,7 @@ ROOMS = {
         ("make_lm", "dry_run"),
     ),
     "runs": (
-        ("flags", "runner", "rated_scores"),
+        ("flags", "runner", "rated_scores", "mlflow_setup"),
         ("scoring", "export"),
         ("tracking",),
         ("reports",),

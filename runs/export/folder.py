@@ -15,7 +15,6 @@ import logging
 import re
 import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Mapping
 from importlib import metadata
@@ -25,6 +24,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.redaction import clean
+from debate_judge.runs.export.from_mlflow import fetch
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     FORMAT,
@@ -136,7 +136,7 @@ def find(path: str | Path) -> Export:
     Raises:
         InputError: as `load`.
     """
-    return _from_mlflow(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
+    return fetch(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
@@ -249,19 +249,3 @@ def _put(temporary: Path, folder: Path, fingerprint: str) -> None:
     temporary.replace(folder)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _from_mlflow(uri: str) -> Export:
-    import mlflow
-
-    # The judge is wholly in memory once it is read, so the copy need not stay.
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
-        try:
-            place = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
-        except Exception as error:
-            raise InputError(
-                f"MLflow could not give {uri}: {error}",
-                expected="a model that optimize/compile.py has registered",
-                remedy="set MLFLOW_TRACKING_URI to the store that holds it (see the output of the compile)",
-            ) from error
-        return read(place)
