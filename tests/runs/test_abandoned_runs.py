@@ -62,11 +62,6 @@ def tracking(store: Path, experiment: str) -> Iterator[Callable[[str], Started]]
         process.communicate(timeout=60)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=60)
-
-
 def _tracker(store: Path, experiment: str) -> Tracker:
     return Tracker(uri=None, store=store, experiment=experiment, run_name="mine")
 
@@ -81,10 +76,13 @@ def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(
     tracking: Callable[[str], Started], store: Path, experiment: str
 ) -> None:
     killed, dead = tracking("mine")
-    other_killed, other_dead = tracking("another")
     live, alive = tracking("mine")
-    _kill(killed)
-    _kill(other_killed)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait(timeout=60)
+    lock = RunLock(store)
+    lock.acquire()
+    other_dead = open_place(None, store, experiment).start_run("another", {TAG: lock.name})
+    lock.release(closed=False)
     with _tracker(store, experiment) as tracker:
         place = tracker.place
         error = {"error": "the process was killed before it could close the run"}
