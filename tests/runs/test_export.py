@@ -452,7 +452,7 @@ def test_the_store_in_memory_forgets_the_oldest() -> None:
 
 
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the store that MLflow was told of, and else from the one that a compile makes below the working directory."""
+    """From the store that MLflow was told of, else from the one that a compile makes below the working directory."""
     from mlflow.tracking import MlflowClient
 
     (tmp_path / "runs/store").mkdir(parents=True)

@@ -130,14 +130,20 @@ print(json.dumps({
     "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
     "files": files,
     "refused": refused,
-    "left behind": os.listdir(),
+    "folder": os.listdir(),
 }))
 """
 
 
 @pytest.fixture(scope="module")
 def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process elsewhere, without this project on its path, makes of the model."""
+    """What a process elsewhere makes of the model, in a folder where a user has modules with names of ours."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("data", "programs", "runs", "optimize"):
+        (elsewhere / name).mkdir()
+        for file in (f"{name}.py", f"{name}/__init__.py"):
+            (elsewhere / file).write_text("raise RuntimeError('a module of the user was imported')\n")
+    before = sorted(os.listdir(elsewhere))
     rows: list[dict[str, Any]] = [
         {"source": SOURCE, "text": text, "context": "", "aspect": aspect}
         for text in TEXTS
@@ -152,7 +158,7 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(logged.path)],
         input=json.dumps(rows),
-        cwd=tmp_path_factory.mktemp("elsewhere"),
+        cwd=elsewhere,
         env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         capture_output=True,
         text=True,
@@ -161,7 +167,7 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return {**result, "left behind": sorted({*result["folder"]} - {*before})}
 
 
 def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
