@@ -5,7 +5,7 @@
     judge = load("runs/store/exports/NAME")
     judge.score(source="The article ...", text="Its summary ...")["coherence"].score
 
-What the files hold is said in `runs.export.manifest`.
+The files' content is described in `runs.export.manifest`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _LM_SETTINGS = ("spec", "temperature", "max_tokens")
 _README = """\
 # {name}
 
-A judge for the task {task!r}: {aspects}. {lm}What it was compiled on and how well it agrees with raters it never saw \
-stands in manifest.json under "evidence".
+A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, and how well it agrees with the raters \
+on held-out sources, are in manifest.json under "evidence".
 
 Score a file: `python runs/score.py --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
@@ -70,18 +70,18 @@ def save(
     program; another one is kept beside it. Keys, passwords and absolute paths are left out.
 
     Args:
-        folder: Where to; its parents are made.
-        judge: What to write.
+        folder: Folder to write; its parents are made.
+        judge: The judge.
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
-        evidence: JSON values that say how well the judge agrees with whom.
-        name: What to call it.
+        evidence: JSON values about its agreement with the raters.
+        name: Its name, for people.
         demos: Whether to keep demonstrations, which hold texts of the training data.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: the folder holds something that is no export, or the judge's kind is unknown.
+        InputError: The folder holds something that is no export, or the judge's kind is unknown.
     """
     folder = Path(folder)
     states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
@@ -95,7 +95,7 @@ def save(
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex[:8]}"
     try:
         _write(temporary, manifest, states)
-        # What cannot be read back must not take the place of what can.
+        # An export that cannot be read back must not replace one that can.
         written = read(temporary)
         for aspect, chosen in judge.aspects.items():
             if written.judge.aspects[aspect].judge.instructions() != chosen.judge.instructions():
@@ -118,13 +118,13 @@ def load(
 
     Args:
         path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
-        lm: Another LM than the one it was compiled with; its evidence does not speak about that one.
+        lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
         api_base: Address of an OpenAI-compatible server.
         concurrency: LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
 
     Raises:
-        InputError: it cannot be found or is no usable export, or `lm` is no LM.
+        InputError: It cannot be found or is no usable export, or `lm` is no LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
     return open_judge(find(path), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
@@ -134,7 +134,7 @@ def find(path: str | Path) -> Export:
     """Read an export by folder or MLflow address, without an LM.
 
     Raises:
-        InputError: as `load`.
+        InputError: It cannot be found or is no usable export.
     """
     return fetch(str(path)) if re.match("(models|runs):/", str(path)) else read(path)
 
@@ -155,7 +155,7 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
             aspects[name]["demos_left_out"] = left_out
             log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
     task = task_record(judge.task)
-    # Through JSON once, so that the fingerprint is that of what a reader will see.
+    # Through JSON once: floats and tuples must have the form that a reader computes the fingerprint from.
     plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
     return {
         "format": FORMAT,
@@ -225,7 +225,7 @@ def _write_json(file: Path, value: Any) -> None:
 
 
 def _put(temporary: Path, folder: Path, fingerprint: str) -> None:
-    """Move the new export to its place, and what stood there out of the way."""
+    """Move the new export to its place; an export of another judge that is there is kept under another name."""
     old: Path | None = None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:

@@ -1,7 +1,7 @@
-"""The compiled judge as an MLflow model: rows of texts in, scores out, many at once.
+"""The compiled judge as an MLflow model: rows of texts in, rows of scores out, with many LM calls in flight.
 
-MLflow runs this file when it loads the model (models from code), with the model's own copy of the project on
-the path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
+MLflow runs this file when it loads the model ("models from code"), with the model's own copy of the project on the
+path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
 `concurrency`; other names are ignored, with a warning. API keys are read from the environment.
 """
 

@@ -4,9 +4,9 @@
         tracker.params({"judge": "debate", "rounds": 3})
         tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"dev/spearman": 0.41})
 
-Writing happens in one thread of its own, in the order of the calls, so that it overlaps with waiting for an
-LM; a write that fails is raised by the next call or on leaving. Metrics keep their names from run to run,
-parent or child, so that the UI can lay runs side by side.
+One thread writes, in the order of the calls, so that writing overlaps with waiting for an LM; the error of a write
+is raised by the next call or at the end of the block. Metrics have the same names in every run, parent or child, so
+that the UI can compare runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARAMS, _METRICS = 100, 900
 
 
 class TrackingError(RuntimeError):
-    """The tracking store failed in the middle of a run. What LMs answered is safe in the store of replies."""
+    """The tracking store failed in the middle of a run. Replies of LMs are kept elsewhere and are not lost."""
 
 
 class Tracker:
@@ -112,7 +112,7 @@ class Tracker:
 
     @property
     def ui_hint(self) -> str:
-        """How to see the run: its address on a server, else the command that serves the store."""
+        """Where to see the run: its address on a server, else the command that starts a UI on the store."""
         return self.run_link() if self.place.served else self.place.ui_command
 
     def run_link(self, port: int = 5000) -> str:
@@ -125,7 +125,7 @@ class Tracker:
         self._write(self._log, self.run_id, texts(values), {}, None)
 
     def tags(self, values: Mapping[str, object]) -> None:
-        """Log words about the run; secrets are taken out."""
+        """Log tags; secrets are taken out, None is left out."""
         self._write(self._log_tags, texts(values))
 
     def metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
@@ -206,7 +206,7 @@ class Tracker:
     def _as_error(self) -> TrackingError:
         return TrackingError(
             f"the tracking store failed during the run: {first_line(self._failure)}\n"
-            "  remedy:   see that it runs, and repeat the command; LM calls already paid for are not made again"
+            "  remedy:   see that the store runs, and repeat the command; LM calls already paid for are not made again"
         )
 
     def _log(self, run_id: str, params: dict[str, str], metrics: dict[str, float], step: int | None) -> None:
