@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
@@ -28,13 +30,13 @@ def fetch(uri: str) -> Export:
     Raises:
         InputError: There is no such store, nothing at this address in it, or no export there.
     """
-    store = _store(uri)
+    prepare_mlflow()
     from mlflow.artifacts import download_artifacts
 
     # The judge is wholly in memory once it is read, so the copy need not stay.
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
+    with _store(uri) as store, tempfile.TemporaryDirectory(prefix="judge-") as folder:
         try:
-            place = download_artifacts(artifact_uri=uri, dst_path=folder, tracking_uri=store)
+            place = download_artifacts(artifact_uri=uri, dst_path=folder)
         except Exception as error:
             raise InputError(
                 f"MLflow could not give {uri}: {clean_text(str(error))}",
@@ -46,13 +48,25 @@ def fetch(uri: str) -> Export:
         return read(place)
 
 
-def _store(uri: str) -> str:
-    """URI of the tracking store, which MLflow would create empty if it were absent."""
-    prepare_mlflow()
+@contextmanager
+def _store(uri: str) -> Iterator[str]:
+    """The URI of the store, which is MLflow's for as long as the block lasts.
+
+    MLflow resolves `models:/` with its global URI, whichever one a call is given, and makes an empty database where it
+    finds none: by default in the working directory.
+    """
     import mlflow
 
-    store = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else f"sqlite:///{EMBEDDED.resolve()}"
+    is_set = mlflow.is_tracking_uri_set()
+    store: str = mlflow.get_tracking_uri() if is_set else f"sqlite:///{EMBEDDED.resolve()}"
     file = sqlite_file(store)
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to take {uri} from", file=file, expected="a database", remedy=_REMEDY)
-    return store
+    if is_set:
+        yield store
+        return
+    mlflow.set_tracking_uri(store)
+    try:
+        yield store
+    finally:
+        mlflow.set_tracking_uri(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -460,20 +461,25 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     folder, client = write(tmp_path / "x"), MlflowClient(tracking_uri=uri)
     run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri()))
     client.log_artifacts(run.info.run_id, str(folder), "export")
-    address = f"runs:/{run.info.run_id}/export"
+    client.create_registered_model("toy")
+    client.create_model_version("toy", f"{run.info.artifact_uri}/export", run.info.run_id)
+    addresses = (f"runs:/{run.info.run_id}/export", "models:/toy/1")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert find(address).fingerprint == read(folder).fingerprint
+    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     with pytest.raises(InputError, match="MLflow could not give models:/nobody/1") as caught:
         find("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    with pytest.raises(InputError, match="no MLflow store to take runs:/"):
-        find(address)
+    with pytest.raises(InputError, match="no MLflow store to take models:/toy/1 from"):
+        find("models:/toy/1")
     assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
     monkeypatch.chdir(tmp_path)
-    assert find(address).fingerprint == read(folder).fingerprint
+    before = sorted(tmp_path.iterdir())
+    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    assert sorted(tmp_path.iterdir()) == before
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
 
 
 @pytest.mark.parametrize("name", JUDGES)
