@@ -1,6 +1,6 @@
 """Exported judges: written as a folder of JSON, read back, and given an LM to score with.
 
-Uses the runner and redaction; asks MLflow for nothing but an export that is kept there.
+Uses the runner; asks MLflow for nothing but an export that is kept there.
 """
 
 from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save

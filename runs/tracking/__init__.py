@@ -1,4 +1,4 @@
 """MLflow: one run per compile with its trials, the registered model, the embedded store, the runs of killed processes.
 
-Uses exports, redaction and the setup of MLflow; knows no optimizer and no judge.
+Uses exports and the setup of MLflow; knows no optimizer and no judge.
 """
