@@ -30,3 +30,7 @@ def __getattr__(name: str) -> Any:
 
     module, attribute = _WHERE[name]
     return getattr(import_module(module), attribute, None) or import_module(f"{module}.{attribute}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -71,7 +71,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
             "input_tokens": meter.input_tokens,
             "cached_input_tokens": meter.cached_tokens,
             "output_tokens": meter.output_tokens,
-            "recalled_tokens": meter.total.stored,
+            "tokens_from_store": meter.total.stored,
             "usd": None if run.runner.lm.price is None else meter.total.cost(run.runner.lm.price),
         }
     )
@@ -91,7 +91,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
         # The model would have to hold their modules and all that these import, which nothing here can know.
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
-        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}", example=_example(run))
+        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}")
     return folder
 
 
@@ -193,12 +193,6 @@ def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _example(run: Run) -> list[dict[str, str]]:
-    group = run.splits.held_out.groups[0]
-    row = {"source": group.source, "text": group.candidates[0].text, "context": group.context}
-    return [{**row, "aspect": run.aspects[0].name}]
 
 
 def result_digest(held_out: HeldOut) -> str:

@@ -1,6 +1,6 @@
 """Exported judges: written to a folder of JSON files, read back, and given an LM to score with.
 
-Uses the runner and redaction; knows no tracking.
+Uses the runner; asks MLflow for nothing but an export that is kept there.
 """
 
 from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save

@@ -15,7 +15,6 @@ import logging
 import re
 import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Collection, Mapping
 from importlib import metadata
@@ -25,6 +24,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.redaction import clean
+from debate_judge.runs.export.from_mlflow import fetch
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     FORMAT,
@@ -46,8 +46,8 @@ _LM_SETTINGS = ("spec", "temperature", "max_tokens")
 _README = """\
 # {name}
 
-A judge for the task {task!r}: {aspects}. {lm}What it was compiled on and how well it agrees with raters it never saw \
-stands in manifest.json under "evidence".
+A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, and how well it agrees with the raters \
+on held-out sources, are in manifest.json under "evidence".
 
 Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
@@ -70,18 +70,18 @@ def save(
     program; one of another program is kept beside it. Keys, passwords and absolute paths are left out.
 
     Args:
-        folder: The folder to write; its parents are made.
-        judge: What to write.
+        folder: Folder to write; its parents are made.
+        judge: The judge.
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
-        evidence: JSON values that say how well the judge agrees with whom.
-        name: What to call it.
+        evidence: JSON values about its agreement with the raters.
+        name: Its name, for people.
         demos: Whether to keep demonstrations, which hold texts of the training data.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: the folder holds something that is no export, or the judge's class cannot be imported by its name.
+        InputError: The folder holds something that is no export, or the judge's class cannot be imported by its name.
     """
     folder = Path(folder)
     kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
@@ -122,14 +122,14 @@ def load(
 
     Args:
         path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
-        lm: Another LM than the one it was compiled with; its evidence does not speak about that one.
+        lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
         api_base: Address of an OpenAI-compatible server.
         concurrency: LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
-        InputError: it cannot be found or is no usable export, or `lm` is no LM.
+        InputError: It cannot be found or is no usable export, or `lm` is no LM.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
     return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
@@ -139,9 +139,9 @@ def find(path: str | Path, judges: Collection[str] = ()) -> Export:
     """Read an export by folder or MLflow address, without an LM; the arguments are those of `load`.
 
     Raises:
-        InputError: as `load`.
+        InputError: It cannot be found or is no usable export.
     """
-    return _from_mlflow(str(path), judges) if re.match("(models|runs):/", str(path)) else read(path, judges)
+    return fetch(str(path), judges) if re.match("(models|runs):/", str(path)) else read(path, judges)
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
             aspects[name]["demos_left_out"] = left_out
             log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
     task = task_record(judge.task)
-    # Through JSON once, so that the fingerprint is that of what a reader will see.
+    # Through JSON once: floats and tuples must have the form that a reader computes the fingerprint from.
     plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
     return {
         "format": FORMAT,
@@ -230,7 +230,7 @@ def _write_json(file: Path, value: Any) -> None:
 
 
 def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
-    """Move the new export to its place, and what stood there out of the way."""
+    """Move the new export to its place; an export of another judge that is there is kept under another name."""
     old: Path | None = None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:
@@ -254,19 +254,3 @@ def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]
     temporary.replace(folder)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _from_mlflow(uri: str, judges: Collection[str]) -> Export:
-    import mlflow
-
-    # The judge is wholly in memory once it is read, so the copy need not stay.
-    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
-        try:
-            place = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
-        except Exception as error:
-            raise InputError(
-                f"MLflow could not give {uri}: {error}",
-                expected="a model that a compile has registered",
-                remedy="set MLFLOW_TRACKING_URI to the store that holds it (see the output of the compile)",
-            ) from error
-        return read(place, judges)

@@ -21,7 +21,9 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
 
 FORMAT = "debate-judge export"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Raised when a judge's kinds, configuration or predictors are renamed; exports of earlier versions are not read."""
+
 MANIFEST = "manifest.json"
 
 _PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
@@ -92,7 +94,7 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
             No export can have a module imported that is not named here.
 
     Raises:
-        InputError: it is no export, was made by a newer version, is incomplete or was changed.
+        InputError: It is no export, was made by another version of the format, is incomplete or was changed.
     """
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=_REMEDY)
@@ -153,7 +155,7 @@ def _check_format(root: Record) -> None:
     if version != SCHEMA_VERSION:
         newer = version > SCHEMA_VERSION
         raise root.error(
-            "the export was made by a newer version" if newer else "not a version of the export format",
+            f"the export was made by {'a newer' if newer else 'an earlier'} version of this project",
             "schema_version",
             expected=f"{SCHEMA_VERSION}",
             found=f"{version:g}",

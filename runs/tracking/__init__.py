@@ -1,4 +1,4 @@
-"""MLflow: one run per compile with its trials, the registered model, the embedded store.
+"""MLflow: one run per compile with its trials, the registered model, the embedded store, the runs of killed processes.
 
-Uses exports and redaction; the only room that knows MLflow.
+Uses exports and the setup of MLflow; knows no optimizer and no judge.
 """

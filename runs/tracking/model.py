@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -17,14 +17,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import debate_judge
+from debate_judge.runs.export.manifest import Export, read
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import Place
 
 _FOLDERS = ("data", "programs", "runs")
-"""What scoring needs of the package; `optimize` stays at home."""
+"""What scoring needs of the package; it never imports `optimize`."""
 
-_LEFT_OUT = ("runs/store", "data/sample")
+_LEFT_OUT = "sample"
+"""The package in `data` whose texts need not travel with a model."""
 
 _INPUTS = {
     "source": ("string", True),
@@ -35,24 +37,32 @@ _INPUTS = {
 """Column -> type and whether it is required."""
 
 _OUTPUTS = {
+    "aspect": ("string", True),
     "score": ("double", False),
     "unscored": ("string", False),
     "rounds": ("long", False),
     "stop_reason": ("string", False),
     "calls": ("long", True),
 }
+"""Column -> type and whether it always has a value."""
+
+_USE = {
+    "rows": (
+        "An input row that names an aspect gives one output row; one whose aspect is absent, null or empty gives one "
+        "for each aspect of the judge, in the order of `aspects`. Output rows follow the order of the input rows and "
+        "repeat their index. Where outputs must be as many as inputs (Spark), name the aspect in every row."
+    ),
+}
+"""What the signature cannot say, kept in the model's metadata."""
 
 _REQUIREMENTS = ("aiohttp", "dspy", "mlflow", "numpy", "orjson", "pandas", "scipy", "tqdm")
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
-
 
 _CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
 """What can be overridden when the model is loaded; None is what the export says."""
 
 
-def log_model(
-    place: Place, run_id: str, export: Path, name: str, registered_name: str, example: Sequence[Mapping[str, object]]
-) -> str:
+def log_model(place: Place, run_id: str, export: Path, name: str, registered_name: str) -> str:
     """Keep an export in a run, as a folder and as a model, and register the model; return its registry URI.
 
     Args:
@@ -61,7 +71,6 @@ def log_model(
         export: Folder that `runs.export.folder.save` wrote.
         name: Name of the model in the run.
         registered_name: Name in the registry; what is not allowed there becomes a hyphen.
-        example: Input rows, kept as the model's example.
     """
     from mlflow.entities import LoggedModelOutput
 
@@ -70,22 +79,19 @@ def log_model(
     logged = client.create_logged_model(place.experiment_id, name=name, source_run_id=run_id, model_type="judge")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model"
-        save_model(path, export, example, logged=logged, run_id=run_id)
+        save_model(path, export, logged=logged, run_id=run_id)
         client.log_model_artifacts(logged.model_id, str(path))
     client.finalize_logged_model(logged.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
     return _register(place, re.sub(r"[^\w.-]+", "-", registered_name), logged, run_id)
 
 
-def save_model(
-    path: Path, export: Path, example: Sequence[Mapping[str, object]], *, logged: Any = None, run_id: str | None = None
-) -> None:
+def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | None = None) -> None:
     """Write the model folder.
 
     Args:
         path: Folder to make.
         export: Folder that `runs.export.folder.save` wrote.
-        example: Input rows.
         logged: The store's record that the folder belongs to, if there is one.
         run_id: The run that made the export, if there is one.
     """
@@ -105,6 +111,7 @@ def save_model(
             model_uuid=logged.model_id,
             model_id=logged.model_id,
         )
+    found = read(export)
     with TemporaryDirectory() as folder, _pins_unchecked():
         package = _staged(Path(debate_judge.__file__).parent, Path(folder))
         mlflow.pyfunc.save_model(
@@ -113,17 +120,27 @@ def save_model(
             artifacts={"export": str(export.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(schema(_INPUTS), schema(_OUTPUTS)),
-            input_example=pd.DataFrame(list(example)),
+            input_example=pd.DataFrame([_example(found)]),
             model_config=_CONFIG,
-            pip_requirements=_pins(export),
+            metadata={"aspects": list(found.judge.aspects), **_USE},
+            pip_requirements=_pins(found),
             mlflow_model=record,
         )
 
 
-def _pins(export: Path) -> list[str]:
-    from debate_judge.runs.export.manifest import read
+def _example(export: Export) -> dict[str, str]:
+    """An invented input row: a model goes where the texts that it was compiled on may not."""
+    task = export.judge.task
+    return {
+        "source": f"Invented {task.source_label}: the ferry crosses the bay in 22 minutes.",
+        "text": f"Invented {task.candidate_label}: a crossing takes 22 minutes.",
+        "context": f"Invented {task.context_label}: the bay is eight kilometres wide.",
+        "aspect": next(iter(export.judge.aspects)),
+    }
 
-    own = {name for chosen in read(export).judge.aspects.values() for name in chosen.judge.packages}
+
+def _pins(export: Export) -> list[str]:
+    own = {name for chosen in export.judge.aspects.values() for name in chosen.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
     return [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *own})]
 
@@ -147,16 +164,25 @@ def _pins_unchecked() -> Iterator[None]:
 
 
 def _staged(root: Path, folder: Path) -> Path:
-    """Copy the code of the package at `root` into `folder`, without the runs and the sample that lie beside it."""
+    """Copy the code of the package at `root` into `folder`; returns the copy."""
     package = folder / "debate_judge"
-    left_out = [root / name for name in _LEFT_OUT]
-    for file in [root / "__init__.py", *(f for name in _FOLDERS for f in (root / name).rglob("*.py"))]:
-        if file.parent.name == "__pycache__" or any(file.is_relative_to(place) for place in left_out):
-            continue
+    sources = [root / "__init__.py", *(file for name in _FOLDERS for file in _modules(root / name))]
+    for file in sources:
         copy = package / file.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
     return package
+
+
+def _modules(package: Path) -> Iterator[Path]:
+    """The modules of a package and of those in it.
+
+    A folder without `__init__.py` is no package: stores of runs, which may lie beside the code, hold code as well.
+    """
+    yield from sorted(package.glob("*.py"))
+    for init in sorted(package.glob("*/__init__.py")):
+        if init.parent.name != _LEFT_OUT:
+            yield from _modules(init.parent)
 
 
 def _register(place: Place, name: str, logged: Any, run_id: str) -> str:

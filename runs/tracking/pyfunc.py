@@ -1,7 +1,7 @@
-"""The compiled judge as an MLflow model: rows of texts in, scores out, many at once.
+"""The compiled judge as an MLflow model: rows of texts in, rows of scores out, with many LM calls in flight.
 
-MLflow runs this file when it loads the model (models from code), with the model's own copy of the project on
-the path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
+MLflow runs this file when it loads the model ("models from code"), with the model's own copy of the project on the
+path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
 `concurrency`; other names are ignored, with a warning. API keys are read from the environment.
 """
 
@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 
 class JudgeModel(PythonModel):
-    """Columns in: source, text, and optionally context and aspect. Columns out: score, unscored, rounds, stop_reason,
-    calls; one row for each row, in order, whatever index the input has.
+    """Rows of texts in, rows of scores out.
+
+    Columns in: source, text, and optionally context and aspect. Columns out: aspect, score, unscored, rounds,
+    stop_reason, calls. A row that names an aspect gives one output row; one without (no such column, null or empty)
+    gives one for each of the judge's aspects, in the task's order. Output rows follow the order of the input rows and
+    repeat their index.
+
+    `spark_udf` wants as many output rows as input rows, so there every row has to name its aspect.
     """
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Load the export that came with the model; no LM is asked."""
+        """Load the export that came with the model, without a call to its LM."""
         from debate_judge.runs.export.folder import load
 
         config = {k: v for k, v in (context.model_config or {}).items() if v is not None}
@@ -34,46 +40,42 @@ class JudgeModel(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """Score each row; a row that cannot be scored has a null score and says why in `unscored`.
+        """Score each row; what cannot be scored has a null score and the reason in `unscored`.
 
         Raises:
             dspy.LMError: No row can be scored: a wrong key, an unknown model.
         """
-        judge, results = self._judge, [_unscored("")] * len(model_input)
-        items: list[tuple[int, Item]] = []
-        for place, row in enumerate(model_input.to_dict("records")):
-            found = _item(judge, row)
-            if isinstance(found, str):
-                results[place] = _unscored(found)
-            else:
-                items.append((place, found))
-        for (place, _), result in zip(items, _results(judge, [item for _, item in items]), strict=True):
-            results[place] = result
-        frame = pd.DataFrame({name: _column([result[name] for result in results]) for name in _unscored("")})
-        return frame.set_axis(model_input.index)
+        judge, rows = self._judge, model_input.to_dict("records")
+        asked = [(place, question) for place, row in enumerate(rows) for question in _questions(judge, row)]
+        scores = _scores(judge, [question for _, question in asked if not isinstance(question, dict)])
+        results = [question if isinstance(question, dict) else next(scores) for _, question in asked]
+        frame = pd.DataFrame({name: _column([result[name] for result in results]) for name in _unscored("", "")})
+        return frame.set_axis(model_input.index.take([place for place, _ in asked]))
 
 
-def _item(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> Item | str:
-    """The question that a row asks, or why it asks none."""
+def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, object]]:
+    """What a row asks the judge, a question for each aspect; in place of one that cannot be asked, its result."""
     from debate_judge.programs.judge import Item
 
     texts = {name: _text(row.get(name)) for name in ("source", "text", "context", "aspect")}
-    for name in ("source", "text"):
-        if not texts[name].strip():
-            return f"no text: the row needs a {name}"
-    aspect = texts["aspect"] or (judge.aspects[0] if len(judge.aspects) == 1 else "")
-    if aspect not in judge.aspects:
-        return f"no such aspect: {aspect!r}; one of {', '.join(judge.aspects)} is needed"
-    return Item("", "", judge.task, judge.task.aspect(aspect), texts["source"], texts["text"], texts["context"])
+    names = (texts["aspect"],) if texts["aspect"].strip() else judge.aspects
+    if names[0] not in judge.aspects:
+        return [_unscored(names[0], f"no such aspect: {names[0]!r}; one of {', '.join(judge.aspects)} is needed")]
+    for required in ("source", "text"):
+        if not texts[required].strip():
+            return [_unscored(name, f"no text: the row needs a {required}") for name in names]
+    task = judge.task
+    return [Item("", "", task, task.aspect(name), texts["source"], texts["text"], texts["context"]) for name in names]
 
 
-def _results(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object]]:
+def _scores(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object]]:
     from debate_judge.runs.runner.streaming import score_of
 
     for item, judgement in judge.stream(items):
         score = score_of(judge.compiled, item, judgement)
         unscored = None if score.unscored is None else f"{score.unscored}: {score.detail}"
         yield {
+            "aspect": item.aspect.name,
             "score": score.score,
             "unscored": unscored,
             "rounds": score.rounds,
@@ -82,8 +84,8 @@ def _results(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object
         }
 
 
-def _unscored(why: str) -> dict[str, object]:
-    return {"score": None, "unscored": why, "rounds": None, "stop_reason": None, "calls": 0}
+def _unscored(aspect: str, why: str) -> dict[str, object]:
+    return {"aspect": aspect, "score": None, "unscored": why, "rounds": None, "stop_reason": None, "calls": 0}
 
 
 def _text(value: object) -> str:

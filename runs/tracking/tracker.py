@@ -4,14 +4,15 @@
         tracker.params({"judge": "debate", "rounds": 3})
         tracker.trial("n=2 plain", {"rounds": 2, "persona": "plain"}, {"dev/spearman": 0.41})
 
-Writing happens in one thread of its own, in the order of the calls, so that it overlaps with waiting for an
-LM; a write that fails is raised by the next call or on leaving. Metrics keep their names from run to run,
-parent or child, so that the UI can lay runs side by side.
+One thread writes, in the order of the calls, so that writing overlaps with waiting for an LM; the error of a write
+is raised by the next call or at the end of the block. Metrics have the same names in every run, parent or child, so
+that the UI can compare runs.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 Part = Literal["train", "dev", "held_out"]
 
 _PARAMS, _METRICS = 100, 900
@@ -39,35 +43,46 @@ _PARAMS, _METRICS = 100, 900
 
 
 class TrackingError(RuntimeError):
-    """The tracking store failed in the middle of a run. What LMs answered is safe in the store of replies."""
+    """The tracking store failed in the middle of a run. Replies of LMs are kept elsewhere and are not lost."""
 
 
 class Tracker:
     """A run in a tracking store, from `with` to its end.
 
+    Entering also closes the runs of the experiment whose process was killed, see `runs.tracking.abandoned`.
+
     Args:
         uri: Tracking URI; None for the SQLite database in `store`.
-        store: Folder of the embedded database and its artifacts.
+        store: Folder of the embedded database, its artifacts and the locks of the processes that are tracking.
         experiment: Experiment that the run belongs to, one per corpus.
         run_name: Name of the run.
 
     Raises:
-        InputError: On entering, within seconds: the address is malformed, nobody answers, the store is broken.
+        InputError: On entering, within seconds: the address is malformed, no server answers, the store is broken.
         TrackingError: Later, when a write fails.
     """
 
     def __init__(self, *, uri: str | None, store: Path, experiment: str, run_name: str) -> None:
         self._uri = uri
-        self._folder = store
+        self._folder = store.resolve()
         self._experiment = experiment
         self._name = run_name
         self._place: Place | None = None
         self._run_id = ""
         self._failure: Exception | None = None
+        self._closed = False
 
     def __enter__(self) -> Tracker:
         self._place = open_place(self._uri, self._folder, self._experiment)
-        self._run_id = self._place.start_run(self._name, standing_tags())
+        self._lock = RunLock(self._folder)
+        self._lock.acquire()
+        try:
+            self._run_id = self._place.start_run(self._name, {**standing_tags(), TAG: self._lock.name})
+            for run_id in close_abandoned(self._place, self._folder, self._run_id):
+                logger.info("run %s was left by a process that was killed; it is closed as KILLED", run_id)
+        except BaseException:
+            self._lock.release(closed=False)
+            raise
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="tracking")
         return self
 
@@ -76,6 +91,7 @@ class Tracker:
     ) -> None:
         self._writer.submit(self._end, kind, error)
         self._writer.shutdown()
+        self._lock.release(closed=self._closed)
         if self._failure is None:
             return
         if error is None:
@@ -96,7 +112,7 @@ class Tracker:
 
     @property
     def ui_hint(self) -> str:
-        """How to see the run: its address on a server, else the command that serves the store."""
+        """Where to see the run: its address on a server, else the command that starts a UI on the store."""
         return self.run_link() if self.place.served else self.place.ui_command
 
     def run_link(self, port: int = 5000) -> str:
@@ -109,7 +125,7 @@ class Tracker:
         self._write(self._log, self.run_id, texts(values), {}, None)
 
     def tags(self, values: Mapping[str, object]) -> None:
-        """Log words about the run; secrets are taken out."""
+        """Log tags; secrets are taken out, None is left out."""
         self._write(self._log_tags, texts(values))
 
     def metrics(self, values: Mapping[str, float | None], step: int | None = None) -> None:
@@ -155,21 +171,20 @@ class Tracker:
         """Keep a figure; the ending of `path` names its format."""
         self._write(lambda: self.place.client.log_figure(self.run_id, figure, path))
 
-    def model(self, export: Path, *, name: str, registered_name: str, example: Sequence[Mapping[str, object]]) -> str:
+    def model(self, export: Path, *, name: str, registered_name: str) -> str:
         """Keep an export as the artifact folder `export` and register it as a model that loads anywhere.
 
         Args:
             export: Folder that `runs.export.folder.save` wrote.
             name: Name of the model in the run.
             registered_name: Name in the registry; its newest version is `models:/NAME/latest`.
-            example: Input rows, for the model's page and its serving example.
 
         Returns:
             The URI of the registered version.
         """
         from debate_judge.runs.tracking.model import log_model
 
-        work = partial(log_model, self.place, self.run_id, export, name, registered_name, example)
+        work = partial(log_model, self.place, self.run_id, export, name, registered_name)
         uri = self._write(work).result()
         if uri is None:
             raise self._as_error() from self._failure
@@ -191,7 +206,7 @@ class Tracker:
     def _as_error(self) -> TrackingError:
         return TrackingError(
             f"the tracking store failed during the run: {first_line(self._failure)}\n"
-            "  remedy:   see that it runs, and repeat the command; LM calls already paid for are not made again"
+            "  remedy:   see that the store runs, and repeat the command; LM calls already paid for are not made again"
         )
 
     def _log(self, run_id: str, params: dict[str, str], metrics: dict[str, float], step: int | None) -> None:
@@ -246,6 +261,7 @@ class Tracker:
                 status = "KILLED" if kind is not None and issubclass(kind, KeyboardInterrupt) else "FAILED"
                 self.place.client.set_tag(self.run_id, "error", first_line(cause))
             self.place.client.set_terminated(self.run_id, status)
+            self._closed = True
         except Exception as failure:
             self._failure = self._failure or failure
 

@@ -1,4 +1,4 @@
-"""What may be written into a run: names that MLflow accepts, texts without secrets, numbers that are numbers."""
+"""What may be written into a run: names that MLflow accepts, texts without secrets, finite numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finite(values: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def agreement_metrics(judge: str, table: AgreementTable) -> dict[str, float | None]:
-    """A table of agreement as metrics, named alike in every run."""
+    """A table of agreement as metrics, with the same names in every run."""
     values: dict[str, float | None] = {}
     for aspect, levels in {**table.aspects, "average": table.average}.items():
         for level, statistics in levels.items():
@@ -60,7 +60,7 @@ def _one(name: str, agreement: Agreement) -> dict[str, float | None]:
 
 
 def standing_tags() -> dict[str, str]:
-    """Tags of every parent run: who started it and with which versions."""
+    """Tags of every parent run: the command that started it and the versions of Python and packages."""
     found = {}
     for package in _PACKAGES:
         try:

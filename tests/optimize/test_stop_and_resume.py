@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 CONCURRENCY = 8
@@ -75,6 +77,10 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_pa
     # A call that was in flight when the process died had not been answered; it is asked again.
     repeated = sum(executed.values()) - len(executed)
     assert repeated <= kills * CONCURRENCY
+    with closing(sqlite3.connect(killed / "store" / "mlflow.db")) as database:
+        states = Counter(status for (status,) in database.execute("SELECT status FROM runs"))
+    assert states["RUNNING"] == 0
+    assert states["FINISHED"] > 1
 
 
 def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read, save
 from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.export.manifest import SCHEMA_VERSION
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.tiny_models import skip_without
@@ -250,8 +252,8 @@ def another_manifest(values: dict[str, Any]) -> None:
 
 BROKEN: list[tuple[str, str, Change, str]] = [
     ("another program's JSON", "manifest.json", another_manifest, "not the manifest"),
-    ("a newer version", "manifest.json", setting("schema_version", to=2), "newer version"),
-    ("a version that never was", "manifest.json", setting("schema_version", to=0), "not a version"),
+    ("a newer version", "manifest.json", setting("schema_version", to=SCHEMA_VERSION + 1), "newer version"),
+    ("an earlier version", "manifest.json", setting("schema_version", to=SCHEMA_VERSION - 1), "earlier version"),
     ("a version in words", "manifest.json", setting("schema_version", to="one"), "schema_version"),
     ("no task", "manifest.json", lambda m: m.pop("task"), "'task' is missing"),
     ("a scale of nothing", "manifest.json", setting("task", "aspects", 0, "low", to=9), "not a scale"),
@@ -286,6 +288,18 @@ def test_a_broken_export_is_refused_by_name(tmp_path: Path, file: str, change: C
         read(folder)
     assert Path(str(caught.value.file)).name in ("manifest.json", "1-tone.json")
     assert caught.value.remedy
+
+
+def test_an_export_of_the_first_format_has_to_be_compiled_again(tmp_path: Path) -> None:
+    """Kinds, configurations and predictors have been renamed since, so only the version is looked at."""
+    config = {"persona": "devils-advocate", "rounds": 3, "tie_breaker": False}
+    aspects = {"tone": {"kind": "debate", "config": config, "granularity": "given", "state": STATE}}
+    manifest = {"format": "debate-judge export", "schema_version": 1, "aspects": aspects, "lm": {"spec": "offline"}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InputError, match="made by an earlier version of this project") as caught:
+        load(tmp_path)
+    error = caught.value
+    assert (error.field, error.found, error.remedy) == ("schema_version", "1", "compile the judge again")
 
 
 def sign(folder: Path) -> None:
@@ -439,17 +453,33 @@ def test_the_store_in_memory_forgets_the_oldest() -> None:
 
 
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    """From the store that MLflow was told of, else from the one that a compile makes below the working directory."""
     from mlflow.tracking import MlflowClient
 
-    folder = write(tmp_path / "x")
-    client = MlflowClient()
+    (tmp_path / "runs/store").mkdir(parents=True)
+    uri = f"sqlite:///{tmp_path / 'runs/store/mlflow.db'}"
+    folder, client = write(tmp_path / "x"), MlflowClient(tracking_uri=uri)
     run = client.create_run(client.create_experiment("e", artifact_location=(tmp_path / "artifacts").as_uri()))
     client.log_artifacts(run.info.run_id, str(folder), "export")
-    assert find(f"runs:/{run.info.run_id}/export").fingerprint == read(folder).fingerprint
+    client.create_registered_model("toy")
+    client.create_model_version("toy", f"{run.info.artifact_uri}/export", run.info.run_id)
+    addresses = (f"runs:/{run.info.run_id}/export", "models:/toy/1")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     with pytest.raises(InputError, match="MLflow could not give models:/nobody/1") as caught:
         find("models:/nobody/1")
     assert "MLFLOW_TRACKING_URI" in str(caught.value.remedy)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with pytest.raises(InputError, match="no MLflow store to take models:/toy/1 from"):
+        find("models:/toy/1")
+    assert list(Path.cwd().iterdir()) == [], "MLflow would have made an empty database here"
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
+    assert sorted(tmp_path.iterdir()) == before
+    assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
 
 
 @pytest.mark.parametrize("name", JUDGES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,9 +40,8 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     )
     folder = tmp_path_factory.mktemp("registered")
     exported = export.save(folder / "exports" / "toy", judge, lm={"spec": "offline"}, evidence={}, name="toy")
-    example = [{"source": SOURCE, "text": TEXTS[0], "context": "", "aspect": "clarity"}]
     with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
-        uris = [tracker.model(exported, name="judge", registered_name="judges: a/b", example=example) for _ in "ab"]
+        uris = [tracker.model(exported, name="judge", registered_name="judges: a/b") for _ in "ab"]
     client = tracker.place.client
     newest = client.get_model_version("judges-a-b", "2")
     return SimpleNamespace(
@@ -98,13 +98,16 @@ def test_stores_and_samples_beside_the_code_are_not_copied(tmp_path: Path) -> No
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
+    for name in ("data", "data/sample", "programs", "runs", "optimize"):
+        (root / name / "__init__.py").write_text("")
     package = model_files._staged(root, staged)
     found = {str(p.relative_to(package)) for p in staged.rglob("*") if p.is_file()}
-    assert found == {"__init__.py", "data/schema.py", "programs/judge.py", "runs/score.py"}
+    inits = {"__init__.py", "data/__init__.py", "programs/__init__.py", "runs/__init__.py"}
+    assert found == {*inits, "data/schema.py", "programs/judge.py", "runs/score.py"}
 
 
 _USE = """
-import io, json, sys
+import io, json, os, sys
 import mlflow.pyfunc, pandas as pd
 from mlflow.pyfunc.scoring_server import predictions_to_json
 
@@ -112,22 +115,35 @@ model = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 4})
 rows = pd.DataFrame(json.loads(sys.stdin.read()))
 rows.index = [10 * i for i in range(len(rows))]
 found = model.predict(rows)
-assert list(found.index) == list(rows.index)
 served = io.StringIO()
 predictions_to_json(found, served)
+plain = model.predict(rows[["source", "text"]].iloc[:2])
 try:
     mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
     refused = ""
 except Exception as error:
     refused = str(error)
-folders = [sys.modules[f"debate_judge.{name}"].__file__ for name in ("data", "programs", "runs")]
-print(json.dumps({"rows": json.loads(served.getvalue())["predictions"], "folders": folders, "refused": refused}))
+files = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "debate_judge"]
+print(json.dumps({
+    "rows": json.loads(served.getvalue())["predictions"],
+    "index": [int(label) for label in found.index],
+    "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
+    "files": files,
+    "refused": refused,
+    "folder": os.listdir(),
+}))
 """
 
 
 @pytest.fixture(scope="module")
 def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process elsewhere, without this project on its path, makes of the model."""
+    """What a process elsewhere makes of the model, in a folder where a user has modules with names of ours."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("data", "programs", "runs", "optimize"):
+        (elsewhere / name).mkdir()
+        for file in (f"{name}.py", f"{name}/__init__.py"):
+            (elsewhere / file).write_text("raise RuntimeError('a module of the user was imported')\n")
+    before = sorted(os.listdir(elsewhere))
     rows: list[dict[str, Any]] = [
         {"source": SOURCE, "text": text, "context": "", "aspect": aspect}
         for text in TEXTS
@@ -137,11 +153,12 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
         {"source": SOURCE, "text": "", "context": "", "aspect": "clarity"},
         {"source": SOURCE, "text": TEXTS[0], "context": "", "aspect": "grace"},
         {"source": SOURCE, "text": TEXTS[0], "context": None, "aspect": None},
+        {"source": SOURCE, "text": "", "context": None, "aspect": " "},
     ]
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(logged.path)],
         input=json.dumps(rows),
-        cwd=tmp_path_factory.mktemp("elsewhere"),
+        cwd=elsewhere,
         env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         capture_output=True,
         text=True,
@@ -150,11 +167,26 @@ def abroad(logged: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) ->
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return {**result, "left behind": sorted({*result["folder"]} - {*before})}
 
 
 def test_the_code_comes_from_the_model(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
-    assert [Path(f).parent.parent for f in abroad["folders"]] == [logged.path / "code" / "debate_judge"] * 3
+    assert len(abroad["files"]) > 20
+    assert {Path(f).is_relative_to(logged.path / "code" / "debate_judge") for f in abroad["files"]} == {True}
+
+
+def test_what_the_code_imports_is_among_the_requirements(abroad: dict[str, Any], logged: SimpleNamespace) -> None:
+    top = [node for file in abroad["files"] for node in ast.parse(Path(file).read_text(encoding="utf-8")).body]
+    names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
+    foreign = {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "debate_judge"}
+    required = {line.partition("==")[0] for line in (logged.path / "requirements.txt").read_text().split()}
+    providers = packages_distributions()
+    assert {name for name in foreign if not required & set(providers[name])} == set()
+
+
+def test_nothing_is_left_in_the_working_directory(abroad: dict[str, Any]) -> None:
+    assert abroad["left behind"] == []
 
 
 def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
@@ -163,23 +195,52 @@ def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
     with export.load(logged.export) as judge:
         expected = judge.score_many([{"source": SOURCE, "text": text} for text in TEXTS])
     found = abroad["rows"][: 2 * len(TEXTS)]
-    assert [(r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in found] == [
-        (s.score, s.rounds, s.stop_reason, s.calls, None) for by_aspect in expected for s in by_aspect.values()
+    assert [(r["aspect"], r["score"], r["rounds"], r["stop_reason"], r["calls"], r["unscored"]) for r in found] == [
+        (aspect, s.score, s.rounds, s.stop_reason, s.calls, None)
+        for by_aspect in expected
+        for aspect, s in by_aspect.items()
     ]
 
 
 def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
-    empty, unknown, missing = abroad["rows"][-3:]
+    empty, unknown = abroad["rows"][2 * len(TEXTS) :][:2]
     assert empty == {
+        "aspect": "clarity",
         "score": None,
         "unscored": "no text: the row needs a text",
         "rounds": None,
         "stop_reason": None,
         "calls": 0,
     }
+    assert (unknown["aspect"], unknown["score"]) == ("grace", None)
     assert unknown["unscored"] == "no such aspect: 'grace'; one of clarity, truth is needed"
-    assert missing["score"] is None
-    assert missing["unscored"].startswith("no such aspect: ''")
+
+
+def test_a_row_without_an_aspect_is_scored_on_all_aspects(abroad: dict[str, Any]) -> None:
+    """Null, blank or no column at all; each of its rows has the index of the input row."""
+    both, one = abroad["rows"][-4:], abroad["rows"][:2]
+    assert both[:2] == one
+    assert [(row["aspect"], row["unscored"]) for row in both[2:]] == [
+        (aspect, "no text: the row needs a text") for aspect in ("clarity", "truth")
+    ]
+    rows = 2 * len(TEXTS)
+    last = [10 * (rows + n) for n in (0, 1, 2, 2, 3, 3)]
+    assert abroad["index"] == [*(10 * n for n in range(rows)), *last]
+    found = [(label, aspect, score) for label, aspect, score in abroad["without the column"]]
+    assert found == [(10 * n, row["aspect"], row["score"]) for n in (0, 1) for row in one]
+
+
+def test_the_example_is_invented(logged: SimpleNamespace) -> None:
+    """It is made from the task's labels, so that no text of the data leaves with the model."""
+    example = json.loads((logged.path / "input_example.json").read_text())
+    (row,) = (dict(zip(example["columns"], values, strict=True)) for values in example["data"])
+    assert row == {
+        "source": "Invented article: the ferry crosses the bay in 22 minutes.",
+        "text": "Invented summary: a crossing takes 22 minutes.",
+        "context": "Invented background: the bay is eight kilometres wide.",
+        "aspect": "clarity",
+    }
+    assert SOURCE not in json.dumps(example)
 
 
 def test_the_lm_can_be_overridden_when_the_model_is_loaded(abroad: dict[str, Any]) -> None:

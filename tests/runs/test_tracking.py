@@ -233,7 +233,7 @@ def test_a_write_that_failed_is_raised_by_a_later_call(kept: SimpleNamespace, tm
 
     def work() -> None:
         _refused_write(tracker)
-        tracker.model(tmp_path, name="judge", registered_name="x", example=[])
+        tracker.model(tmp_path, name="judge", registered_name="x")
         pytest.fail("the failed write went unnoticed")
 
     with pytest.raises(TrackingError):

@@ -1,0 +1,73 @@
+"""Exports that are kept in MLflow, fetched by the address of a registered model or of a run's artifact."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.runs.export.manifest import Export, read
+from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
+
+EMBEDDED = Path("runs/store/mlflow.db")
+"""The store that a compile writes to by default, below the folder that it was started in."""
+
+_REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile printed the address"
+
+
+def fetch(uri: str, judges: Collection[str] = ()) -> Export:
+    """Read an export from MLflow.
+
+    The tracking store is the one that MLflow has been told of (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI), else
+    the embedded one below the working directory.
+
+    Args:
+        uri: `models:/NAME/VERSION`, `models:/NAME@ALIAS` or `runs:/RUN/PATH`.
+        judges: As in `runs.export.load`.
+
+    Raises:
+        InputError: There is no such store, nothing at this address in it, or no export there.
+    """
+    prepare_mlflow()
+    from mlflow.artifacts import download_artifacts
+
+    # The judge is wholly in memory once it is read, so the copy need not stay.
+    with _store(uri) as store, tempfile.TemporaryDirectory(prefix="judge-") as folder:
+        try:
+            place = download_artifacts(artifact_uri=uri, dst_path=folder)
+        except Exception as error:
+            raise InputError(
+                f"MLflow could not give {uri}: {clean_text(str(error))}",
+                field="tracking URI",
+                expected="a store with a model that a compile has registered",
+                found=clean_text(store),
+                remedy=_REMEDY,
+            ) from error
+        return read(place, judges)
+
+
+@contextmanager
+def _store(uri: str) -> Iterator[str]:
+    """The URI of the store, which is MLflow's for as long as the block lasts.
+
+    MLflow resolves `models:/` with its global URI, whichever one a call is given, and makes an empty database where it
+    finds none: by default in the working directory.
+    """
+    import mlflow
+
+    is_set = mlflow.is_tracking_uri_set()
+    store: str = mlflow.get_tracking_uri() if is_set else f"sqlite:///{EMBEDDED.resolve()}"
+    file = sqlite_file(store)
+    if file is not None and not file.is_file():
+        raise InputError(f"no MLflow store to take {uri} from", file=file, expected="a database", remedy=_REMEDY)
+    if is_set:
+        yield store
+        return
+    mlflow.set_tracking_uri(store)
+    try:
+        yield store
+    finally:
+        mlflow.set_tracking_uri(None)

@@ -1,0 +1,256 @@
+"""What is installed: one import name, from a wheel or a checkout, beside whatever a user's own modules are called."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import debate_judge
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.optimize.cli import COMMANDS
+from debate_judge.optimize.job import compile_judge
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export import folder as export
+from tests.test_architecture import LAYERS, ROOT, SOURCES, name_of
+
+_BUILD = """
+import sys
+from setuptools import build_meta
+print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))
+"""
+
+_OWN = ("data", "programs", "runs", "optimize", "judge", "score", "compare")
+"""What a user's modules may be called."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the package in it, and where the package's files are."""
+
+    folder: Path
+    package: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout, in a folder that is no module's name, with what runs and builds leave in it."""
+    place = tmp_path_factory.mktemp("sources") / "my checkout-2"
+    for layer in LAYERS:
+        shutil.copytree(ROOT / layer, place / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
+    for name in ("__init__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, place / name)
+    for name in ("runs/store/artifacts/code/debate_judge/data/schema.py", "runs/store/mine.py", "tests/test_it.py"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("")
+    return place
+
+
+def _built(kind: str, checkout: Path, folder: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-c", _BUILD, kind, str(folder)], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built("wheel", checkout, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module", params=("editable", "wheel"))
+def installed(
+    request: pytest.FixtureRequest, checkout: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    """The package in an environment that borrows everything else from the one that the tests run in."""
+    folder = tmp_path_factory.mktemp(request.param)
+    file = wheel if request.param == "wheel" else _built("editable", checkout, folder)
+    place = _environment(folder / "venv", file)
+    # A path in a .pth file is searched, but the .pth files there, such as that of another checkout, are not read.
+    (_site(place) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    return Installed(place, checkout if request.param == "editable" else _site(place) / "debate_judge")
+
+
+def _environment(folder: Path, file: Path) -> Path:
+    """A virtual environment with nothing but the content of a wheel, and its console scripts."""
+    venv.EnvBuilder(symlinks=True).create(folder)
+    site = _site(folder)
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(site)
+    scripts = configparser.ConfigParser()
+    scripts.read(next(site.glob("*.dist-info")) / "entry_points.txt")
+    for name, target in scripts["console_scripts"].items():
+        module, function = target.split(":")
+        script = folder / "bin" / name
+        script.write_text(
+            f"#!{folder}/bin/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+        )
+        script.chmod(0o755)
+    return folder
+
+
+def _site(folder: Path) -> Path:
+    found = next(folder.glob("lib/python*/site-packages"))
+    assert found.is_dir()
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Runs a command where each name in `_OWN` is a module and a package of the user's; returns what it prints."""
+    for name in _OWN:
+        (tmp_path / name).mkdir()
+        for file in (f"{name}.py", f"{name}/__init__.py"):
+            (tmp_path / file).write_text("raise RuntimeError('a module of the user was imported')\n")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+
+    def command(*words: object) -> str:
+        done = subprocess.run(
+            [str(word) for word in words],
+            cwd=tmp_path,
+            env={**env, "LITELLM_LOCAL_MODEL_COST_MAP": "true", "COLUMNS": "100"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    task = Task("toy", "article", "summary", (Aspect("clarity", "easy to read", Scale(1, 5)),))
+    judge = CompiledJudge(task, {"clarity": AspectJudge(build(JUDGES["debate"].kind, JUDGES["debate"].config))})
+    folder = tmp_path_factory.mktemp("exports") / "toy"
+    return export.save(folder, judge, lm={"spec": "offline"}, evidence={}, name="toy")
+
+
+# --- the wheel ---
+
+
+def test_every_package_is_packaged() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"])
+    packages = {path.parent for path in SOURCES}
+    assert listed == {".".join(("debate_judge", *package.relative_to(ROOT).parts)) for package in packages}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {Path(name) for name in archive.namelist() if not name.endswith("/")}
+    assert {name.parts[0] for name in names} == {"debate_judge", "debate_judge-0.1.0.dist-info"}
+    found = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
+    sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
+    assert found == {*map(name_of, SOURCES), "py.typed", *(f"data/sample/{name}" for name in sample)}
+
+
+# --- the package ---
+
+
+def test_the_root_has_two_names() -> None:
+    assert {"load", "compile"} <= set(dir(debate_judge))
+    assert debate_judge.load is export.load
+    assert debate_judge.compile is compile_judge
+    with pytest.raises(AttributeError, match="module 'debate_judge' has no attribute 'judge'"):
+        _ = debate_judge.judge
+
+
+# --- in an environment ---
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_run_beside_a_users_own_modules(name: str, installed: Installed, run: Callable[..., str]) -> None:
+    module = COMMANDS[name][0]
+    script = installed.package.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    forms = [
+        (installed.folder / "bin" / "debate", name),
+        (installed.python, "-m", module),
+        (installed.python, script),
+    ]
+    texts = {run(*form, "--help") for form in forms}
+    assert len(texts) == 1
+    assert "usage: " in texts.pop()
+
+
+def test_a_file_is_scored_beside_a_users_own_modules(
+    installed: Installed, run: Callable[..., str], exported: Path, tmp_path: Path
+) -> None:
+    candidate = {"id": "1", "text": "The ferry takes 22 minutes."}
+    row = {"group": "a", "task": "toy", "source": "A crossing takes 22 minutes.", "candidates": [candidate]}
+    (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
+    arguments = ("--program", exported, "--in", "in.jsonl", "--out", "out.jsonl", "--store", tmp_path / "replies")
+    run(installed.python, "-m", "debate_judge.runs.score", *arguments)
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert 1 <= json.loads(line)["score"] <= 5
+
+
+_WORK = """
+import multiprocessing, pickle, sys
+import debate_judge
+assert not {"dspy", "mlflow"} & set(sys.modules), "importing the package loads libraries"
+from debate_judge import load
+
+def score(text):
+    with load(sys.argv[1]) as judge:
+        return judge.score(text=text, source="A crossing takes 22 minutes.")["clarity"]
+
+if __name__ == "__main__":
+    assert pickle.loads(pickle.dumps(load)) is load
+    assert debate_judge.compile.__name__ == "compile_judge"
+    text = "The ferry takes 22 minutes."
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(score, [text]) == score(text)
+    print(debate_judge.__file__)
+"""
+
+
+def test_processes_share_a_judge_by_its_export(
+    installed: Installed, run: Callable[..., str], exported: Path, tmp_path: Path
+) -> None:
+    """Functions and scores go through pickle; each process loads the judge for itself."""
+    (tmp_path / "work.py").write_text(_WORK)
+    assert Path(run(installed.python, "work.py", exported).strip()) == installed.package / "__init__.py"
+
+
+_TYPED = """
+from debate_judge import compile, load
+
+reveal_type(load("x").score(text="a", source="b"))
+reveal_type(compile)
+load(1)
+"""
+
+
+def test_an_installed_wheel_brings_its_types(wheel: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    # Alone in its environment, for speed: the types of the libraries that it uses are not looked at.
+    python = _environment(tmp_path / "venv", wheel) / "bin" / "python"
+    (tmp_path / "use.py").write_text(_TYPED)
+    options = ("--strict", "--no-incremental", "--config-file=", "--python-executable", str(python))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "error"], done.stdout
+    assert "dict[str, debate_judge.runs.runner.streaming.Score]" in lines[0]
+    assert "-> debate_judge.optimize.job.Result" in lines[1]
+    assert 'Argument 1 to "load" has incompatible type "int"' in lines[2]
