@@ -201,7 +201,7 @@ def test_recorded_scores_have_no_schema() -> None:
     assert called_for_scores(graded, "binary") == {"quality": Question("binary", 2.0, 2.0)}
     contest = {"quality": scores(((4.0, 2.0), (1.0, 1.0)), ((3.0, 3.0), (1.0, 1.0)))}
     assert called_for_scores(contest) == {"quality": Question("pairs")}
-    with pytest.raises(InputError, match="no pairs"):
+    with pytest.raises(InputError, match="not pairs"):
         called_for_scores(graded, "pairs")
     with pytest.raises(InputError, match="equal"):
         called_for_scores({"quality": scores(((1.0, 1.0), (1.0, 1.0)))}, "binary")
