@@ -9,14 +9,12 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
 from debate_judge.runs.flags.judge import JudgeFlags, judge_options
 from debate_judge.runs.flags.lm import listed
-
-Effort = Literal["light", "medium", "heavy"]
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""

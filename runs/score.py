@@ -135,7 +135,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     )
     aspects = chosen_aspects(found.judge, _aspects(arguments))
     items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
-    estimate, left, done = estimate_scoring(target, found.judge.aspects, aspects, items, Path(arguments.out))
+    estimate, left, done = estimate_scoring(target, found.judge, aspects, items, Path(arguments.out))
     have = f"; {done:,} have rows in {arguments.out} already" if done else ""
     print(render(estimate, "role", [f"{left:,} items to score{have}; equal items are asked about once."]))
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from debate_judge import data, programs
 from debate_judge.data.errors import InputError
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.optimize.examples import example_metric, examples
+from debate_judge.optimize.feedback import group_feedback
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, Preset, build, kinds
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
@@ -59,5 +61,15 @@ def test_tuner(name: str) -> None:
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         found = examples(small, [aspect], grouped=True, seed=0)
         personas = {"plain": before["critic.predict"], "strict": "You play the devil's advocate, as much as you can."}
-        tuning = Tuning(judge, found, runner, 1, "spearman", personas, 1, 3, 0, "test")
+        tuning = Tuning(
+            judge=judge,
+            examples=found,
+            metric=partial(example_metric, statistic="spearman"),
+            feedback=group_feedback,
+            runner=runner,
+            personas=personas,
+            effort=Effort(proposals=1, trials=3),
+            seed=0,
+            label="test",
+        )
         check_tuned(tuning, TUNERS[name](tuning), before)

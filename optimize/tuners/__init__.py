@@ -1,6 +1,6 @@
 """Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
 
-A tuner is one file with a function `Tuning -> Judge`; it uses the runner and `optimize.examples`.
+A tuner is one file with a function `Tuning -> Judge`; it uses the runner and the callables that it is handed.
 """
 
 from __future__ import annotations
@@ -8,31 +8,46 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import dspy
 
-    from debate_judge.data.agreement.tables import Statistic
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-@dataclass(frozen=True)
+class Effort(NamedTuple):
+    """How much a tuner may try."""
+
+    proposals: int
+    """Instructions that the LM proposes for each role."""
+    trials: int
+    """Candidate programs that are evaluated on train."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What a tuner works with."""
+    """What a tuner works with. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
 
     judge: Judge
-    """The judge to improve; never changed, a tuner returns a copy."""
+    """The judge to improve; never changed, a tuner returns a copy. It debates for as many rounds as it has."""
     examples: list[dspy.Example]
+    """Groups of rated items (`optimize.examples`)."""
+    metric: Callable[[dspy.Example, dspy.Prediction], float]
+    """Agreement with the raters on one example, from 0 to 1."""
+    feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
+    """What went wrong on one example, in words, for tuners that reflect (`optimize.feedback`)."""
     runner: JudgeRunner
-    rounds: int
-    statistic: Statistic
     personas: Mapping[str, str]
-    proposals: int
-    trials: int
+    """Name -> text: instructions that are worth a try for the Critic."""
+    effort: Effort
     seed: int
     label: str
+    """What is tuned, for logs and progress."""
+
+
+Tuner = Callable[[Tuning], "Judge"]
 
 
 def _mipro(tuning: Tuning) -> Judge:
@@ -45,5 +60,5 @@ def _none(tuning: Tuning) -> Judge:
     return tuning.judge
 
 
-TUNERS: Mapping[str, Callable[[Tuning], Judge]] = MappingProxyType({"mipro": _mipro, "none": _none})
+TUNERS: Mapping[str, Tuner] = MappingProxyType({"mipro": _mipro, "none": _none})
 """Name -> function. A new tuner is one file beside this one and one line here."""

@@ -8,6 +8,7 @@ speaks through it; everything else in DSPy sees an ordinary LM.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 from collections import Counter
@@ -85,6 +86,12 @@ class JudgeLM(dspy.LM):
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers copy programs together with what they hold; connections and counters are not copied.
         return self
+
+    def without_batches(self) -> JudgeLM:
+        """The same LM, with the same store, counts and limits, whose calls go out at once and in no batch job."""
+        one = copy.copy(self)
+        one.batches = None
+        return one
 
     async def aclose(self) -> None:
         """Close the connections of `ask`; call it on the loop that used them."""

@@ -19,7 +19,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Reply, ReplyStore
-from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -222,11 +222,9 @@ def open_judge(
     try:
         made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
         return LoadedJudge(export, made, journal)
-    except BaseException as error:
+    except BaseException:
         if journal is not None:
             journal.close()
-        if isinstance(error, ValueError) and not isinstance(error, InputError):
-            raise InputError(str(error), field="lm", expected=f"{OFFLINE!r} or PROVIDER/MODEL", found=spec) from error
         raise
 
 
