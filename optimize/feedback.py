@@ -57,12 +57,10 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     if not differing:
         return ["The raters set no two of the scored candidates apart."]
     wrong, tied = _wrong(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
-    told = (
-        f"Of {differing} pairs that the raters set apart, {len(wrong)} are in the wrong order and {tied} scored alike"
-    )
-    lines = [
-        told + (f"; by the scores before the debate, {len(_wrong(first))} were in the wrong order." if debated else ".")
-    ]
+    told = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    if debated:
+        told += f"; in the wrong order by the scores before the debate: {len(_wrong(first))}"
+    lines = [f"{told}."]
     for lower, higher in wrong[:WORST]:
         lines.append(
             f"Candidate {lower[0]} has {lower[2]:g} and candidate {higher[0]} has {higher[2]:g}, but the raters put "
@@ -107,6 +105,7 @@ def _balance(effects: Counter[str]) -> list[str]:
     if not effects:
         return []
     return [
-        f"In the debates {effects['toward']} turns moved a score toward the raters' mean, {effects['away']} away from "
-        f"it, {effects['across']} to the other side at equal distance, and {effects['unmoved']} left it as it was."
+        "Turns that answered a critique or broke a tie: "
+        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
+        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
     ]

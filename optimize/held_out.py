@@ -57,15 +57,13 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     """
     plan = run.plan
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
+    # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
+    single, uncompiled = AspectJudge(plan.single.deepcopy()), AspectJudge(plan.judge.deepcopy())
     for aspect in plan.data.aspects:
         items = corpus_items(plan.data.splits.held_out, aspect)
-        chosen = compiled.aspects[aspect.name]
         # The single call is the first turn of the uncompiled debate: no call is made twice for it.
-        for name, one in (
-            ("uncompiled", AspectJudge(plan.judge)),
-            ("single", AspectJudge(plan.single)),
-            ("compiled", chosen),
-        ):
+        judges = {"uncompiled": uncompiled, "single": single, "compiled": compiled.aspects[aspect.name]}
+        for name, one in judges.items():
             with stage(f"{aspect.name}: held-out"):
                 judgements = run.runner.judge(one.judge, items, f"{aspect.name}: held-out, {name}")
             found[name][aspect.name] = judgements, one.granularity

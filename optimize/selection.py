@@ -9,7 +9,7 @@ from pathlib import Path
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
-from debate_judge.optimize.examples import example_metric, examples
+from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
 from debate_judge.optimize.search.study import FORMAT, Criterion, SearchPlan, SearchResult
@@ -80,7 +80,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...], label: str) -> Ju
     tuning = Tuning(
         judge=base,
         examples=examples(plan.data.splits.train, aspects, grouped=grouped, seed=settings.seed),
-        metric=partial(example_metric, statistic=plan.statistic),
+        statistic=plan.statistic,
         feedback=group_feedback,
         runner=run.runner,
         personas=_personas(plan),

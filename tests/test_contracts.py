@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from debate_judge import data, programs
 from debate_judge.data.errors import InputError
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.examples import example_metric, examples
+from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, Preset, build, kinds
@@ -64,7 +63,7 @@ def test_tuner(name: str) -> None:
         tuning = Tuning(
             judge=judge,
             examples=found,
-            metric=partial(example_metric, statistic="spearman"),
+            statistic="spearman",
             feedback=group_feedback,
             runner=runner,
             personas=personas,

@@ -1,6 +1,6 @@
 """Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
 
-A tuner is one file with a function `Tuning -> Judge`; it uses the runner and the callables that it is handed.
+A tuner is one file with a function `Tuning -> Judge`; it uses the runner, metric and feedback that it is handed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import dspy
 
+    from debate_judge.data.agreement.tables import Statistic
     from debate_judge.programs.judge import Judge
     from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -31,11 +32,11 @@ class Tuning:
     """What a tuner works with. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
 
     judge: Judge
-    """The judge to improve; never changed, a tuner returns a copy. It debates for as many rounds as it has."""
+    """The judge to improve; never changed, a tuner returns a copy."""
     examples: list[dspy.Example]
     """Groups of rated items (`optimize.examples`)."""
-    metric: Callable[[dspy.Example, dspy.Prediction], float]
-    """Agreement with the raters on one example, from 0 to 1."""
+    statistic: Statistic
+    """The correlation that is optimized."""
     feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
     """What went wrong on one example, in words, for tuners that reflect (`optimize.feedback`)."""
     runner: JudgeRunner
@@ -45,6 +46,17 @@ class Tuning:
     seed: int
     label: str
     """What is tuned, for logs and progress."""
+
+    @property
+    def rounds(self) -> int:
+        """Of the debates by which candidates are evaluated: as many as the judge holds."""
+        return self.judge.rules.rounds
+
+    def metric(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
+        """Agreement with the raters on one example, from 0 to 1 (`optimize.examples.group_metric`)."""
+        from debate_judge.optimize.examples import example_metric
+
+        return example_metric(example, prediction, self.statistic)
 
 
 Tuner = Callable[[Tuning], "Judge"]

@@ -93,12 +93,11 @@ class _SeededMIPRO(dspy.MIPROv2):
     def _evaluate(self, program: Judge, devset: list[dspy.Example], **_: Any) -> dspy.Prediction:
         tuning = self._tuning
         items = [item for example in devset for item in example.questions]
-        rounds = program.rules.rounds
         try:
-            transcripts = tuning.runner.converse(program, items, rounds, f"{tuning.label}: tuning")
+            transcripts = tuning.runner.converse(program, items, tuning.rounds, f"{tuning.label}: tuning")
         except Exception as error:
             raise _Abort from error
-        judged = iter([program.verdict(t, rounds) for t in transcripts])
+        judged = iter([program.verdict(t, tuning.rounds) for t in transcripts])
         values = [
             tuning.metric(example, dspy.Prediction(judgements=[next(judged) for _ in example.questions]))
             for example in devset

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import dspy
@@ -13,7 +12,7 @@ import pytest
 from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.examples import example_metric, examples
+from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs.debate.judge import Debate
@@ -71,7 +70,7 @@ def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **op
             Tuning(
                 judge=judge or start(),
                 examples=examples(CORPUS, [ASPECT], grouped=True, seed=0),
-                metric=partial(example_metric, statistic="spearman"),
+                statistic="spearman",
                 feedback=group_feedback,
                 runner=runner,
                 personas=TEXTS,
