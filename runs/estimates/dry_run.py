@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +193,9 @@ def dry_run_all(
             rows: dict[str, Used] = {}
             for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
-                used.usd = None if price is None else price.of(used.input, 0.0, used.output)
+                usd = None if price is None else price.of(used.input, 0.0, used.output)
                 name = row(stage_row, role)
-                rows[name] = rows.get(name, Used()) + used
+                rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
             found.append(rows)
     names = dict.fromkeys(name for rows in reversed(found) for name in rows)
     return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)

@@ -17,7 +17,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 
 STAGE: ContextVar[str] = ContextVar("stage", default="")
-"""The part of a run that calls are made for, e.g. `fluency: tuning`. It is for estimates and nothing else."""
+"""The part of a run that calls are made for, e.g. `fluency: tuning`; estimates count by it."""
 
 _PAYER: ContextVar[JudgeUsage | None] = ContextVar("payer", default=None)
 
