@@ -62,13 +62,7 @@ def make_lm(
     if spec == OFFLINE:
         return _offline(engines, store, concurrency, options)
     if "/" not in spec:
-        raise InputError(
-            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
-            field="--lm",
-            expected=f"{OFFLINE!r} or PROVIDER/MODEL",
-            found=spec,
-            remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
-        )
+        raise _not_an_lm(spec)
     from dspy.clients.lm import _is_openai_reasoning_model
 
     if _is_openai_reasoning_model(spec):
@@ -101,6 +95,16 @@ def _offline(
     engine, async_engine = engines or (offline.OfflineEngine(), offline.AsyncOfflineEngine())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     return JudgeLM(offline.MODEL, engine=engine, async_engine=async_engine, price=Price(0.0, 0.0, 0.0), **common)
+
+
+def _not_an_lm(spec: str) -> InputError:
+    return InputError(
+        f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
+        field="--lm",
+        expected=f"{OFFLINE!r} or PROVIDER/MODEL",
+        found=spec,
+        remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
+    )
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
