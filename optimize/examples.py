@@ -15,9 +15,10 @@ import dspy
 
 from debate_judge.data.agreement.tables import Statistic, correlation
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.judge import Item, corpus_items, items_of
+from debate_judge.programs.judge import Item, Verdict, corpus_items, items_of
 
 BATCH = 16
+"""Items of an example without groups: enough to correlate, and few enough for several examples."""
 
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
@@ -45,6 +46,12 @@ def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
 
 def _example(items: list[Item], ratings: Sequence[float | None]) -> dspy.Example:
     return dspy.Example(questions=items, ratings=list(ratings)).with_inputs("questions")
+
+
+def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic: Statistic) -> float:
+    """`group_metric` of the prediction's `judgements`, one for each of the example's questions."""
+    scores = [j.score if isinstance(j, Verdict) else None for j in prediction.judgements]
+    return group_metric(example.ratings, scores, statistic)
 
 
 def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:

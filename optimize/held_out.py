@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
 
 from debate_judge.data.agreement.decisions import Decided, decide, with_tuned_threshold
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
-from debate_judge.optimize.context import Run
+from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.search.study import SearchResult
-from debate_judge.optimize.selection import start
-from debate_judge.optimize.settings import Settings
-from debate_judge.programs import options_of, preset
-from debate_judge.programs.compiled import CompiledJudge
-from debate_judge.programs.judge import Judge, Judgement, corpus_items
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judgement, corpus_items
+from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
-
-logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "uncompiled", "compiled")
 """One call of the Scorer; the debate as it comes; the debate as compiled."""
@@ -50,79 +45,86 @@ class HeldOut:
         return sum(by_aspect.values()) / len(by_aspect)
 
 
-def evaluate_held_out(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> HeldOut:
-    """Score held-out with the single call, the uncompiled and the compiled judge, and compare them.
+HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
+"""Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity that they are read in."""
+
+
+def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
+    """Let the single call, the uncompiled and the compiled judge score held-out.
+
+    Raises:
+        dspy.LMError: The LM failed for good.
+    """
+    plan = run.plan
+    found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
+    # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
+    single, uncompiled = AspectJudge(plan.single.deepcopy()), AspectJudge(plan.judge.deepcopy())
+    for aspect in plan.data.aspects:
+        items = corpus_items(plan.data.splits.held_out, aspect)
+        # The single call is the first turn of the uncompiled debate: no call is made twice for it.
+        judges = {"uncompiled": uncompiled, "single": single, "compiled": compiled.aspects[aspect.name]}
+        for name, one in judges.items():
+            with stage(f"{aspect.name}: held-out"):
+                judgements = run.runner.judge(one.judge, items, f"{aspect.name}: held-out, {name}")
+            found[name][aspect.name] = judgements, one.granularity
+    return found
+
+
+def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping[str, SearchResult]) -> HeldOut:
+    """Agreement of the compared judges, and the compiled one's gain.
 
     Args:
-        run: The compile.
-        compiled: Its result.
+        plan: Of the compile.
+        scored: What `score_held_out` found.
         searches: Aspect -> the search that chose its judge; dev scores are read off it, for the cut.
+
+    Raises:
+        InputError: The compiled judge left too many items without a score.
     """
-    logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
-    judged: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
-    single, uncompiled = untouched(run.settings)
-    for aspect in run.aspects:
-        items = corpus_items(run.splits.held_out, aspect)
-        chosen = compiled.aspects[aspect.name]
-        # The single call is the first turn of the uncompiled debate: no call is made twice for it.
-        for name, judge, granularity in (
-            ("uncompiled", uncompiled, "given"),
-            ("single", single, "given"),
-            ("compiled", chosen.judge, chosen.granularity),
-        ):
-            found = run.runner.judge(judge, items, f"{aspect.name}: held-out, {name}")
-            judged[name][aspect.name] = (found, cast(Granularity, granularity))
-    compiled_alone = [j for found, _ in judged["compiled"].values() for j in found]
-    require_scored(compiled_alone, run.settings.max_unscored, "held-out items")
-    scores = {name: _scores(run, by_aspect) for name, by_aspect in judged.items()}
-    resamples, seed = run.settings.resamples, run.settings.seed
-
-    def versus(other: str) -> Difference:
-        return compare(
-            scores["compiled"],
-            scores[other],
-            statistic=run.statistic,
-            level=run.level,
-            resamples=resamples,
-            seed=seed,
-        )
-
+    settings = plan.settings
+    judgements = {aspect: found for aspect, (found, _) in scored["compiled"].items()}
+    require_scored([j for found in judgements.values() for j in found], settings.max_unscored, "held-out items")
+    scores = {name: _scores(plan.data, by_aspect) for name, by_aspect in scored.items()}
+    versus = partial(
+        compare,
+        scores["compiled"],
+        statistic=plan.statistic,
+        level=plan.data.level,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )
     return HeldOut(
-        tables={name: agreement_table(scores[name], resamples=resamples, seed=seed) for name in COMPARED},
-        calls={name: {a: calls_per_item(j) for a, (j, _) in by.items()} for name, by in judged.items()},
-        gain=versus("single"),
-        over_uncompiled=versus("uncompiled"),
-        judgements={a: j for a, (j, _) in judged["compiled"].items()},
-        decisions=_decisions(run, scores, searches),
+        tables={
+            name: agreement_table(scores[name], resamples=settings.resamples, seed=settings.seed) for name in COMPARED
+        },
+        calls={name: {a: calls_per_item(j) for a, (j, _) in by.items()} for name, by in scored.items()},
+        gain=versus(scores["single"]),
+        over_uncompiled=versus(scores["uncompiled"]),
+        judgements=judgements,
+        decisions=_decisions(plan, scores, searches),
     )
 
 
 def _decisions(
-    run: Run, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]], searches: Mapping[str, SearchResult]
+    plan: CompilePlan, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]], searches: Mapping[str, SearchResult]
 ) -> dict[str, dict[str, Decided]]:
     """Decisions at the fixed threshold, and the compiled judge's at the cut of dev where that is another one."""
-    questions = run.questions
-    resamples, seed = run.settings.resamples, run.settings.seed
-    found = {"single": decide(scores["single"], questions, resamples=resamples, seed=seed)}
-    on_scale = start(run.settings).on_scale
+    questions = plan.data.questions
+    at = partial(decide, resamples=plan.settings.resamples, seed=plan.settings.seed)
+    found = {"single": at(scores["single"], questions)}
     for name in COMPARED[1:]:
-        found[name] = decide(scores[name], questions, on_scale=on_scale, resamples=resamples, seed=seed)
+        found[name] = at(scores[name], questions, on_scale=plan.judge.on_scale)
     cut = {
         name: with_tuned_threshold(question, searches[name].chosen.scores[name], "dev")
         for name, question in questions.items()
     }
     cut = {name: question for name, question in cut.items() if question != questions[name]}
-    found[DEV_CUT] = decide(scores["compiled"], cut, resamples=resamples, seed=seed)
+    found[DEV_CUT] = at(scores["compiled"], cut)
     return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
 
 
-def untouched(settings: Settings) -> tuple[Judge, Judge]:
-    """The single call and the judge as it comes, which the compiled one is compared with."""
-    # Whatever way of scoring the user chose, the single call scores in the same.
-    single = preset("single", {o: v for o, v in settings.options().items() if o in options_of("single")})
-    return single, start(settings)
-
-
-def _scores(run: Run, judged: Mapping[str, tuple[list[Judgement], Granularity]]) -> dict[str, list[GroupScores]]:
-    held_out = run.splits.held_out
-    return {aspect.name: group_scores(held_out, aspect, *judged[aspect.name]) for aspect in run.aspects}
+def _scores(
+    data: CompileData, judged: Mapping[str, tuple[list[Judgement], Granularity]]
+) -> dict[str, list[GroupScores]]:
+    held_out = data.splits.held_out
+    return {aspect.name: group_scores(held_out, aspect, *judged[aspect.name]) for aspect in data.aspects}

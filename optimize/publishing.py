@@ -12,47 +12,44 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.tables import NAMES
-from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.context import Run
+from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut
 from debate_judge.optimize.search.dev_scores import Point
 from debate_judge.optimize.search.study import SearchResult
-from debate_judge.optimize.selection import TUNED, start
+from debate_judge.optimize.selection import TUNED
 from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
-from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
-
-OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
 TRANSCRIPTS = 200
 """Debates kept in the run's table; all of them can be had again from the store at no cost."""
 
 
-def announce(run: Run) -> None:
+def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before anything is spent: settings, data and split."""
-    settings = run.settings
-    values = {k: v for k, v in asdict(settings).items() if v not in (None, "", ()) and k not in ("json", "store")}
-    values["aspects"] = ",".join(a.name for a in run.aspects)
-    run.tracker.params(values)
-    run.tracker.tags(
-        {"identity": run.identity, "level": run.level, **({"note": OFFLINE_NOTE} if settings.lm == OFFLINE else {})}
-    )
-    run.tracker.dataset("train", run.splits.train, run.splits.fingerprints["train"])
-    run.tracker.dataset("dev", run.splits.dev, run.splits.fingerprints["dev"])
-    run.tracker.dataset("held_out", run.splits.held_out, run.splits.fingerprints["held_out"])
+    data = plan.data
+    values = {k: v for k, v in asdict(plan.settings).items() if v not in (None, "", ()) and k not in ("json", "store")}
+    values["aspects"] = ",".join(a.name for a in data.aspects)
+    tracker.params(values)
+    tracker.tags({"identity": plan.identity, "level": data.level, **({"note": plan.note} if plan.note else {})})
+    tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
+    tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
+    tracker.dataset("held_out", data.splits.held_out, data.splits.fingerprints["held_out"])
 
 
-def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, name: str) -> Path:
+def publish(
+    run: Run, tracker: Tracker, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut
+) -> Path:
     """Track the result and write the export; returns the export's folder."""
     logger.info("writing figures, tables and the export, registering the model")
-    tracker, note = run.tracker, OFFLINE_NOTE if run.settings.lm == OFFLINE else None
+    plan = run.plan
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
@@ -61,7 +58,7 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     tracker.metrics(
         {
             # The trials log their dev agreement under the same name, so that the UI sorts them together.
-            f"dev/{run.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
+            f"dev/{plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
             "gain": held_out.gain.value,
             "gain_low": held_out.gain.low,
             "gain_high": held_out.gain.high,
@@ -77,15 +74,16 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     )
     for aspect, found in searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
-        tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(run, aspect, found, note))
-        tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(run, aspect, found, note))
+        tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
+        tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(plan, aspect, found))
     tracker.figure(
-        "figures/held-out.png", figures.held_out_agreement(held_out.tables, run.statistic, level=run.level, note=note)
+        "figures/held-out.png",
+        figures.held_out_agreement(held_out.tables, plan.statistic, level=plan.data.level, note=plan.note),
     )
-    tracker.text("instructions.diff", instruction_diff(run, judge))
-    tracker.table("transcripts.json", _transcript_rows(run, held_out))
+    tracker.text("instructions.diff", instruction_diff(plan, judge))
+    tracker.table("transcripts.json", _transcript_rows(plan, held_out))
     tracker.table("costs.json", cost_rows(meter, run.runner.lm.price))
-    folder = _export(run, judge, searches, held_out, name)
+    folder = _export(run, judge, searches, held_out)
     own = sorted({chosen.judge.kind for chosen in judge.aspects.values()} - set(KINDS))
     if own:
         # The model would have to hold their modules and all that these import, which nothing here can know.
@@ -95,26 +93,27 @@ def publish(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     return folder
 
 
-def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, name: str) -> Path:
-    origin = run.splits.train.origin
+def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut) -> Path:
+    plan, settings, splits = run.plan, run.plan.settings, run.plan.data.splits
+    origin = splits.train.origin
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
         "gain": asdict(held_out.gain),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
         "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
-        "objective": {"statistic": run.statistic, "level": run.level},
+        "objective": {"statistic": plan.statistic, "level": plan.data.level},
         "data": asdict(replace(origin, location=Path(origin.location).name)),
-        "splits": dict(run.splits.fingerprints),
-        "seed": run.settings.seed,
-        "identity": run.identity,
+        "splits": dict(splits.fingerprints),
+        "seed": settings.seed,
+        "identity": plan.identity,
     }
-    if run.settings.lm == OFFLINE:
-        evidence["note"] = OFFLINE_NOTE
+    if plan.note:
+        evidence["note"] = plan.note
     sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
-    lm = {"spec": run.settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
-    folder = Path(run.settings.store) / "exports" / name
-    return export.save(folder, judge, lm=lm, evidence=evidence, name=name)
+    lm = {"spec": settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
+    folder = Path(settings.store) / "exports" / plan.name
+    return export.save(folder, judge, lm=lm, evidence=evidence, name=plan.name)
 
 
 def describe(point: Point, calls: float = 1.0) -> str:
@@ -134,9 +133,9 @@ def describe(point: Point, calls: float = 1.0) -> str:
     return ", ".join(parts)
 
 
-def instruction_diff(run: Run, judge: CompiledJudge) -> str:
+def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:
     """Unified diff of every role's instructions, from the uncompiled judge to the compiled one."""
-    before = start(run.settings).instructions()
+    before = plan.judge.instructions()
     lines: list[str] = []
     for aspect, chosen in judge.aspects.items():
         for role, after in chosen.judge.instructions().items():
@@ -150,9 +149,10 @@ def instruction_diff(run: Run, judge: CompiledJudge) -> str:
     return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
 
 
-def _rounds_figure(run: Run, aspect: str, found: SearchResult, note: str | None) -> Figure:
+def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
+    level, seed = plan.data.level, plan.settings.seed
     series = {
-        variant: found.dev_scores.by_rounds(variant, aspect, run.statistic, run.level, run.settings.seed)
+        variant: found.dev_scores.by_rounds(variant, aspect, plan.statistic, level, seed)
         for variant in found.dev_scores.held
     }
     point = found.chosen.point
@@ -160,26 +160,27 @@ def _rounds_figure(run: Run, aspect: str, found: SearchResult, note: str | None)
         series,
         title=f"{aspect}: dev agreement by number of rounds",
         chosen=(point.persona, point.rounds) if not point.tie_breaker else None,
-        note=note,
+        note=plan.note,
     )
 
 
-def _cost_figure(run: Run, aspect: str, found: SearchResult, note: str | None) -> Figure:
+def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
     return figures.pareto(
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.outcomes],
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],
         (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point, found.chosen.calls)),
         title=f"{aspect}: dev agreement against LM calls per item",
-        measure=f"dev {run.level}-level {NAMES[run.statistic]}",
-        note=note,
+        measure=f"dev {plan.data.level}-level {NAMES[plan.statistic]}",
+        note=plan.note,
     )
 
 
-def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
+def _transcript_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for aspect in run.aspects:
-        pairs = zip(corpus_items(run.splits.held_out, aspect), held_out.judgements[aspect.name], strict=True)
-        for item, judgement in list(pairs)[: TRANSCRIPTS // len(run.aspects)]:
+    aspects = plan.data.aspects
+    for aspect in aspects:
+        pairs = zip(corpus_items(plan.data.splits.held_out, aspect), held_out.judgements[aspect.name], strict=True)
+        for item, judgement in list(pairs)[: TRANSCRIPTS // len(aspects)]:
             stop = judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason
             rows.append(
                 {
@@ -193,8 +194,3 @@ def _transcript_rows(run: Run, held_out: HeldOut) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def result_digest(held_out: HeldOut) -> str:
-    """Fingerprint of the evidence; equal for equal seeds, data and replies."""
-    return fingerprint({name: held_out.tables[name].to_json() for name in COMPARED})

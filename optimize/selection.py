@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
-from debate_judge.optimize.context import Run
+from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
+from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
-from debate_judge.optimize.search.study import FORMAT, Criterion, SearchResult, search
-from debate_judge.optimize.settings import EFFORTS, Settings
-from debate_judge.optimize.tuners import TUNERS, Tuning
-from debate_judge.programs import named, preset
-from debate_judge.programs.compiled import AspectJudge
-from debate_judge.programs.judge import DebateConfig, Judge
+from debate_judge.optimize.search.study import FORMAT, Criterion, SearchPlan, SearchResult
+from debate_judge.optimize.settings import EFFORTS
+from debate_judge.optimize.tuners import Effort, Tuning
+from debate_judge.programs import named
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Judge
+from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import require_scored
 
 logger = logging.getLogger(__name__)
@@ -25,102 +27,103 @@ TUNED = "tuned"
 """Name of the variant whose instructions the tuner wrote."""
 
 
+def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
+    """Tune and choose for every aspect; returns the compiled judge, and for each aspect the search that chose.
+
+    Raises:
+        InputError: Too many dev items have no score.
+        dspy.LMError: The LM failed for good.
+    """
+    judges: dict[str, AspectJudge] = {}
+    searches: dict[str, SearchResult] = {}
+    for unit in run.plan.units:
+        found, chosen = select(run, unit)
+        for aspect in unit:
+            searches[aspect.name], judges[aspect.name] = found, chosen
+    return CompiledJudge(run.plan.data.corpus.task, judges), searches
+
+
 def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJudge]:
     """Tune the instructions on train, then choose variant, rounds, Tie-breaker and granularity on dev."""
-    base = start(run.settings)
-    label = "+".join(a.name for a in aspects)
-    personas = allowed_personas(run, base)
-    variants = base.variants(personas)
-    if base.tunable():
-        logger.info("%s: tuning instructions on train (%s)", label, run.settings.tuner)
-        tuned = tune(run, base, aspects, personas, label)
-    else:
-        logger.info("%s: %s has no instructions, so there is nothing to tune", label, run.settings.judge)
-        tuned = base
+    plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
+    # A copy, for a judge may keep what it has derived, and the uncompiled one is to be measured as it comes.
+    base = plan.judge.deepcopy()
+    variants = base.variants(_personas(plan))
+    tuned = _tuned(run, base, aspects, label)
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
     logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
-    dev_scores = DevScores(variants, run.splits.dev, aspects, run.runner, base.rules.rounds, label)
-    found = search(
-        dev_scores,
-        allowed_space(run, base, variants, aspects),
-        criterion=Criterion(run.statistic, run.level, run.settings.tolerance),
-        trials=run.settings.trials,
-        seed=run.settings.seed,
-        storage=Path(run.settings.store) / "studies" / f"{run.identity}-{FORMAT}.log",
+    dev_scores = DevScores(variants, plan.data.splits.dev, aspects, run.runner, base.rules.rounds, label)
+    search_plan = SearchPlan(
+        criterion=Criterion(plan.statistic, plan.data.level, settings.tolerance),
+        trials=settings.trials,
+        seed=settings.seed,
         study=label,
-        on_trial=lambda outcome: _log(run, label, outcome),
+        storage=Path(settings.store) / "studies" / f"{plan.identity}-{FORMAT}.log",
     )
+    found = run.search(dev_scores, _space(plan, base, variants, aspects), search_plan, partial(_log, run, label))
     point = found.chosen.point
     on_dev = dev_scores.judgements(point.persona, point.rounds, point.tie_breaker)
-    require_scored(on_dev, run.settings.max_unscored, f"dev items ({label})")
-    judge = variants[point.persona].deepcopy()
-    judge.rules = DebateConfig(point.rounds, point.tie_breaker)
+    require_scored(on_dev, settings.max_unscored, f"dev items ({label})")
+    judge = variants[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
     return found, AspectJudge(judge, point.granularity)
 
 
-def start(settings: Settings) -> Judge:
-    """The judge that the settings name, with the options and rounds that they allow, before any tuning."""
-    judge = preset(settings.judge, settings.options())
-    rounds = (
-        settings.max_rounds
-        if "rounds" in named(settings.judge).searched
-        else min(judge.rules.rounds, settings.max_rounds)
+def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...], label: str) -> Judge:
+    """The judge with the instructions that the tuner found best on train."""
+    plan, settings = run.plan, run.plan.settings
+    if not base.tunable():
+        logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
+        return base
+    logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
+    grouped = plan.data.level == "summary"
+    tuning = Tuning(
+        judge=base,
+        examples=examples(plan.data.splits.train, aspects, grouped=grouped, seed=settings.seed),
+        statistic=plan.statistic,
+        feedback=group_feedback,
+        runner=run.runner,
+        personas=_personas(plan),
+        effort=Effort(*EFFORTS[settings.effort]),
+        seed=settings.seed,
+        label=label,
     )
-    judge.rules = replace(judge.rules, rounds=rounds)
-    return judge
+    with stage(f"{label}: tuning"):
+        return run.tuner(tuning)
 
 
-def allowed_space(run: Run, base: Judge, variants: Mapping[str, Judge], aspects: tuple[Aspect, ...]) -> Space:
-    """What the search may choose from for these aspects."""
-    return replace(space(run.settings, base, variants), granularities=_granularities(run, base, aspects))
-
-
-def _granularities(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> tuple[Granularity, ...]:
-    """All, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the cut
-    does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the grade.
-    """
-    binary = any(a.name in run.questions and run.questions[a.name].kind == "binary" for a in aspects)
-    return GRANULARITIES if base.on_scale and not binary else ("given",)
-
-
-def allowed_personas(run: Run, base: Judge) -> Mapping[str, str]:
+def _personas(plan: CompilePlan) -> Mapping[str, str]:
     """The personas that the search may choose from: all, or the judge's own where that is not searched."""
-    if "persona" in named(run.settings.judge).searched:
-        return run.personas
-    name = str(base.config().get("persona", ""))
-    return {name: run.personas[name]} if name in run.personas else {}
+    if "persona" in named(plan.settings.judge).searched:
+        return plan.personas
+    name = str(plan.judge.config().get("persona", ""))
+    return {name: plan.personas[name]} if name in plan.personas else {}
 
 
-def space(settings: Settings, base: Judge, variants: Mapping[str, Judge]) -> Space:
-    """What the search may choose from; the single call is always part of it."""
-    searched = named(settings.judge).searched
+def _space(plan: CompilePlan, base: Judge, variants: Mapping[str, Judge], aspects: tuple[Aspect, ...]) -> Space:
+    """What the search may choose from for these aspects; the single call is always part of it."""
+    searched = named(plan.settings.judge).searched
     rounds = tuple(range(base.rules.rounds + 1)) if "rounds" in searched else (0, base.rules.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.rules.tie_breaker,)
     # A tuned Scorer has another first turn than the untouched one that all other variants share.
     tuned = variants.get(TUNED)
     own = tuned is not None and tuned.instructions().get("scorer.predict") != base.instructions().get("scorer.predict")
-    return Space(tuple(variants), tuple(dict.fromkeys(rounds)), ties, TUNED if own else None)
-
-
-def tune(run: Run, base: Judge, aspects: tuple[Aspect, ...], personas: Mapping[str, str], label: str) -> Judge:
-    """The judge with the instructions that the tuner found best on train."""
-    proposals, trials = EFFORTS[run.settings.effort]
-    rated = examples(run.splits.train, aspects, grouped=run.level == "summary", seed=run.settings.seed)
-    return TUNERS[run.settings.tuner](
-        Tuning(
-            base,
-            rated,
-            run.runner,
-            base.rules.rounds,
-            run.statistic,
-            personas,
-            proposals,
-            trials,
-            run.settings.seed,
-            label,
-        )
+    return Space(
+        tuple(variants),
+        tuple(dict.fromkeys(rounds)),
+        ties,
+        TUNED if own else None,
+        _granularities(plan, base, aspects),
     )
+
+
+def _granularities(plan: CompilePlan, base: Judge, aspects: tuple[Aspect, ...]) -> tuple[Granularity, ...]:
+    """All, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the cut
+    does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the grade.
+    """
+    questions = plan.data.questions
+    binary = any(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
+    return GRANULARITIES if base.on_scale and not binary else ("given",)
 
 
 def _log(run: Run, label: str, outcome: Outcome) -> None:
@@ -137,5 +140,5 @@ def _log(run: Run, label: str, outcome: Outcome) -> None:
             "tie_breaker": point.tie_breaker,
             "granularity": point.granularity,
         },
-        {f"dev/{run.statistic}": outcome.agreement, "lm_calls_per_item": outcome.calls},
+        {f"dev/{run.plan.statistic}": outcome.agreement, "lm_calls_per_item": outcome.calls},
     )

@@ -20,7 +20,8 @@ _OFFLINE = (
 
 def table(result: Result) -> str:
     """Held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
-    held_out, level, statistic = result.held_out, result.level, result.statistic
+    plan, held_out = result.plan, result.held_out
+    level, statistic = plan.data.level, plan.statistic
     rows = []
     for aspect, found in result.searches.items():
         cells = [interval(_of(result, judge, aspect)) for judge in COMPARED]
@@ -35,7 +36,7 @@ def table(result: Result) -> str:
     lines = [
         "",
         f"Held-out {basis(_of(result, 'compiled', first))} with the human ratings, with 95 % intervals "
-        f"({len(result.splits.held_out.groups)} sources, never used for tuning or choosing)",
+        f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
         "",
         text_table(header, rows, rule_before_last=True),
         "",
@@ -44,17 +45,17 @@ def table(result: Result) -> str:
         f"minus uncompiled {kind}: {interval(held_out.over_uncompiled)}, {p_text(held_out.over_uncompiled.p_value)} "
         f"(paired resampling of {held_out.gain.groups} sources)",
         *_decisions(result),
-        f"LM calls: {result.asked} asked, {result.executed} executed now, the rest were answered before",
+        f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
-        cost_table(result.costs),
+        cost_table(result.lm_use.rows),
     ]
-    if result.settings.lm == OFFLINE:
+    if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
     return "\n".join(lines)
 
 
 def _of(result: Result, judge: str, aspect: str) -> Agreement:
-    return result.held_out.tables[judge].aspects[aspect][result.level][result.statistic]
+    return result.held_out.tables[judge].aspects[aspect][result.plan.data.level][result.plan.statistic]
 
 
 def _undefined(result: Result) -> str:
@@ -67,7 +68,11 @@ def _undefined(result: Result) -> str:
         "Groups without a correlation (constant ratings or scores), left out of the mean: "
         + "; ".join(parts)
         + ". Counted as 0 instead, the compiled average is "
-        + _or_dash(result.held_out.tables["compiled"].average[result.level][result.statistic].value_undefined_as_zero)
+        + _or_dash(
+            result.held_out.tables["compiled"]
+            .average[result.plan.data.level][result.plan.statistic]
+            .value_undefined_as_zero
+        )
     )
 
 
@@ -83,15 +88,16 @@ def _or_dash(value: float | None) -> str:
 
 def next_steps(result: Result) -> str:
     """The exact commands that a user would want next, as this process was started."""
-    settings, usual = result.settings, type(result.settings)()
+    settings = result.plan.settings
+    usual = type(settings)()
     data = f"--data {settings.data} " if settings.data != usual.data else ""
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     return "\n".join(
         [
             "",
             f"Export      {result.export}",
-            "Compare     " + result.ui_hint,
-            "            then open " + result.run_link,
+            "Compare     " + result.tracked.ui_hint,
+            "            then open " + result.tracked.link,
             f"Score       {command('score')} --program {result.export} --in texts.jsonl --out scores.jsonl",
             f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import dspy
@@ -158,6 +158,15 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """Predictor name -> instructions that a tuner should try besides its own proposals."""
         return {}
+
+    def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
+        """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None leaves it as it is here."""
+        one = self.deepcopy()
+        if rounds is not None:
+            one.rules = replace(one.rules, rounds=rounds)
+        if tie_breaker is not None:
+            one.rules = replace(one.rules, tie_breaker=tie_breaker)
+        return one
 
     def dry_run_copy(self) -> Judge:
         """A copy that uses no service but the LM, for a dry run in which nothing may be spent."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
@@ -18,6 +20,11 @@ from debate_judge.programs.lm.reply import ReplyStore
 
 OFFLINE = "offline"
 """The spec of the embedded stand-in that answers by text statistics."""
+
+
+def replies_folder(store: str | Path, spec: str) -> Path:
+    """Where the replies of the LM `spec` are kept below the folder that a user names with `--store`."""
+    return Path(store) / "replies" / spec.replace("/", "_")
 
 
 def make_lm(
@@ -45,9 +52,8 @@ def make_lm(
             network nor key is needed.
 
     Raises:
-        ValueError: The spec is not `offline` and has no provider prefix.
-        InputError: A budget in money was given, but no price is known; or the prices are unreadable, or
-            the address is none.
+        InputError: The spec is not `offline` and has no provider prefix; a budget in money was given, but no price is
+            known; the prices are unreadable; or the address is none.
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
@@ -57,7 +63,7 @@ def make_lm(
     if spec == OFFLINE:
         return _offline(engine, store, concurrency, options)
     if "/" not in spec:
-        raise ValueError(f"{spec!r} is not an LM: give 'offline' or PROVIDER/MODEL, e.g. openai/gpt-4o-mini")
+        raise _not_an_lm(spec)
     from dspy.clients.lm import _is_openai_reasoning_model
 
     if _is_openai_reasoning_model(spec):
@@ -88,6 +94,16 @@ def _offline(engine: LocalEngine | None, store: ReplyStore | None, concurrency: 
     engine = engine or offline.OfflineEngine()
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     return JudgeLM(offline.MODEL, engine=engine, async_engine=engine, price=Price(0.0, 0.0, 0.0), **common)
+
+
+def _not_an_lm(spec: str) -> InputError:
+    return InputError(
+        f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
+        field="--lm",
+        expected=f"{OFFLINE!r} or PROVIDER/MODEL",
+        found=spec,
+        remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
+    )
 
 
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:

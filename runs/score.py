@@ -113,7 +113,7 @@ def _estimate(arguments: ScoreFlags) -> int:
     )
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
-    estimate, count = estimate_scoring(target, found.judge.aspects, aspects, items)
+    estimate, count = estimate_scoring(target, found.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store are not paid again."]
     print(render(estimate, "role", notes))
     return 0

@@ -9,8 +9,9 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.examples import examples
+from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.testing import check_corpus, check_judge, check_tuner
-from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, KINDS, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
@@ -55,4 +56,15 @@ def test_tuner(name: str) -> None:
         found = examples(small, [aspect], grouped=True, seed=0)
         plain = judge.instructions()["critic.predict"]
         personas = {"plain": plain, "strict": "You play the devil's advocate, as much as you can."}
-        check_tuner(TUNERS[name], Tuning(judge, found, runner, 1, "spearman", personas, 1, 3, 0, "test"))
+        tuning = Tuning(
+            judge=judge,
+            examples=found,
+            statistic="spearman",
+            feedback=group_feedback,
+            runner=runner,
+            personas=personas,
+            effort=Effort(proposals=1, trials=3),
+            seed=0,
+            label="test",
+        )
+        check_tuner(TUNERS[name], tuning)

@@ -1,8 +1,8 @@
 """What a search can choose, and what each choice did on dev, at the fewest LM calls.
 
-Each variant of the judge debates once, to the maximum number of rounds; every smaller n, and every
-granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks again, about the
-items that n rounds left open.
+No prompt depends on the number of rounds. So each variant of the judge debates once, to the maximum number of rounds;
+every smaller n, and every granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks
+again, about the items that n rounds left open.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, St
 from debate_judge.data.schema import GRANULARITIES, Aspect, Corpus, Granularity
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 
 
@@ -35,6 +36,7 @@ class Outcome:
     point: Point
     agreement: float
     calls: float
+    """LM calls per item, whether or not they had to be made."""
     scores: Mapping[str, Sequence[GroupScores]]
     """Aspect name -> scores by group."""
 
@@ -53,6 +55,7 @@ class Space:
     @property
     def singles(self) -> tuple[str, ...]:
         """Variants whose single calls differ: the untouched Scorer's, and the tuned one's."""
+        # A persona is the Critic's alone: all untuned variants share one first turn, and need one point for it.
         plain = next((p for p in self.personas if p != self.tuned_scorer), self.personas[0])
         return (plain,) if self.tuned_scorer in (None, plain) else (plain, str(self.tuned_scorer))
 
@@ -71,7 +74,16 @@ class Space:
 
 
 class DevScores:
-    """Judgements of the dev items at any point, each debate held once and each tie broken once."""
+    """Judgements of the dev items at any point, each debate held once and each tie broken once.
+
+    Args:
+        variants: Name -> judge.
+        corpus: Dev.
+        aspects: Those that share the judge.
+        runner: Asks.
+        n_max: Rounds of the debates that all smaller numbers are read off.
+        label: Of the aspects, for progress and estimates.
+    """
 
     def __init__(
         self,
@@ -89,7 +101,8 @@ class DevScores:
         self._n_max = n_max
         self._label = label
         self._debates: dict[str, list[Transcript]] = {}
-        self._settled: dict[tuple[str, int], list[Transcript]] = {}
+        # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
+        self._ties_broken: dict[tuple[str, int], list[Transcript]] = {}
 
     @cached_property
     def _items(self) -> list[Item]:
@@ -101,21 +114,24 @@ class DevScores:
         transcripts = [t.until(rounds) for t in self._debate(persona)]
         if tie_breaker and rounds > 0:
             key = (persona, rounds)
-            if key not in self._settled:
+            if key not in self._ties_broken:
                 what = f"{self._label}: ties, {persona}, n = {rounds}"
-                self._settled[key] = self._runner.break_tie(judge, self._items, transcripts, what)
-            transcripts = self._settled[key]
+                with stage(f"{self._label}: search, tie-breaks"):
+                    self._ties_broken[key] = self._runner.break_tie(judge, self._items, transcripts, what)
+            transcripts = self._ties_broken[key]
         return [judge.verdict(t, rounds) for t in transcripts]
 
     def _debate(self, persona: str) -> list[Transcript]:
         if persona not in self._debates:
             what = f"{self._label}: debates, {persona}"
-            self._debates[persona] = self._runner.converse(self.variants[persona], self._items, self._n_max, what)
+            with stage(f"{self._label}: search, debates"):
+                self._debates[persona] = self._runner.converse(self.variants[persona], self._items, self._n_max, what)
         return self._debates[persona]
 
     def scores(self, point: Point) -> tuple[dict[str, list[GroupScores]], float]:
         """Scores by aspect and group, and LM calls per item."""
         judgements = self.judgements(point.persona, point.rounds, point.tie_breaker)
+        # Granularity is applied to finished judgements: it needs no debate of its own.
         size = len(judgements) // len(self._aspects)
         by_aspect = {
             aspect.name: group_scores(self._corpus, aspect, judgements[i * size : (i + 1) * size], point.granularity)
@@ -130,6 +146,7 @@ class DevScores:
 
     def by_rounds(self, persona: str, aspect: str, statistic: Statistic, level: Level, seed: int) -> list[Agreement]:
         """Dev agreement of one variant at every n from 0 to n_max, without Tie-breaker, as given."""
+        # For a figure: fewer resamples than for evidence show as much.
         found = []
         for rounds in range(self._n_max + 1):
             scores, _ = self.scores(Point(persona, rounds, False, "given"))
@@ -149,6 +166,7 @@ def agreement_for_choice(scores: Mapping[str, Sequence[GroupScores]], statistic:
 
 
 def _one(groups: Sequence[GroupScores], statistic: Statistic, level: Level) -> float:
+    # An undefined correlation is 0 here and never left out: else a judge could gain by giving no scores.
     if level == "sample":
         pooled = [pair for group in groups for pair in _pairs(group)]
         return correlation([r for r, _ in pooled], [s for _, s in pooled], statistic) or 0.0

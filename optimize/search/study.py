@@ -1,8 +1,8 @@
 """The search on dev: which variant of the judge, how many rounds, a Tie-breaker or not, which granularity.
 
-One Optuna study with persistent storage, agreement against LM calls per item, for one aspect or several that
-share a judge. A DSPy optimizer sees means over examples; this is where choices are made on the dev agreement
-itself.
+One Optuna study with persistent storage and two objectives, dev agreement and LM calls per item, for one aspect or
+for several that share a judge. A tuner sees means over training examples; here choices are made on the dev agreement
+itself, which without groups is no such mean.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from debate_judge.data.agreement.tables import Level, Statistic, compare
 from debate_judge.data.schema import GRANULARITIES
@@ -33,8 +33,6 @@ class SearchResult:
     best: Outcome
     outcomes: tuple[Outcome, ...]
     """Every distinct point that was evaluated, in the order of the study."""
-    space: int
-    """Number of points there were."""
     dev_scores: DevScores
     """What the outcomes were read off."""
 
@@ -59,52 +57,64 @@ class Criterion:
     """Dev agreement that may be given up for fewer LM calls where the data cannot tell."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchPlan:
+    """How a search goes about it."""
+
+    criterion: Criterion
+    trials: int
+    """Most distinct points that are evaluated."""
+    seed: int
+    study: str
+    """Name of the Optuna study; it must change whenever the result could."""
+    storage: Path | None
+    """File of the study; a study that was stopped there goes on where it was. None keeps it in memory."""
+
+
+class Search(Protocol):
+    """Evaluates points of a space and chooses one; calls `on_trial` once with each distinct outcome."""
+
+    def __call__(
+        self, dev_scores: DevScores, space: Space, plan: SearchPlan, on_trial: Callable[[Outcome], None]
+    ) -> SearchResult: ...
+
+
 def search(
     dev_scores: DevScores,
     space: Space,
-    *,
-    criterion: Criterion,
-    trials: int,
-    seed: int,
-    storage: Path,
-    study: str,
+    plan: SearchPlan,
     on_trial: Callable[[Outcome], None] = lambda outcome: None,
 ) -> SearchResult:
-    """Evaluate up to `trials` distinct points and choose one.
-
-    Args:
-        criterion: What is a better choice.
-        storage: File of the study; a study that was stopped there goes on where it was.
-        study: Name of the study; it must change whenever the result could.
-        on_trial: Called once with each distinct outcome.
-    """
+    """Evaluate up to `plan.trials` distinct points and choose one; see `Search`."""
     outcomes: dict[Point, Outcome] = {}
-
-    def evaluate(point: Point) -> Outcome:
-        if point not in outcomes:
-            scores, calls = dev_scores.scores(point)
-            outcomes[point] = Outcome(
-                point, agreement_for_choice(scores, criterion.statistic, criterion.level), calls, scores
-            )
+    with _only_process(plan.storage):
+        study = _study(plan)
+        known = _known_points(study)
+        for point in _points_to_try(study, space, plan, known):
+            outcomes[point] = evaluate(dev_scores, point, plan.criterion)
             on_trial(outcomes[point])
-        return outcomes[point]
-
-    with _alone(storage):
-        for point, report in _points_to_try(_study(storage, study), space, trials, seed):
-            outcome = evaluate(point)
-            report([outcome.agreement, outcome.calls])
+            # What an earlier run evaluated stands in the study; here it is only read off the same replies again.
+            if point not in known:
+                study.add_trial(_finished(space, outcomes[point]))
     found = tuple(outcomes.values())
     best = max(found, key=lambda o: (o.agreement, -o.calls))
-    return SearchResult(_cheapest_equal(found, best, criterion, seed), best, found, len(space.points()), dev_scores)
+    return SearchResult(_cheapest_equal(found, best, plan), best, found, dev_scores)
 
 
-def _cheapest_equal(found: Sequence[Outcome], best: Outcome, criterion: Criterion, seed: int) -> Outcome:
+def evaluate(dev_scores: DevScores, point: Point, criterion: Criterion) -> Outcome:
+    """What a point does on dev."""
+    scores, calls = dev_scores.scores(point)
+    return Outcome(point, agreement_for_choice(scores, criterion.statistic, criterion.level), calls, scores)
+
+
+def _cheapest_equal(found: Sequence[Outcome], best: Outcome, plan: SearchPlan) -> Outcome:
     """The cheapest outcome within one standard error of the best, by paired resampling of the dev groups.
 
     The one-standard-error rule of Breiman et al. (Classification and Regression Trees, 1984, section 3.4.3):
     what the dev data cannot tell from the best is taken where it is cheaper, and at equal cost where it is plainer.
     A small dev set can tell little, so what may be given up is also bounded by the tolerance.
     """
+    criterion = plan.criterion
     for outcome in sorted(found, key=_plainness):
         if outcome is best:
             return best
@@ -114,7 +124,7 @@ def _cheapest_equal(found: Sequence[Outcome], best: Outcome, criterion: Criterio
             statistic=criterion.statistic,
             level=criterion.level,
             resamples=1000,
-            seed=seed,
+            seed=plan.seed,
         )
         if difference.value is None or difference.low is None or difference.high is None:
             continue
@@ -133,49 +143,44 @@ def _plainness(outcome: Outcome) -> tuple[float, int, float, Point]:
 FORMAT = 3
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
-Report = Callable[[Sequence[float]], None]
 
+def _points_to_try(study: optuna.Study, space: Space, plan: SearchPlan, known: Sequence[Point]) -> Iterator[Point]:
+    """The points to evaluate, each once; first those of an earlier, stopped run.
 
-def _points_to_try(study: optuna.Study, space: Space, trials: int, seed: int) -> Iterator[tuple[Point, Report]]:
-    """The points to evaluate, each with where to report its values; first those of an earlier, stopped run.
-
-    If the budget covers the space, every point is visited once, cheapest first. Else half of the budget goes to
-    what is read off the debates at no LM call (every persona at every n, as given, without Tie-breaker, come
-    first), and a TPE sampler spends the rest. The sampler is seeded afresh for every trial with the
-    number of points seen, so a run that was stopped continues exactly as it would have.
+    If the budget covers the space, every point is visited, cheapest first. Else half of the budget goes to
+    `first_points`, and a TPE sampler spends the rest on the strength of the trials that the study then has.
     """
     import optuna
 
     points = space.points()
-    budget = min(trials, len(points))
-    seen: dict[Point, None] = {}
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        point = _point(trial.params)
-        seen[point] = None
-        yield point, _told_before
-    for point in first_points(points, trials):
+    seen = dict.fromkeys(known)
+    yield from known
+    for point in first_points(points, plan.trials):
         if point not in seen:
             seen[point] = None
-            yield point, partial(_add, study, space, point)
-    while len(seen) < budget:
+            yield point
+    while len(seen) < min(plan.trials, len(points)):
+        # Seeded afresh for every trial with the number of points seen, so that a run that was stopped continues exactly
+        # as it would have: the state of a sampler is not stored.
         study.sampler = optuna.samplers.TPESampler(
-            seed=seed * 100_003 + len(seen), n_startup_trials=5, multivariate=False, constant_liar=False
+            seed=plan.seed * 100_003 + len(seen), n_startup_trials=5, multivariate=False, constant_liar=False
         )
         asked = study.ask()
-        point = _suggest(space, asked)
-        if point in seen:
-            # A point is never evaluated twice: the unseen point that is most like it is visited instead.
-            study.tell(asked, state=optuna.trial.TrialState.FAIL)
-            point = min((p for p in points if p not in seen), key=partial(_unlikeness, point))
-            seen[point] = None
-            yield point, partial(_add, study, space, point)
-        else:
-            seen[point] = None
-            yield point, partial(_tell, study, asked)
+        wanted = _suggest(space, asked)
+        # The sampler is only asked: a trial that stayed open while its point is evaluated would outlive a kill.
+        study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        # It may want what was seen. A point is never evaluated twice: the unseen one that is most like it is visited.
+        point = min((p for p in points if p not in seen), key=partial(_unlikeness, wanted))
+        seen[point] = None
+        yield point
 
 
 def first_points(points: Sequence[Point], trials: int) -> Sequence[Point]:
-    """The points that are visited whatever comes of them; a sampler spends what is left of `trials`."""
+    """The points that are visited whatever comes of them; a sampler spends what is left of `trials`.
+
+    Every persona at every n, as given and without Tie-breaker, comes first: one debate per persona answers all of them,
+    and a sampler that starts from there knows the whole grid that costs least.
+    """
     if trials >= len(points):
         return points
     return sorted(points, key=_asks_least)[: max(1, trials // 2)]
@@ -186,34 +191,23 @@ def _asks_least(point: Point) -> tuple[bool, int, int]:
 
 
 def _unlikeness(wanted: Point, point: Point) -> tuple[int, bool, int]:
+    # Among points that differ in as many ways, granularity is kept and n is near: both move the score most smoothly.
     differing = sum(a != b for a, b in zip(astuple(wanted), astuple(point), strict=True))
     return differing, wanted.granularity != point.granularity, abs(wanted.rounds - point.rounds)
 
 
-def _told_before(values: Sequence[float]) -> None:
-    """The study has these values already."""
-
-
-def _tell(study: optuna.Study, trial: optuna.Trial, values: Sequence[float]) -> None:
-    study.tell(trial, values)
-
-
-def _add(study: optuna.Study, space: Space, point: Point, values: Sequence[float]) -> None:
-    study.add_trial(_finished(space, point, values))
+def _choices(space: Space, rounds: int) -> dict[str, tuple[Any, ...]]:
+    """Parameter -> its values for points of so many rounds; without any, only whose Scorer it is matters."""
+    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
+    debate = {"persona": space.personas, "tie_breaker": space.tie_breakers}
+    return choices | (debate if rounds else {"scorer": space.singles})
 
 
 def _suggest(space: Space, trial: optuna.Trial) -> Point:
+    # A parameter that is suggested twice keeps its value.
     rounds = trial.suggest_categorical("rounds", space.rounds)
-    params: dict[str, Any] = {
-        "rounds": rounds,
-        "granularity": trial.suggest_categorical("granularity", space.granularities),
-    }
-    if rounds:
-        params["persona"] = trial.suggest_categorical("persona", space.personas)
-        params["tie_breaker"] = trial.suggest_categorical("tie_breaker", space.tie_breakers)
-    else:
-        params["scorer"] = trial.suggest_categorical("scorer", space.singles)
-    return _point(params)
+    choices = _choices(space, rounds)
+    return _point({name: trial.suggest_categorical(name, values) for name, values in choices.items()})
 
 
 def _point(params: Mapping[str, Any]) -> Point:
@@ -222,28 +216,29 @@ def _point(params: Mapping[str, Any]) -> Point:
     return Point(params["persona"], params["rounds"], params["tie_breaker"], params["granularity"])
 
 
-def _finished(space: Space, point: Point, values: Sequence[float]) -> optuna.trial.FrozenTrial:
+def _finished(space: Space, outcome: Outcome) -> optuna.trial.FrozenTrial:
     import optuna
 
-    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
-    params: dict[str, Any] = {"rounds": point.rounds, "granularity": point.granularity}
-    if point.rounds:
-        choices |= {"persona": space.personas, "tie_breaker": space.tie_breakers}
-        params |= {"persona": point.persona, "tie_breaker": point.tie_breaker}
-    else:
-        choices |= {"scorer": space.singles}
-        params |= {"scorer": point.persona}
+    values: dict[str, Any] = asdict(outcome.point)
+    values["scorer"] = values["persona"]
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        name: optuna.distributions.CategoricalDistribution(c) for name, c in choices.items()
+        name: optuna.distributions.CategoricalDistribution(choices)
+        for name, choices in _choices(space, outcome.point.rounds).items()
     }
-    return optuna.trial.create_trial(params=params, distributions=distributions, values=list(values))
+    params = {name: values[name] for name in distributions}
+    return optuna.trial.create_trial(
+        params=params, distributions=distributions, values=[outcome.agreement, outcome.calls]
+    )
 
 
 @contextmanager
-def _alone(storage: Path) -> Iterator[None]:
+def _only_process(storage: Path | None) -> Iterator[None]:
     """Let one process at a time search in a storage: of two that mix their trials each would choose by chance."""
     from filelock import FileLock, Timeout
 
+    if storage is None:
+        yield
+        return
     storage.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(storage.with_name(f"{storage.name}.alone"))
     try:
@@ -257,20 +252,25 @@ def _alone(storage: Path) -> Iterator[None]:
         lock.release()
 
 
-def _study(storage: Path, name: str) -> optuna.Study:
+def _study(plan: SearchPlan) -> optuna.Study:
     import optuna
+    from optuna.storages import InMemoryStorage, JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    backend = optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
+    storage = InMemoryStorage() if plan.storage is None else JournalStorage(JournalFileBackend(str(plan.storage)))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        study = optuna.create_study(
-            study_name=name, storage=backend, directions=["maximize", "minimize"], load_if_exists=True
+        return optuna.create_study(
+            study_name=plan.study, storage=storage, directions=["maximize", "minimize"], load_if_exists=True
         )
     finally:
         optuna.logging.set_verbosity(verbosity)
-    # A kill leaves its trial running for ever in a journal; nobody else works on this study.
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    return study
+
+
+def _known_points(study: optuna.Study) -> list[Point]:
+    """The points that an earlier run evaluated, in its order."""
+    import optuna
+
+    done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    return list(dict.fromkeys(_point(trial.params) for trial in done))

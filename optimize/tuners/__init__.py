@@ -1,6 +1,6 @@
 """Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
 
-A tuner is one file with a function `Tuning -> Judge`; it uses the runner and `optimize.examples`.
+A tuner is one file with a function `Tuning -> Judge`; it uses the runner, metric and feedback that it is handed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import dspy
@@ -19,24 +19,51 @@ if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
 
 
-@dataclass(frozen=True)
+class Effort(NamedTuple):
+    """How much a tuner may try."""
+
+    proposals: int
+    """Instructions that the LM proposes for each role."""
+    trials: int
+    """Candidate programs that are evaluated on train."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What a tuner works with."""
+    """What a tuner works with. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
 
     judge: Judge
     """The judge to improve; never changed, a tuner returns a copy."""
     examples: list[dspy.Example]
-    runner: JudgeRunner
-    rounds: int
+    """Groups of rated items (`optimize.examples`)."""
     statistic: Statistic
+    """The correlation that is optimized."""
+    feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
+    """What went wrong on one example, in words, for tuners that reflect (`optimize.feedback`)."""
+    runner: JudgeRunner
     personas: Mapping[str, str]
-    proposals: int
-    trials: int
+    """Name -> text: instructions that are worth a try for the Critic."""
+    effort: Effort
     seed: int
     label: str
+    """What is tuned, for logs and progress."""
+
+    @property
+    def rounds(self) -> int:
+        """Of the debates by which candidates are evaluated: as many as the judge holds."""
+        return self.judge.rules.rounds
+
+    def metric(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
+        """Agreement with the raters on one example, from 0 to 1 (`optimize.examples.group_metric`)."""
+        from debate_judge.optimize.examples import example_metric
+
+        return example_metric(example, prediction, self.statistic)
 
 
-def _tuner(module: str) -> Callable[[Tuning], Judge]:
+Tuner = Callable[[Tuning], "Judge"]
+
+
+def _tuner(module: str) -> Tuner:
     """The function `tune` of a file in this folder, imported when it is called: --help needs no more than the names."""
 
     def tune(tuning: Tuning) -> Judge:
@@ -50,7 +77,7 @@ def _none(tuning: Tuning) -> Judge:
     return tuning.judge
 
 
-TUNERS: Mapping[str, Callable[[Tuning], Judge]] = MappingProxyType(
+TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
         "mipro": _tuner("mipro"),
         "none": _none,

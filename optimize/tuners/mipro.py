@@ -18,9 +18,8 @@ from typing import Any
 import dspy
 from dspy.propose.grounded_proposer import TIPS, GroundedProposer
 
-from debate_judge.optimize.examples import group_metric
 from debate_judge.optimize.tuners import Tuning
-from debate_judge.programs.judge import Judge, Judgement, Verdict
+from debate_judge.programs.judge import Judge
 
 
 class _Abort(BaseException):
@@ -36,7 +35,7 @@ class _SeededMIPRO(dspy.MIPROv2):
             max_bootstrapped_demos=0,
             max_labeled_demos=0,
             auto=None,
-            num_candidates=tuning.proposals + 1,
+            num_candidates=tuning.effort.proposals + 1,
             track_stats=False,
             # DSPy replaces a seed of 0 by its default; seeds start at 1 here.
             seed=tuning.seed + 1,
@@ -68,7 +67,7 @@ class _SeededMIPRO(dspy.MIPROv2):
             texts = [predictor.signature.instructions]
             if name in program.tunable():
                 texts += program.seeds(tuning.personas).get(name, ())
-                texts += [self._propose(proposer, program, predictor, index, n) for n in range(tuning.proposals)]
+                texts += [self._propose(proposer, program, predictor, index, n) for n in range(tuning.effort.proposals)]
             candidates[index] = list(dict.fromkeys(t.strip() for t in texts if t.strip()))
         return candidates
 
@@ -100,7 +99,8 @@ class _SeededMIPRO(dspy.MIPROv2):
             raise _Abort from error
         judged = iter([program.verdict(t, tuning.rounds) for t in transcripts])
         values = [
-            group_metric(e.ratings, [_score(next(judged)) for _ in e.questions], tuning.statistic) for e in devset
+            tuning.metric(example, dspy.Prediction(judgements=[next(judged) for _ in example.questions]))
+            for example in devset
         ]
         return dspy.Prediction(score=100 * sum(values) / len(values), results=[])
 
@@ -118,17 +118,13 @@ def tune(tuning: Tuning) -> Judge:
                 tuning.judge,
                 trainset=tuning.examples,
                 valset=tuning.examples,
-                num_trials=tuning.trials,
+                num_trials=tuning.effort.trials,
                 minibatch=False,
                 seed=tuning.seed + 1,
             )
     except _Abort as abort:
         raise abort.__cause__ or abort from None
     return best
-
-
-def _score(judgement: Judgement) -> float | None:
-    return judgement.score if isinstance(judgement, Verdict) else None
 
 
 def _unused_metric(*_: Any) -> float:

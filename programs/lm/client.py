@@ -8,6 +8,7 @@ speaks through it; everything else in DSPy sees an ordinary LM.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import inspect
 import json
@@ -60,6 +61,8 @@ class JudgeLM(dspy.LM):
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
+        self._asked_at = endpoint
+        """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.price = price
@@ -88,6 +91,25 @@ class JudgeLM(dspy.LM):
         # Optimizers copy programs together with what they hold; connections and counters are not copied.
         return self
 
+    def without_batches(self) -> JudgeLM:
+        """The same LM, with the same store, counts and limits, whose calls go out at once and in no batch job."""
+        one = copy.copy(self)
+        one.batches = None
+        return one
+
+    def another_sample(self, number: int, temperature: float) -> JudgeLM:
+        """The same LM, limiter, budget and store, whose calls are not those of any other number.
+
+        The number goes into the identity of the calls and not into the calls; an LM without a temperature (reasoning
+        models, the offline LM) is given none.
+        """
+        one = copy.copy(self)
+        # Not the setting `sample`: a judge that samples by itself uses it, and its samples would be the same each time.
+        one._asked_at = f"{self._asked_at} repeat {number}"
+        if self.kwargs.get("temperature") is not None:
+            one.kwargs = {**self.kwargs, "temperature": temperature}
+        return one
+
     async def aclose(self) -> None:
         """Close the connections of `ask`; call it on the loop that used them."""
         if self.batches is not None:
@@ -102,19 +124,19 @@ class JudgeLM(dspy.LM):
 
     def kept(self, messages: Messages, **settings: Any) -> tuple[str, Reply] | None:
         """Key and reply of a call that `ask` has made; None if the store does not have them any more."""
-        merged = {**self.kwargs, **settings}
-        key = self._key(messages, merged)[0]
+        key = self.call_key(messages, **settings)
         reply = self.store.get(key)
-        if reply is not None and reply.finish == "length" and merged.get("max_tokens"):
-            longer = self._key(messages, {**merged, "max_tokens": 4 * merged["max_tokens"]})[0]
-            key, reply = longer, self.store.get(longer)
+        limit = {**self.kwargs, **settings}.get("max_tokens")
+        if reply is not None and reply.finish == "length" and limit:
+            key = self.call_key(messages, **{**settings, "max_tokens": 4 * limit})
+            reply = self.store.get(key)
         return None if reply is None else (key, reply)
 
     def _key(self, messages: Messages, settings: dict[str, Any]) -> tuple[str, int]:
         """The key of a call, and the size of its texts in bytes."""
         known = {k: v for k, v in settings.items() if v is not None}
         digest = hashlib.blake2b(
-            json.dumps([self.model, self.endpoint, known], sort_keys=True).encode(), digest_size=16
+            json.dumps([self.model, self._asked_at, known], sort_keys=True).encode(), digest_size=16
         )
         size = 0
         for message in messages:

@@ -16,10 +16,11 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
 from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.estimate import estimate_comparison
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.legend import Setting, document, legend, tuned_elsewhere
 from debate_judge.runs.comparison.published import fitting, published
@@ -29,7 +30,6 @@ from debate_judge.runs.comparison.results import Comparison, compare_all, proble
 from debate_judge.runs.comparison.setup import Work, prepare
 from debate_judge.runs.comparison.table import plain_table, prose, render
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens
-from debate_judge.runs.estimates.items import estimate_comparison
 from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.costs import cost_rows, cost_table
@@ -50,7 +50,7 @@ def run(arguments: CompareFlags) -> int:
     if arguments.estimate is not None:
         print(estimated(arguments, work))
         return 0
-    journal = Journal(_replies(arguments))
+    journal = Journal(replies_folder(arguments.store, arguments.lm))
     try:
         with JudgeRunner(_lm(arguments, journal)) as runner:
             compared(arguments, work, runner)
@@ -75,13 +75,12 @@ def estimated(arguments: CompareFlags, work: Work) -> str:
     target = Target(
         arguments.lm,
         arguments.api_base,
-        _replies(arguments),
+        replies_folder(arguments.store, arguments.lm),
         _sampling(arguments),
         limits(arguments),
         reply_tokens(arguments.estimate or ""),
     )
-    judges = {one.name: one.aspects for one in work.entrants}
-    found = estimate_comparison(target, judges, work.setup.corpus, work.setup.aspects)
+    found = estimate_comparison(target, work.setup, work.entrants)
     notes = ["A call that several judges need is made once, and counted for the first of them."]
     if work.plan is not None:
         notes.append("The ablations are not part of the estimate.")
@@ -194,23 +193,14 @@ def _price(lm: JudgeLM, setting: Setting) -> Price | None:
 
 
 def _lm(arguments: CompareFlags, journal: Journal) -> JudgeLM:
-    try:
-        return make_lm(
-            arguments.lm,
-            api_base=arguments.api_base,
-            store=UsageByJudge(journal),
-            concurrency=arguments.concurrency,
-            options=limits(arguments),
-            **_sampling(arguments),
-        )
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error), field="--lm", found=arguments.lm) from error
-
-
-def _replies(arguments: CompareFlags) -> Path:
-    return Path(arguments.store) / "replies" / arguments.lm.replace("/", "_")
+    return make_lm(
+        arguments.lm,
+        api_base=arguments.api_base,
+        store=UsageByJudge(journal),
+        concurrency=arguments.concurrency,
+        options=limits(arguments),
+        **_sampling(arguments),
+    )
 
 
 def _sampling(arguments: CompareFlags) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from debate_judge.runs.reports.text import interval, markdown_table, p_text, tex
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
 
-STYLES = ("text", "markdown", "latex")
-
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -39,7 +37,7 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
 
     Args:
         comparison: What to show.
-        style: One of `STYLES`. In LaTeX each statistic has its own column; it needs the package booktabs.
+        style: `text`, `markdown` or `latex`. In LaTeX each statistic has its own column; it needs the package booktabs.
         all_intervals: Show the interval in each column, and not only in the last, that of the average.
     """
     if style == "latex":

@@ -1,27 +1,27 @@
 """What a run would take: calls, tokens and money, found by a dry run before anything is spent.
 
-The judges themselves are run on a sample, three times: everybody is content at once, debates go as those of the
-offline LM, nobody is ever content (`programs.dry_run`). What the run's store of replies holds already is not
-counted, as it would not be paid again. Nothing is written and no LM is asked.
+The run's own code is executed on a sample, three times, with an LM that costs nothing: every debate ends at once,
+debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). What the run's store
+of replies holds already is not counted, as it would not be paid again. Nothing is written and no LM is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, DryRunEngine, EstimateCase
-from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
@@ -46,25 +46,6 @@ class Used:
 
 
 @dataclass
-class Stage:
-    """A part of the run, and how the sampled items stand for all of its items."""
-
-    name: str
-    items: float = 1.0
-    """Items of the run for each sampled one."""
-    longer: float = 0.0
-    """Input tokens by which a call about a usual item is longer than one about a usual sampled one."""
-
-    @classmethod
-    def of(cls, name: str, everything: Extent, sampled: Extent) -> Stage:
-        """The stage in which `sampled` items stand for `everything`."""
-        if not sampled.items:
-            return cls(name)
-        longer = (everything.mean - sampled.mean) * TOKENS_PER_BYTE
-        return cls(name, everything.items / sampled.items, longer)
-
-
-@dataclass
 class Extent:
     """How many different items there are, and how long."""
 
@@ -77,17 +58,38 @@ class Extent:
         return self.bytes / self.items if self.items else 0.0
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A part of the run, and how the sampled items stand for all of its items."""
+
+    row: str
+    """Of the table; several stages may share one."""
+    items: float = 1.0
+    """Items of the run for each sampled one."""
+    longer: float = 0.0
+    """Input tokens by which a call about a usual item is longer than one about a usual sampled one."""
+
+    @classmethod
+    def of(cls, row: str, everything: Extent, sampled: Extent) -> Stage:
+        """The stage in which `sampled` items stand for `everything`."""
+        if not sampled.items:
+            return cls(row)
+        longer = (everything.mean - sampled.mean) * TOKENS_PER_BYTE
+        return cls(row, everything.items / sampled.items, longer)
+
+
 class Ledger:
     """The store of a dry run: gives out what is paid already, and counts every other reply instead of keeping it.
 
     Args:
+        stages: Name, as of `runs.runner.billing.stage` -> how the calls of that stage are counted.
         paid: Replies of earlier runs; it is only read.
     """
 
-    def __init__(self, paid: ReplyStore | None = None) -> None:
-        self.stage = Stage("")
+    def __init__(self, stages: Mapping[str, Stage], paid: ReplyStore | None = None) -> None:
         self.used: dict[tuple[str, str], Used] = {}
-        """(stage, role) -> what it took."""
+        """(row, role) -> what it took."""
+        self._stages = stages
         self._paid = paid
         self._now: dict[str, Reply] = {}
 
@@ -100,10 +102,11 @@ class Ledger:
         if not reply.input_tokens:
             # No LM's reply, but what a web search found.
             return
-        stage = self.stage
+        stage = self._stages[STAGE.get()]
+        # What is not about an item is asked once, however many items there are.
         times, longer = (stage.items, stage.longer) if isinstance(reply, AboutItem) else (1.0, 0.0)
         read = times * max(0.0, reply.input_tokens + longer)
-        where = (stage.name, role)
+        where = (stage.row, role)
         self.used[where] = self.used.get(where, Used()) + Used(times, read, times * reply.output_tokens)
 
 
@@ -156,14 +159,18 @@ class Estimate:
 
 
 def dry_run_all(
-    target: Target, work: Callable[[EstimateCase, JudgeRunner, Ledger], None], row: Callable[[str, str], str]
+    target: Target,
+    stages: Mapping[str, Stage],
+    work: Callable[[EstimateCase, JudgeRunner], None],
+    row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
 ) -> Estimate:
     """Dry-run a job in each case.
 
     Args:
         target: The LM that would be asked.
-        work: Does what the run would do, on a sample, and sets the ledger's stage beforehand.
-        row: From stage and role to the row of the table in which their calls are counted.
+        stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
+        work: Does what the run would do, on a sample.
+        row: From a stage's row and a role to the row of the table in which the role's calls are counted.
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
@@ -171,37 +178,27 @@ def dry_run_all(
     found: list[dict[str, Used]] = []
     with _paid(target.replies) as paid:
         for case in target.cases():
-            ledger = Ledger(paid)
-            with JudgeRunner(_lm(target, case, ledger), progress=False) as runner:
-                work(case, runner, ledger)
+            ledger = Ledger(stages, paid)
+            lm = make_lm(
+                target.spec,
+                api_base=target.api_base,
+                store=ledger,
+                concurrency=IN_FLIGHT,
+                engine=DryRunEngine(case),
+                options=NO_LIMITS,
+                **target.settings,
+            )
+            with JudgeRunner(lm, progress=False) as runner:
+                work(case, runner)
             rows: dict[str, Used] = {}
-            for (stage, role), used in ledger.used.items():
+            for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
-                used.usd = None if price is None else price.of(used.input, 0.0, used.output)
-                name = row(stage, role)
-                rows[name] = rows.get(name, Used()) + used
+                usd = None if price is None else price.of(used.input, 0.0, used.output)
+                name = row(stage_row, role)
+                rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
             found.append(rows)
     names = dict.fromkeys(name for rows in reversed(found) for name in rows)
     return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
-
-
-def _lm(target: Target, case: EstimateCase, ledger: Ledger) -> JudgeLM:
-    try:
-        return make_lm(
-            target.spec,
-            api_base=target.api_base,
-            store=ledger,
-            concurrency=IN_FLIGHT,
-            engine=DryRunEngine(case),
-            options=NO_LIMITS,
-            **target.settings,
-        )
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            str(error), field="--lm", expected=f"'{OFFLINE}' or PROVIDER/MODEL", found=target.spec
-        ) from error
 
 
 def _ordered(cases: Sequence[Used]) -> Three:

@@ -1,24 +1,25 @@
-"""Estimates of runs that judge items: scoring new texts with an export, and comparing judges."""
+"""Samples of what a run would judge, and the estimate of a run that scores new texts with an export."""
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 from tqdm import tqdm
 
-from debate_judge.data.schema import Aspect, Corpus, RatedGroup
-from debate_judge.programs.compiled import AspectJudge
+from debate_judge.data.schema import Aspect, RatedGroup
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.judge import Item, Judge, corpus_items
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Extent, Ledger, Stage, Target, dry_run_all
+from debate_judge.programs.judge import Item
+from debate_judge.runs.estimates.dry_run import Estimate, Extent, Stage, Target, dry_run_all
+from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.streaming import judge_in_order
 
-SCORED, COMPARED = 200, 96
-"""Items that are sampled, over all aspects: where one judge scores them, and where each judge of a table does."""
-
+SCORED = 200
+"""Items that are sampled, over all aspects."""
 
 LEAST_GROUPS = 2
 """Of a sample, so that there is something to correlate."""
@@ -55,9 +56,9 @@ class Sample:
         elif (place := self._dice.randrange(self.everything.items)) < self._size:
             self.items[place] = item
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, row: str) -> Stage:
         """The stage in which the sample stands for all items."""
-        return Stage.of(name, self.everything, extent(self.items))
+        return Stage.of(row, self.everything, extent(self.items))
 
 
 def size_of(item: Item) -> int:
@@ -81,14 +82,20 @@ def sampled_groups(groups: Iterable[RatedGroup], size: int, seed: int = 0) -> tu
     return tuple(order[:kept])
 
 
+def dry_run_copy(judge: CompiledJudge) -> CompiledJudge:
+    """The judge without what must not be asked in a dry run: web searches, models of metrics."""
+    aspects = {name: AspectJudge(one.judge.dry_run_copy(), one.granularity) for name, one in judge.aspects.items()}
+    return CompiledJudge(judge.task, aspects)
+
+
 def estimate_scoring(
-    target: Target, judges: Mapping[str, AspectJudge], aspects: Sequence[Aspect], items: Iterator[Item]
+    target: Target, judge: CompiledJudge, aspects: Sequence[Aspect], items: Iterator[Item]
 ) -> tuple[Estimate, int]:
     """Estimate a scoring run, by role.
 
     Args:
         target: The LM that would be asked.
-        judges: Aspect name -> its judge.
+        judge: Scores.
         aspects: What is scored.
         items: All items of the input, which are read once, as a stream.
 
@@ -104,50 +111,11 @@ def estimate_scoring(
         samples[item.aspect.name].add(item)
         count += 1
 
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+        copy = dry_run_copy(judge)
         for aspect, sample in samples.items():
-            ledger.stage = sample.stage("scoring")
-            judge = judges[aspect].judge.dry_run_copy()
-            # New texts come one at a time, also to a judge that could compare two.
-            judge.compares = False
-            _dry_run(runner, judge, sample.items)
+            with stage(aspect):
+                deque(judge_in_order(runner, copy, sample.items), maxlen=0)
 
-    return dry_run_all(target, work, lambda stage, role: role), count
-
-
-def _dry_run(runner: JudgeRunner, judge: Judge, items: Sequence[Item]) -> None:
-    # Reference metrics ask no LM, and may load large models to say what an estimate does not need.
-    if judge.named_predictors():
-        runner.judge(judge, items)
-
-
-def estimate_comparison(
-    target: Target, entrants: Mapping[str, Mapping[str, AspectJudge]], corpus: Corpus, aspects: Sequence[Aspect]
-) -> Estimate:
-    """Estimate a comparison, judge by judge; a call that an earlier judge makes too is counted there alone.
-
-    Args:
-        target: The LM that would be asked.
-        entrants: Name -> aspect name -> judge, in the order in which they are run.
-        corpus: Its candidates are scored.
-        aspects: In these aspects.
-
-    Raises:
-        InputError: The spec names no LM, or the prices cannot be read.
-    """
-    few = replace(corpus, groups=sampled_groups(corpus.groups, max(1, COMPARED // len(aspects))))
-    samples = {aspect.name: corpus_items(few, aspect) for aspect in aspects}
-    extents = {aspect.name: extent(corpus_items(corpus, aspect)) for aspect in aspects}
-    steps = tqdm(total=3 * len(entrants), desc="dry run", unit="judge", delay=2, file=sys.stderr)
-
-    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
-        for name, judges in entrants.items():
-            for aspect, items in samples.items():
-                ledger.stage = Stage.of(name, extents[aspect], extent(items))
-                _dry_run(runner, judges[aspect].judge.dry_run_copy(), items)
-            steps.update()
-
-    with steps:
-        found = dry_run_all(target, work, lambda stage, role: stage)
-    # A judge that asks no LM has its row too.
-    return Estimate({name: found.rows.get(name, NOTHING) for name in entrants}, target)
+    stages = {aspect: sample.stage("scoring") for aspect, sample in samples.items()}
+    return dry_run_all(target, stages, work, lambda row, role: role), count

@@ -21,7 +21,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Memory
-from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -255,9 +255,4 @@ def open_judge(
         made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
         return opened.enter_context(JudgeRunner(made, progress=False))
 
-    try:
-        return LoadedJudge(export, connect)
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error), field="lm", expected=f"{OFFLINE!r} or PROVIDER/MODEL", found=spec) from error
+    return LoadedJudge(export, connect)

@@ -16,6 +16,9 @@ from typing import Any
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 
+STAGE: ContextVar[str] = ContextVar("stage", default="")
+"""The part of a run that calls are made for, e.g. `fluency: tuning`; estimates count by it."""
+
 _USAGE: ContextVar[JudgeUsage | None] = ContextVar("usage", default=None)
 """Of the judge that the running task works for; `JudgeRunner.asking` sets it."""
 
@@ -52,6 +55,16 @@ def charged_to(usage: JudgeUsage | None) -> Iterator[None]:
         yield
     finally:
         _USAGE.reset(token)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count the calls of this block, and of the work that it hands to a `JudgeRunner`, as of the stage `name`."""
+    token = STAGE.set(name)
+    try:
+        yield
+    finally:
+        STAGE.reset(token)
 
 
 class UsageByJudge:

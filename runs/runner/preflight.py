@@ -66,16 +66,6 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     """
     if runner.lm.model.partition("/")[0] == OFFLINE:
         return
-    lm = runner.lm
-    # A job of the batch service may take a day, which is no way to find a wrong key.
-    batches, lm.batches = lm.batches, None
-    try:
-        _try_all(runner, trials)
-    finally:
-        lm.batches = batches
-
-
-def _try_all(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     for trial in trials:
         if not trial.items or not trial.judge.named_predictors():
             continue
@@ -88,8 +78,11 @@ def _try_all(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
 
 
 def _tried(runner: JudgeRunner, judge: Judge, item: Item) -> Failure | None:
+    # A job of the batch service may take a day, which is no way to find a wrong key.
+    lm = runner.lm.without_batches()
+
     async def work() -> Failure | None:
-        with dspy.context(lm=runner.lm, disable_history=True, trace=None):
+        with dspy.context(lm=lm, disable_history=True, trace=None):
             return (await judge.smoke_test(item)).failure
 
     return runner.wait(work())

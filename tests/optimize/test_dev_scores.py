@@ -158,8 +158,7 @@ def test_a_reading_is_what_a_debate_of_that_kind_says(tmp_path: Path) -> None:
     ):
         dev_scores = DevScores(variants(), CORPUS, ASPECTS[:1], runner, 2, "test")
         for point, (scores, calls) in every(space, dev_scores):
-            judge = variants()[point.persona]
-            judge.rules = DebateConfig(point.rounds, point.tie_breaker)
+            judge = variants()[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
             judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
             assert calls == sum(j.calls for j in judgements) / 12
             reported = [ASPECTS[0].scale.at(j.score, point.granularity) for j in judgements if hasattr(j, "score")]

@@ -16,7 +16,7 @@ import pytest
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
-from debate_judge.optimize.search.study import Criterion, SearchResult, search
+from debate_judge.optimize.search.study import Criterion, SearchPlan, SearchResult, search
 
 SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
 """57 points: 3 of the single call, and 3 personas x 3 rounds x 2 x 3 granularities."""
@@ -59,16 +59,12 @@ def rng_ratings(i: int, j: int) -> int:
 
 
 def run(fake: Fake, storage: Path, trials: int, space: Space = SPACE, seed: int = 0, **options: Any) -> SearchResult:
-    return search(
-        cast(DevScores, fake),
-        space,
-        criterion=Criterion("spearman", "summary", tolerance=1.0),
-        trials=trials,
-        seed=seed,
-        storage=storage,
-        study="a",
-        **options,
-    )
+    return search(cast(DevScores, fake), space, plan(storage, trials, seed), **options)
+
+
+def plan(storage: Path | None, trials: int, seed: int = 0, study: str = "a") -> SearchPlan:
+    criterion = Criterion("spearman", "summary", tolerance=1.0)
+    return SearchPlan(criterion=criterion, trials=trials, seed=seed, study=study, storage=storage)
 
 
 def varied(point: Point) -> float:
@@ -84,7 +80,6 @@ def test_a_budget_that_covers_the_space_visits_every_point_once(tmp_path: Path) 
         found = run(fake, tmp_path / f"{trials}.log", trials)
         assert fake.asked == SPACE.points()
         assert [o.point for o in found.outcomes] == SPACE.points()
-        assert found.space == 57
 
 
 @pytest.mark.parametrize("trials", [1, 2, 7, 20, 56])
@@ -181,17 +176,17 @@ def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: 
     storage = tmp_path / "study.log"
     first = run(Fake(varied), storage, TRIALS)
     other = Fake(lambda point: 1.0)
-    search(
-        cast(DevScores, other),
-        SPACE,
-        criterion=Criterion("spearman", "summary", tolerance=1.0),
-        trials=5,
-        seed=0,
-        storage=storage,
-        study="b",
-    )
+    search(cast(DevScores, other), SPACE, plan(storage, 5, study="b"))
     assert len(other.asked) == 5
     assert course(run(Fake(varied), storage, TRIALS)) == course(first)
+
+
+def test_a_search_in_memory_is_the_same_and_leaves_nothing_behind(
+    tmp_path: Path, straight: SearchResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert course(search(cast(DevScores, Fake(varied)), SPACE, plan(None, TRIALS))) == course(straight)
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- what is chosen ---
@@ -236,7 +231,7 @@ def test_the_pareto_front(tmp_path: Path) -> None:
         return Outcome(Point("a", int(calls), False, "given"), agreement, calls, {})
 
     outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
-    found = SearchResult(outcomes[1], outcomes[0], tuple(outcomes), 6, cast(DevScores, None))
+    found = SearchResult(outcomes[1], outcomes[0], tuple(outcomes), cast(DevScores, None))
     assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
 
 

@@ -13,7 +13,8 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning
+from debate_judge.optimize.feedback import group_feedback
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -63,17 +64,19 @@ def rewarding(text: str) -> Callable[[str], str]:
 
 
 def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **options: Any) -> Judge:
-    values = {"rounds": 1, "proposals": 1, "trials": 16, "seed": 0, **options}
+    values = {"proposals": 1, "trials": 16, "seed": 0, **options}
     with JudgeRunner(lm, progress=False) as runner:
         return TUNERS[tuner](
             Tuning(
                 judge=judge or start(),
                 examples=examples(CORPUS, [ASPECT], grouped=True, seed=0),
-                runner=runner,
                 statistic="spearman",
+                feedback=group_feedback,
+                runner=runner,
                 personas=TEXTS,
+                effort=Effort(values["proposals"], values["trials"]),
+                seed=values["seed"],
                 label="test",
-                **values,
             )
         )
 
@@ -118,7 +121,7 @@ def test_mipro_never_touches_the_tie_breaker() -> None:
 
 def test_mipro_leaves_the_critic_of_a_single_call_alone() -> None:
     lm = scripted_lm(rewarding(BEST))
-    found = tuned(lm, judge=Debate(PLAIN, DebateConfig(0)), rounds=0)
+    found = tuned(lm, judge=Debate(PLAIN, DebateConfig(0)))
     assert found.instructions()["critic.predict"] == PLAIN.text
     assert lm.meter.asked["critic"] == 0
 

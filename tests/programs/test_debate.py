@@ -274,3 +274,14 @@ def test_a_single_call_has_no_critic_to_vary_or_tune() -> None:
 def test_a_debate_without_a_first_score_cannot_be_read() -> None:
     with pytest.raises(ValueError, match="cannot exist"):
         Debate().verdict(Transcript((Turn("critic", 1, "?"),)), 1)
+
+
+def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:
+    judge = Debate(PLAIN, DebateConfig(3, False))
+    assert judge.with_debate(rounds=1).rules == DebateConfig(1, False)
+    assert judge.with_debate(tie_breaker=True).rules == DebateConfig(3, True)
+    longest = judge.with_debate(rounds=5, tie_breaker=True)
+    assert longest.rules == DebateConfig(5, True)
+    assert longest.with_debate(rounds=0, tie_breaker=False).rules == DebateConfig(0, False)
+    assert longest.instructions() == judge.instructions()
+    assert judge.rules == judge.with_debate().rules == DebateConfig(3, False)

@@ -162,8 +162,9 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("spec", ["gpt-4o-mini", "", "Offline"])
 def test_a_spec_without_provider_is_refused_with_an_example(spec: str) -> None:
-    with pytest.raises(ValueError, match="openai/gpt-4o-mini"):
+    with pytest.raises(InputError, match="openai/gpt-4o-mini") as caught:
         make_lm(spec)
+    assert caught.value.field == "--lm"
 
 
 @pytest.mark.parametrize("spec", ["openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"])
@@ -207,3 +208,14 @@ def test_what_is_no_address_is_refused_before_any_call(address: str) -> None:
 def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
     plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
     assert plain.call_key(QUESTION) == slashed.call_key(QUESTION)
+
+
+def test_outside_batches_it_is_the_same_lm_but_for_the_way_of_its_calls() -> None:
+    line: Any = object()
+    lm = JudgeLM("test/m", engine=Engine(), async_engine=AsyncEngine())
+    lm.batches = line
+    direct = lm.without_batches()
+    assert direct.batches is None
+    assert lm.batches is line
+    assert (direct.store, direct.meter, direct.caller) == (lm.store, lm.meter, lm.caller)
+    assert direct.call_key(QUESTION) == lm.call_key(QUESTION)

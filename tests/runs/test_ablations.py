@@ -20,7 +20,6 @@ from debate_judge.runs.comparison.ablations.distribution import bins, distributi
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate, render
 from debate_judge.runs.comparison.ablations.studies import (
     ABLATIONS,
-    another_sample,
     by_rounds,
     by_style,
     record_debates,
@@ -122,7 +121,7 @@ def test_repeats_ask_anew_and_find_their_replies_again() -> None:
 
 def test_a_repeat_is_the_same_lm_but_for_temperature_and_identity() -> None:
     lm = scripted_lm(debater(), temperature=0.0, max_tokens=50)
-    one, other = another_sample(lm, 1, 0.7), another_sample(lm, 2, 0.7)
+    one, other = lm.another_sample(1, 0.7), lm.another_sample(2, 0.7)
     messages = [{"role": "user", "content": "hello"}]
     assert len({x.call_key(messages) for x in (lm, one, other)}) == 3
     # A judge that samples by itself numbers its samples; they must differ between runs as well.
@@ -131,7 +130,7 @@ def test_a_repeat_is_the_same_lm_but_for_temperature_and_identity() -> None:
     assert one.caller is lm.caller
     assert one.meter is lm.meter
     assert one.store is lm.store
-    assert another_sample(make_lm(OFFLINE), 1, 0.7).kwargs["temperature"] is None
+    assert make_lm(OFFLINE).another_sample(1, 0.7).kwargs["temperature"] is None
 
 
 # --- spread ---

@@ -15,17 +15,21 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.dry_run import EstimateCase, dry_reply, tokens_of
+from debate_judge.programs.dry_run import AboutItem, EstimateCase, dry_reply, tokens_of
 from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import compare, score
+from debate_judge.runs.comparison.entrants import Entrant
+from debate_judge.runs.comparison.estimate import estimate_comparison
+from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
-from debate_judge.runs.estimates.items import Sample, estimate_comparison, estimate_scoring, sampled_groups
+from debate_judge.runs.estimates.items import Sample, estimate_scoring, sampled_groups
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
 
@@ -48,7 +52,8 @@ def items(corpus: Corpus, aspects: int = 2) -> list[Item]:
 
 def estimated(name: str, corpus: Corpus, tmp_path: Path, target: Target = OFFLINE) -> Estimate:
     aspects = corpus.task.aspects[:2]
-    return estimate_scoring(target, judges(name, corpus), aspects, iter(items(corpus)))[0]
+    judge = CompiledJudge(corpus.task, judges(name, corpus))
+    return estimate_scoring(target, judge, aspects, iter(items(corpus)))[0]
 
 
 def executed(name: str, corpus: Corpus, lm: JudgeLM) -> dict[str, int]:
@@ -102,7 +107,8 @@ def test_what_is_asked_once_for_all_items_is_counted_once(corpus: Corpus, tmp_pa
 def test_expected_scores_are_read_off_probabilities_to_the_end(corpus: Corpus, tmp_path: Path) -> None:
     config = {**JUDGES["debate"].config, "score_mode": "expected"}
     one = {corpus.task.aspects[0].name: AspectJudge(build("debate", config))}
-    found, _ = estimate_scoring(OFFLINE, one, corpus.task.aspects[:1], iter(items(corpus, 1)))
+    judge, aspects = CompiledJudge(corpus.task, one), corpus.task.aspects[:1]
+    found, _ = estimate_scoring(OFFLINE, judge, aspects, iter(items(corpus, 1)))
     # A Scorer who could not be read would end its debate at once, with two calls of its own and none of the Critic's.
     assert found.rows["critic"][2].calls == pytest.approx(3 * len(items(corpus, 1)))
 
@@ -160,8 +166,8 @@ def test_groups_are_sampled_whole(corpus: Corpus) -> None:
 
 
 def test_a_longer_item_makes_every_call_about_it_longer() -> None:
-    stage = Stage.of("s", Extent(10, 20_000), Extent(2, 2_000))
-    assert (stage.items, stage.longer) == (5.0, pytest.approx(270.0))
+    found = Stage.of("s", Extent(10, 20_000), Extent(2, 2_000))
+    assert (found.items, found.longer) == (5.0, pytest.approx(270.0))
 
 
 # --- what is paid already ---
@@ -170,12 +176,21 @@ def test_a_longer_item_makes_every_call_about_it_longer() -> None:
 def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
     paid = Memory()
     paid.put("a", "scorer", Reply("known", 10, 10))
-    ledger = Ledger(paid)
+    ledger = Ledger({"scoring": Stage("all")}, paid)
     assert ledger.get("a") is not None
-    ledger.put("b", "scorer", Reply("new", 10, 5))
+    with stage("scoring"):
+        ledger.put("b", "scorer", Reply("new", 10, 5))
     assert ledger.get("b") is not None
     assert paid.get("b") is None
-    assert ledger.used == {("", "scorer"): Used(1, 10, 5)}
+    assert ledger.used == {("all", "scorer"): Used(1, 10, 5)}
+
+
+def test_only_what_is_about_an_item_is_multiplied() -> None:
+    ledger = Ledger({"scoring": Stage("all", items=10, longer=5)})
+    with stage("scoring"):
+        ledger.put("a", "scorer", AboutItem("new", 10, 5))
+        ledger.put("b", "steps", Reply("new", 10, 5))
+    assert ledger.used == {("all", "scorer"): Used(10, 150, 50), ("all", "steps"): Used(1, 10, 5)}
 
 
 # --- money and budget ---
@@ -275,9 +290,10 @@ def test_what_the_store_recalls_is_not_estimated_again(
 
 
 def test_judges_of_a_table_share_what_they_ask_alike(corpus: Corpus) -> None:
-    named = {name: judges(name, corpus) for name in ("rouge-l", "single", "debate", "debate+tiebreak")}
-    found = estimate_comparison(OFFLINE, named, corpus, corpus.task.aspects[:2]).rows
-    assert list(found) == list(named)
+    names = ["rouge-l", "single", "debate", "debate+tiebreak"]
+    setup = EvalSetup(corpus, corpus.task.aspects[:2], "summary", ("spearman",))
+    found = estimate_comparison(OFFLINE, setup, [Entrant(name, judges(name, corpus)) for name in names]).rows
+    assert list(found) == names
     size = len(items(corpus))
     assert [used.calls for used in found["rouge-l"]] == [0, 0, 0]
     assert [round(used.calls) for used in found["single"]] == [size] * 3

@@ -6,7 +6,6 @@ have given is read off them (`Transcript.until`) at no LM call; only tie-breaks 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -160,24 +159,10 @@ def repeats(
         return PassJob(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
 
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    lms = [another_sample(runner.lm, number, temperature) for number in range(1, runs + 1)]
+    lms = [runner.lm.another_sample(number, temperature) for number in range(1, runs + 1)]
     jobs = [job(lm, number, items[a]) for number, lm in enumerate(lms, 1) for a in items]
     found = iter(_results(runner, jobs, "repeated debates", progress))
     return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
-
-
-def another_sample(lm: JudgeLM, number: int, temperature: float) -> JudgeLM:
-    """The same LM, limiter, budget and store, whose calls are not those of any other number.
-
-    The number goes into the identity of the calls and not into the calls; an LM without a temperature (reasoning
-    models, the offline LM) is given none.
-    """
-    other: JudgeLM = copy.copy(lm)
-    # Not the setting `sample`: a judge that samples by itself uses it, and its samples would be the same in each run.
-    other.endpoint = f"{lm.endpoint} repeat {number}"
-    if lm.kwargs.get("temperature") is not None:
-        other.kwargs = {**lm.kwargs, "temperature": temperature}
-    return other
 
 
 def _results(
