@@ -154,7 +154,9 @@ def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
     """The judge that the settings name, with the options and rounds that they allow, before any tuning."""
     judge = preset(settings.judge, options)
     searched = "rounds" in named(settings.judge).searched
-    return judge.with_debate(rounds=settings.max_rounds if searched else min(judge.rules.rounds, settings.max_rounds))
+    return judge.with_debate(
+        rounds=settings.max_rounds if searched else min(judge.debate_config.rounds, settings.max_rounds)
+    )
 
 
 def _fullest(plan: CompilePlan) -> Judge:

@@ -53,7 +53,7 @@ def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJ
     if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
         variants[TUNED] = tuned
     logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
-    dev_scores = DevScores(variants, plan.data.splits.dev, aspects, run.runner, base.rules.rounds, label)
+    dev_scores = DevScores(variants, plan.data.splits.dev, aspects, run.runner, base.debate_config.rounds, label)
     search_plan = SearchPlan(
         criterion=Criterion(plan.statistic, plan.data.level, settings.tolerance),
         trials=settings.trials,
@@ -103,8 +103,8 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
 def _space(plan: CompilePlan, base: Judge, variants: Mapping[str, Judge], aspects: tuple[Aspect, ...]) -> Space:
     """What the search may choose from for these aspects; the single call is always part of it."""
     searched = named(plan.settings.judge).searched
-    rounds = tuple(range(base.rules.rounds + 1)) if "rounds" in searched else (0, base.rules.rounds)
-    ties = (False, True) if "tie_breaker" in searched else (base.rules.tie_breaker,)
+    rounds = tuple(range(base.debate_config.rounds + 1)) if "rounds" in searched else (0, base.debate_config.rounds)
+    ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     # A tuned Scorer has another first turn than the untouched one that all other variants share.
     tuned = variants.get(TUNED)
     own = tuned is not None and tuned.instructions().get("scorer.predict") != base.instructions().get("scorer.predict")

@@ -31,7 +31,7 @@ def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
     after = tuned.instructions()
     assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
     assert type(tuned) is type(tuning.judge), f"it returned {tuned!r}"
-    assert tuned.rules == tuning.judge.rules, "the judge that it returned has other rules"
+    assert tuned.debate_config == tuning.judge.debate_config, "the judge that it returned has other rules"
     assert set(after) == set(before), "the judge that it returned has other predictors"
     fixed = set(before) - set(tuning.judge.tunable())
     assert all(after[name] == before[name] for name in fixed), "it rewrote what may not be tuned"

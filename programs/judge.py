@@ -110,9 +110,9 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         if "kind" not in cls.__dict__:
             cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
-    def __init__(self, rules: DebateConfig | None = None) -> None:
+    def __init__(self, debate_config: DebateConfig | None = None) -> None:
         super().__init__()
-        self.rules = rules or DebateConfig()
+        self.debate_config = debate_config or DebateConfig()
 
     @abstractmethod
     async def converse(self, item: Item, rounds: int) -> Transcript:
@@ -163,9 +163,9 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None leaves it as it is here."""
         one = self.deepcopy()
         if rounds is not None:
-            one.rules = replace(one.rules, rounds=rounds)
+            one.debate_config = replace(one.debate_config, rounds=rounds)
         if tie_breaker is not None:
-            one.rules = replace(one.rules, tie_breaker=tie_breaker)
+            one.debate_config = replace(one.debate_config, tie_breaker=tie_breaker)
         return one
 
     def dry_run_copy(self) -> Judge:
@@ -187,14 +187,14 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     async def judge(self, item: Item) -> Judgement:
         """Judge one item by the judge's own rules."""
-        transcript = await self.converse(item, self.rules.rounds)
-        if self.rules.tie_breaker:
+        transcript = await self.converse(item, self.debate_config.rounds)
+        if self.debate_config.tie_breaker:
             transcript = await self.break_tie(item, transcript)
-        return self.verdict(transcript, self.rules.rounds)
+        return self.verdict(transcript, self.debate_config.rounds)
 
     async def smoke_test(self, item: Item) -> Transcript:
         """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
-        return await self.converse(item, min(self.rules.rounds, 1))
+        return await self.converse(item, min(self.debate_config.rounds, 1))
 
     async def aforward(self, item: Item) -> dspy.Prediction:
         return dspy.Prediction(judgement=await self.judge(item))

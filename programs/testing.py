@@ -84,7 +84,7 @@ def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
     _require(fits, f"{where}: the score is not on the scale {item.aspect.scale}", verdict.score)
     calls = verdict.transcript.calls
     _require(verdict.calls == calls, f"{where}: its transcript counts {calls} calls", verdict.calls)
-    for rounds in range(judge.rules.rounds + 1):
+    for rounds in range(judge.debate_config.rounds + 1):
         shorter = judge.verdict(verdict.transcript.until(rounds), rounds)
         _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
 

@@ -51,7 +51,7 @@ class Tuning:
     @property
     def rounds(self) -> int:
         """Of the debates by which candidates are evaluated: as many as the judge holds."""
-        return self.judge.rules.rounds
+        return self.judge.debate_config.rounds
 
     def metric(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
         """Agreement with the raters on one example, from 0 to 1 (`optimize.examples.group_metric`)."""

@@ -124,13 +124,13 @@ class ChatEval(Judge):
             InputError: The two items are not about the same source, context and aspect.
             dspy.LMError: The LM failed for good.
         """
-        held = await self._in_orders(item_a, item_b, self.rules.rounds)
+        held = await self._in_orders(item_a, item_b, self.debate_config.rounds)
         transcripts = tuple(map(_transcript, held))
         calls = sum(t.calls for t in transcripts)
         for transcript in transcripts:
             if transcript.failure is not None:
                 return replace(unscored(transcript, transcript.failure), calls=calls)
-        found = tally(held, self.rules.rounds)
+        found = tally(held, self.debate_config.rounds)
         return PairVerdict(found.outcome, found.votes, found.scores, calls, transcripts)
 
     async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
@@ -152,7 +152,7 @@ class ChatEval(Judge):
         return {
             "roles": dict(self.texts),
             "communication": self.communication,
-            "turns": self.rules.rounds + 1,
+            "turns": self.debate_config.rounds + 1,
             "samples": self.samples,
             "both_orders": self.both_orders,
             "comparing": self.compares,

@@ -37,8 +37,10 @@ class Debate(Judge):
     kind = "debate"
     settable = ("score_mode",)
 
-    def __init__(self, persona: Persona = STRICT, rules: DebateConfig | None = None, score_mode: str = "text") -> None:
-        super().__init__(rules or DebateConfig(rounds=3))
+    def __init__(
+        self, persona: Persona = STRICT, debate_config: DebateConfig | None = None, score_mode: str = "text"
+    ) -> None:
+        super().__init__(debate_config or DebateConfig(rounds=3))
         self.scorer = Scorer(Mode.of(score_mode))
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
@@ -67,7 +69,7 @@ class Debate(Judge):
 
     async def smoke_test(self, item: Item) -> Transcript:
         transcript = await super().smoke_test(item)
-        if not (self.rules.tie_breaker and self.rules.rounds) or transcript.failure is not None:
+        if not (self.debate_config.tie_breaker and self.debate_config.rounds) or transcript.failure is not None:
             return transcript
         # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
         return transcript.add(await self.tie_breaker.speak(item, transcript, self.preamble()))
@@ -86,25 +88,25 @@ class Debate(Judge):
         return Verdict(score, transcript.rounds, reason, transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
-        if self.rules.rounds == 0:
+        if self.debate_config.rounds == 0:
             return {self.persona.name: self}
         mode = str(self.scorer.mode)
-        return {name: type(self)(Persona(name, text), self.rules, mode) for name, text in personas.items()}
+        return {name: type(self)(Persona(name, text), self.debate_config, mode) for name, text in personas.items()}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
 
     def tunable(self) -> tuple[str, ...]:
         # The Tie-breaker is heard only after the search has chosen n, too late for a tuner to learn from it.
-        return ("scorer.predict",) if self.rules.rounds == 0 else ("scorer.predict", "critic.predict")
+        return ("scorer.predict",) if self.debate_config.rounds == 0 else ("scorer.predict", "critic.predict")
 
     def config(self) -> dict[str, Any]:
         text = self.critic.predict.signature.instructions
         return {
             "persona": self.persona.name if text == self.persona.text else "tuned",
             "persona_text": text,
-            "rounds": self.rules.rounds,
-            "tie_breaker": self.rules.tie_breaker,
+            "rounds": self.debate_config.rounds,
+            "tie_breaker": self.debate_config.tie_breaker,
             "score_mode": str(self.scorer.mode),
         }
 
@@ -113,8 +115,8 @@ class Debate(Judge):
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
-        rules = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
-        return cls(persona, rules, str(config.get("score_mode", "text")))
+        debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
+        return cls(persona, debate_config, str(config.get("score_mode", "text")))
 
 
 def is_open(transcript: Transcript) -> bool:

@@ -87,8 +87,8 @@ class Hallucination(Judge):
     kind = "hallucination"
     settable = tuple(field.name for field in fields(Options))
 
-    def __init__(self, options: Options | None = None, rules: DebateConfig | None = None) -> None:
-        super().__init__(rules or DebateConfig(rounds=3))
+    def __init__(self, options: Options | None = None, debate_config: DebateConfig | None = None) -> None:
+        super().__init__(debate_config or DebateConfig(rounds=3))
         self.options = options or Options()
         self.gathering = Gathering(
             self.options.whole,
@@ -177,12 +177,12 @@ class Hallucination(Judge):
             "claims",
             "queries",
             "initial",
-            *(("trust", "skeptic", "leader") if self.rules.rounds else ()),
+            *(("trust", "skeptic", "leader") if self.debate_config.rounds else ()),
         )
         return tuple(f"{name}.predict" for name in spoken)
 
     def config(self) -> dict[str, Any]:
-        return {**asdict(self.options), "rounds": self.rules.rounds}
+        return {**asdict(self.options), "rounds": self.debate_config.rounds}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Hallucination:

@@ -209,7 +209,7 @@ def _job(setup: EvalSetup, entrant: Entrant, aspect: Aspect, usage: JudgeUsage) 
         return (await judge.judge(item),)
 
     async def together(pair: Pair) -> tuple[Judgement, ...]:
-        rounds = judge.rules.rounds
+        rounds = judge.debate_config.rounds
         both = await judge.converse_pair(pair.first, pair.second, rounds)
         return tuple(judge.verdict(transcript, rounds) for transcript in both)
 

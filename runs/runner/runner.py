@@ -145,10 +145,10 @@ class JudgeRunner:
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
-        transcripts = self.converse(judge, items, judge.rules.rounds, what)
-        if judge.rules.tie_breaker:
+        transcripts = self.converse(judge, items, judge.debate_config.rounds, what)
+        if judge.debate_config.tie_breaker:
             transcripts = self.break_tie(judge, items, transcripts)
-        return [judge.verdict(t, judge.rules.rounds) for t in transcripts]
+        return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
 
     def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
         done = run_together(self, [PassJob("", work, items)], what, progress=self._progress)

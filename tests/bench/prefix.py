@@ -233,7 +233,7 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
     lm = JudgeLM("played/lm", engine=played, async_engine=played, concurrency=concurrency)
     lm.prefix_warmup = prefix_warmup
     aspects = corpus.task.aspects[: arguments.aspects]
-    judge = Debate(rules=DebateConfig(arguments.rounds, arguments.rounds > 0))
+    judge = Debate(debate_config=DebateConfig(arguments.rounds, arguments.rounds > 0))
     with patch("asyncio.new_event_loop", Clockwork):
         preamble = JudgeRunner(lm, progress=False)
     with preamble:

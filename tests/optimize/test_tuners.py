@@ -96,7 +96,7 @@ def test_mipro_finds_the_persona_that_the_raters_agree_with() -> None:
     before = judge.instructions()
     found = tuned(lm, judge=judge)
     assert found.instructions()["critic.predict"] == BEST
-    assert found.rules == judge.rules
+    assert found.debate_config == judge.debate_config
     # The judge that was given is as it was.
     assert found is not judge
     assert judge.instructions() == before

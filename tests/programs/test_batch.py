@@ -44,7 +44,7 @@ def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOp
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(rules=DebateConfig(rounds)), what)
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
 
 
 def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOptions = HURRY) -> list[Judgement]:
@@ -147,7 +147,7 @@ def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest
         journal = Journal(tmp_path)
         with JudgeRunner(lm_at(server, store=journal), progress=False) as runner:
             flying = runner.submit(
-                runner._each(work, lambda item: Debate(rules=DebateConfig(1)).converse(item, 1), "debates")
+                runner._each(work, lambda item: Debate(debate_config=DebateConfig(1)).converse(item, 1), "debates")
             )
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)

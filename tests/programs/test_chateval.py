@@ -257,7 +257,7 @@ def test_configuration_and_state_rebuild_the_judge() -> None:
     again.load_state(judge.dump_state())
     assert again.config() == judge.config()
     assert again.instructions() == judge.instructions()
-    assert again.rules.rounds == 2
+    assert again.debate_config.rounds == 2
 
 
 def test_built_in_roles_are_named_and_numbered() -> None:

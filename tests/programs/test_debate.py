@@ -32,7 +32,7 @@ from tests.programs.debates import (
 
 def test_two_rounds_without_agreement() -> None:
     judgement, lm = judged(
-        Debate(rules=DebateConfig(2)),
+        Debate(debate_config=DebateConfig(2)),
         scores(2, "Two errors."),
         objects("One of them is none."),
         scores(3, "Granted."),
@@ -62,7 +62,7 @@ def test_no_issue_ends_the_debate_and_the_latest_score_stands(round_: int) -> No
     replies = [scores(1)]
     for i in range(1, round_):
         replies += [objects(), scores(1 + i)]
-    judgement, lm = judged(Debate(rules=DebateConfig(3, tie_breaker=True)), *replies, content())
+    judgement, lm = judged(Debate(debate_config=DebateConfig(3, tie_breaker=True)), *replies, content())
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason) == (round_, round_, "no issue")
     # Neither a revision nor the Tie-breaker follows.
@@ -73,7 +73,7 @@ def test_no_issue_ends_the_debate_and_the_latest_score_stands(round_: int) -> No
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_n_is_the_number_of_critic_replies(n: int) -> None:
     replies = [scores(1)] + [r for i in range(1, n + 1) for r in (objects(), scores(1 + i))]
-    judgement, lm = judged(Debate(rules=DebateConfig(n)), *replies)
+    judgement, lm = judged(Debate(debate_config=DebateConfig(n)), *replies)
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.calls) == (1 + n, n, 1 + 2 * n)
     assert judgement.stop_reason == ("rounds over" if n else "single call")
@@ -82,7 +82,7 @@ def test_n_is_the_number_of_critic_replies(n: int) -> None:
 
 def test_the_tie_breaker_settles_what_stayed_open() -> None:
     replies = [scores(2), objects("Too low."), scores(3), settles(4.5, "Critic")]
-    judgement, lm = judged(Debate(rules=DebateConfig(1, tie_breaker=True)), *replies)
+    judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *replies)
     assert isinstance(judgement, Verdict)
     assert (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls) == (4.5, 1, "tie-breaker", 4)
     assert speakers(lm) == ["scorer", "critic", "scorer", "tie-breaker"]
@@ -96,7 +96,7 @@ def test_the_tie_breaker_settles_what_stayed_open() -> None:
 
 @pytest.mark.parametrize("replies", [[scores(2)], [scores(2), content()]], ids=["single call", "no issue"])
 def test_the_tie_breaker_is_not_asked_where_nothing_is_open(replies: list[str]) -> None:
-    judge = Debate(rules=DebateConfig(len(replies) - 1, tie_breaker=True))
+    judge = Debate(debate_config=DebateConfig(len(replies) - 1, tie_breaker=True))
     judgement, lm = judged(judge, *replies)
     assert isinstance(judgement, Verdict)
     assert judgement.stop_reason != "tie-breaker"
@@ -105,7 +105,7 @@ def test_the_tie_breaker_is_not_asked_where_nothing_is_open(replies: list[str]) 
 
 
 def test_without_a_tie_breaker_the_score_of_round_n_stands() -> None:
-    judgement, lm = judged(Debate(rules=DebateConfig(1)), scores(2), objects(), scores(3))
+    judgement, lm = judged(Debate(debate_config=DebateConfig(1)), scores(2), objects(), scores(3))
     assert isinstance(judgement, Verdict)
     assert judgement.score == 3
     assert is_open(judgement.transcript)
@@ -114,19 +114,19 @@ def test_without_a_tie_breaker_the_score_of_round_n_stands() -> None:
 
 def test_a_content_critic_is_heard_as_content_whatever_else_he_writes() -> None:
     critic = "[[ ## review ## ]]\nThere is an ISSUE.\n[[ ## decision ## ]]\nNO ISSUE\n[[ ## feedback ## ]]\nLower it."
-    judgement, _ = judged(Debate(rules=DebateConfig(3)), scores(2), critic)
+    judgement, _ = judged(Debate(debate_config=DebateConfig(3)), scores(2), critic)
     assert str(judgement.transcript).endswith("Critic, round 1: NO ISSUE")
 
 
 def test_words_of_the_protocol_outside_the_decision_do_not_end_a_debate() -> None:
     critic = "[[ ## review ## ]]\nNO ISSUE\n[[ ## decision ## ]]\nISSUE\n[[ ## feedback ## ]]\nNO ISSUE, you say?"
-    judgement, lm = judged(Debate(rules=DebateConfig(1)), scores(2), critic, scores(3))
+    judgement, lm = judged(Debate(debate_config=DebateConfig(1)), scores(2), critic, scores(3))
     assert judgement.calls == len(lm.prompts) == 3
 
 
 def test_the_review_is_the_feedback_where_there_is_none() -> None:
     critic = "[[ ## review ## ]]\nThe second sentence is odd.\n[[ ## decision ## ]]\nISSUE"
-    judgement, _ = judged(Debate(rules=DebateConfig(1)), scores(2), critic, scores(3))
+    judgement, _ = judged(Debate(debate_config=DebateConfig(1)), scores(2), critic, scores(3))
     assert "Critic, round 1: The second sentence is odd." in str(judgement.transcript)
 
 
@@ -150,7 +150,7 @@ def test_no_prompt_depends_on_the_number_of_rounds() -> None:
         asked: list[list[str]] = []
         for n in range(4):
             lm = scripted_lm(moody)
-            hold(lm, Debate(rules=DebateConfig(n)).judge(replace(ITEM, text=text)))
+            hold(lm, Debate(debate_config=DebateConfig(n)).judge(replace(ITEM, text=text)))
             asked.append(lm.prompts)
         assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(asked))
 
@@ -165,7 +165,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
         for n in range(4):
             read = judge.verdict(transcript.until(n), n)
             fresh = scripted_lm(moody)
-            assert summary(read) == summary(hold(fresh, Debate(rules=DebateConfig(n)).judge(item)))
+            assert summary(read) == summary(hold(fresh, Debate(debate_config=DebateConfig(n)).judge(item)))
             # What a verdict says it costs is what it costs.
             assert read.calls == len(fresh.prompts)
             kinds.add(read.reason if isinstance(read, Unscored) else read.stop_reason)
@@ -183,7 +183,7 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
             before, shorter = len(lm.prompts), transcript.until(n)
             settled = hold(lm, judge.break_tie(item, shorter))
             assert len(lm.prompts) - before == int(is_open(shorter) and shorter.failure is None)
-            fresh = hold(scripted_lm(moody), Debate(rules=DebateConfig(n, tie_breaker=True)).judge(item))
+            fresh = hold(scripted_lm(moody), Debate(debate_config=DebateConfig(n, tie_breaker=True)).judge(item))
             assert summary(judge.verdict(settled, n)) == summary(fresh)
             stopped.add(fresh.reason if isinstance(fresh, Unscored) else fresh.stop_reason)
     assert {"tie-breaker", "no issue"} <= stopped
@@ -224,7 +224,7 @@ def test_a_debate_rebuilds_from_its_configuration() -> None:
         again = build("debate", judge.config())
         assert again.config() == judge.config()
         assert again.instructions() == judge.instructions()
-        assert again.rules == judge.rules
+        assert again.debate_config == judge.debate_config
     assert build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False}).instructions()[
         "critic.predict"
     ] == (PLAIN.text)
@@ -249,24 +249,24 @@ def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
 )
 def test_the_systems_of_the_paper(name: str, n: int, tie_breaker: bool, persona: str | None) -> None:
     judge = build(JUDGES[name].kind, JUDGES[name].config)
-    assert judge.rules == DebateConfig(n, tie_breaker)
+    assert judge.debate_config == DebateConfig(n, tie_breaker)
     if persona is not None:
         assert judge.instructions()["critic.predict"] == PERSONAS[persona].text
 
 
 def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
-    judge = Debate(rules=DebateConfig(2, True))
+    judge = Debate(debate_config=DebateConfig(2, True))
     variants = judge.variants(texts)
     assert {name: v.instructions()["critic.predict"] for name, v in variants.items()} == texts
     assert len({v.instructions()["scorer.predict"] for v in variants.values()}) == 1
-    assert all(v.rules == judge.rules for v in variants.values())
+    assert all(v.debate_config == judge.debate_config for v in variants.values())
     assert judge.seeds(texts) == {"critic.predict": tuple(texts.values())}
     assert judge.tunable() == ("scorer.predict", "critic.predict")
 
 
 def test_a_single_call_has_no_critic_to_vary_or_tune() -> None:
-    judge = Debate(rules=DebateConfig(0))
+    judge = Debate(debate_config=DebateConfig(0))
     assert list(judge.variants({"a": "A.", "b": "B."})) == [judge.persona.name]
     assert judge.tunable() == ("scorer.predict",)
 
@@ -278,10 +278,10 @@ def test_a_debate_without_a_first_score_cannot_be_read() -> None:
 
 def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:
     judge = Debate(PLAIN, DebateConfig(3, False))
-    assert judge.with_debate(rounds=1).rules == DebateConfig(1, False)
-    assert judge.with_debate(tie_breaker=True).rules == DebateConfig(3, True)
+    assert judge.with_debate(rounds=1).debate_config == DebateConfig(1, False)
+    assert judge.with_debate(tie_breaker=True).debate_config == DebateConfig(3, True)
     longest = judge.with_debate(rounds=5, tie_breaker=True)
-    assert longest.rules == DebateConfig(5, True)
-    assert longest.with_debate(rounds=0, tie_breaker=False).rules == DebateConfig(0, False)
+    assert longest.debate_config == DebateConfig(5, True)
+    assert longest.with_debate(rounds=0, tie_breaker=False).debate_config == DebateConfig(0, False)
     assert longest.instructions() == judge.instructions()
-    assert judge.rules == judge.with_debate().rules == DebateConfig(3, False)
+    assert judge.debate_config == judge.with_debate().debate_config == DebateConfig(3, False)

@@ -33,7 +33,7 @@ TURNS: dict[str, tuple[list[str], str, str]] = {
 @pytest.mark.parametrize("turn", TURNS)
 def test_an_unreadable_reply_is_asked_for_once_more(turn: str) -> None:
     before, bad, good = TURNS[turn]
-    judge = Debate(rules=DebateConfig(1, tie_breaker=True))
+    judge = Debate(debate_config=DebateConfig(1, tie_breaker=True))
     end = [settles(1)] if turn == "the revision" else [content()] if turn == "the Scorer's first" else []
     judgement, lm = judged(judge, *before, bad, good, *end)
     straight, _ = judged(judge, *before, good, *end)
@@ -53,7 +53,7 @@ def test_an_unreadable_reply_is_asked_for_once_more(turn: str) -> None:
 @pytest.mark.parametrize("turn", TURNS)
 def test_a_reply_that_stays_unreadable_leaves_the_item_unscored(turn: str) -> None:
     before, bad, _ = TURNS[turn]
-    judgement, lm = judged(Debate(rules=DebateConfig(1, tie_breaker=True)), *before, bad, bad)
+    judgement, lm = judged(Debate(debate_config=DebateConfig(1, tie_breaker=True)), *before, bad, bad)
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "unreadable reply"
     role, round_ = [("scorer", 0), ("critic", 1), ("scorer", 1), ("tie-breaker", 1)][len(before)]
@@ -90,7 +90,7 @@ def test_the_correction_says_what_was_wrong(before: list[str], bad: str, why: st
     good = [content()] if before else [scores(3)]
     lm = scripted_lm(in_turn([*before, bad, *good]))
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
-        hold(lm, Debate(rules=DebateConfig(len(before))).judge(ITEM))
+        hold(lm, Debate(debate_config=DebateConfig(len(before))).judge(ITEM))
     assert section(lm.prompts[-1], "correction") == f"Your last reply could not be used: {why}."
 
 
@@ -100,7 +100,7 @@ def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> 
     journal = Journal(tmp_path)
     lm = scripted_lm(in_turn(["Never.", hostile]), store=journal)
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
-        judgement = hold(lm, Debate(rules=DebateConfig(0)).judge(ITEM))
+        judgement = hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
     assert isinstance(judgement, Unscored)
     why, _, rest = judgement.detail.partition("; the reply was: ")
     assert why == "scorer, round 0: no score could be found; give one number from 1 to 5"
@@ -148,7 +148,7 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
     lm = scripted_lm(
         failing(lm15.RateLimitError("slow down", retry_after=0.001), at), options=LMOptions(first_wait=0.01)
     )
-    judgement = hold(lm, Debate(rules=DebateConfig(1, tie_breaker=True)).judge(ITEM))
+    judgement = hold(lm, Debate(debate_config=DebateConfig(1, tie_breaker=True)).judge(ITEM))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "lm error"
     assert "LMRateLimitError" in judgement.detail

@@ -65,12 +65,14 @@ def course(lm: ScriptedLM, judge: Debate, item: Item) -> tuple[object, ...]:
     return turns, headers, type(judgement), summary(judgement)[:4], [len(p.split("\n\n")) for p in heard(lm)]
 
 
-def courses(text: str, quote: Callable[[str], str], where: str, rules: DebateConfig) -> list[tuple[object, ...]]:
+def courses(
+    text: str, quote: Callable[[str], str], where: str, debate_config: DebateConfig
+) -> list[tuple[object, ...]]:
     """The course of a debate about a harmless text and about `text`, which stands in the field `where`."""
     harmless = replace(ITEM, context="A fact.")
     changed: dict[str, Any] = {where: text}
     return [
-        course(scripted_lm(unmoved(quote)), Debate(rules=rules), item)
+        course(scripted_lm(unmoved(quote)), Debate(debate_config=debate_config), item)
         for item in (harmless, replace(harmless, **changed))
     ]
 
@@ -84,8 +86,8 @@ def test_no_text_steers_the_debate(text: str, where: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_no_text_steers_the_debate_through_those_who_quote_it(text: str) -> None:
-    for rules in (DebateConfig(3), DebateConfig(2, tie_breaker=True)):
-        plain, attacked = courses(text, candidate_of, "text", rules)
+    for debate_config in (DebateConfig(3), DebateConfig(2, tie_breaker=True)):
+        plain, attacked = courses(text, candidate_of, "text", debate_config)
         assert attacked == plain
 
 

@@ -58,7 +58,7 @@ def answer(body: bytes) -> str:
 
 def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(rules=DebateConfig(rounds)), what)
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
 
 
 def lm_at(

@@ -315,7 +315,7 @@ def test_a_judge_is_rebuilt_from_its_configuration() -> None:
     first = judge(rounds=2, transition="always-trust", scoring="severity", form="answer", snippets=3)
     config = json.loads(json.dumps(first.config()))
     again = Hallucination.from_config(config)
-    assert (again.options, again.rules) == (first.options, first.rules)
+    assert (again.options, again.debate_config) == (first.options, first.debate_config)
     assert [name for name, _ in first.named_predictors()] == [
         f"{name}.predict" for name in ("facts", "claims", "queries", "initial", "trust", "skeptic", "leader")
     ]

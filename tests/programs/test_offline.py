@@ -242,7 +242,7 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
 
     def judged(lm: Any) -> Any:
         with dspy.context(lm=lm):
-            return asyncio.run(Debate(rules=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
+            return asyncio.run(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
 
     verdict, same = judged(make_lm("offline")), judged(plain_lm())
     assert isinstance(verdict, Verdict)

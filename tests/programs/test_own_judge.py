@@ -179,7 +179,7 @@ def test_a_place_is_a_name(module: str) -> None:
     assert named(name).kind == name
     assert preset(name, {"score_mode": "sampled:2"}).config()["score_mode"] == "sampled:2"
     judge = build(name, {**JUDGES["debate"].config, "rounds": 1})
-    assert (judge.kind, judge.rules) == (name, DebateConfig(1, False))
+    assert (judge.kind, judge.debate_config) == (name, DebateConfig(1, False))
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ def hold(lm: dspy.LM, work: Coroutine[Any, Any, T], **settings: Any) -> T:
     return asyncio.run(go())
 
 
-def asked(item: Item = ITEM, rules: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - Rules are frozen
+def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - Rules are frozen
     lm = scripted_lm(OPEN_DEBATE)
-    hold(lm, Debate(rules=rules).judge(item))
+    hold(lm, Debate(debate_config=debate_config).judge(item))
     assert set(lm.systems) == {SYSTEM}
     return lm.prompts
 
@@ -101,7 +101,7 @@ def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
 
 
 def test_tuned_instructions_of_the_scorer_reach_the_panel() -> None:
-    judge, lm = Debate(rules=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
+    judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
     judge.scorer.predict.signature = judge.scorer.predict.signature.with_instructions("Rate like a teacher.")
     hold(lm, judge.judge(ITEM))
     assert all(section(prompt, "panel").endswith("Task of the Scorer: Rate like a teacher.") for prompt in lm.prompts)
@@ -181,7 +181,7 @@ def test_each_roles_instructions_stand_in_one_place() -> None:
 
 def test_a_correction_follows_the_role() -> None:
     lm = scripted_lm(in_turn(["nothing", "[[ ## score ## ]]\n3"]))
-    hold(lm, Debate(rules=DebateConfig(0)).judge(ITEM))
+    hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
     first, second = lm.prompts
     assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
     # So it costs the cache nothing.
@@ -261,7 +261,7 @@ class Recording(dspy.utils.callback.BaseCallback):
 
 def watched(**settings: Any) -> tuple[ScriptedLM, Verdict]:
     lm = scripted_lm(OPEN_DEBATE)
-    verdict = hold(lm, Debate(rules=DebateConfig(2, True)).judge(ITEM), **settings)
+    verdict = hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM), **settings)
     assert isinstance(verdict, Verdict)
     return lm, verdict
 
@@ -287,9 +287,9 @@ def test_a_debate_under_callbacks_asks_the_same_bytes() -> None:
 
 def test_both_ways_share_their_replies() -> None:
     lm = scripted_lm(OPEN_DEBATE)
-    hold(lm, Debate(rules=DebateConfig(2, True)).judge(ITEM))
+    hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM))
     executed = len(lm.prompts)
-    hold(lm, Debate(rules=DebateConfig(2, True)).judge(ITEM), trace=[])
+    hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM), trace=[])
     assert len(lm.prompts) == executed
 
 
@@ -316,7 +316,7 @@ class NoEngine:
 def test_any_other_dspy_lm_is_asked_the_same_bytes() -> None:
     engine = Engine(OPEN_DEBATE)
     lm = dspy.LM("plain/lm", engine=NoEngine(), async_engine=engine, cache=False)
-    verdict = hold(lm, Debate(rules=DebateConfig(2, True)).judge(ITEM))
+    verdict = hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM))
     short = watched()
     assert [request.messages[-1].text for request in engine.requests] == short[0].prompts
     assert [len(request.messages) for request in engine.requests] == [1] * 6

@@ -54,7 +54,7 @@ def likely(engine: Likely) -> JudgeLM:
 
 def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:
     engine = Likely({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
-    verdict = hold(likely(engine), Debate(rules=DebateConfig(rounds=2), score_mode="expected").judge(ITEM))
+    verdict = hold(likely(engine), Debate(debate_config=DebateConfig(rounds=2), score_mode="expected").judge(ITEM))
     assert isinstance(verdict, Verdict)
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
@@ -66,17 +66,17 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
 
 def test_expected_asks_for_whole_numbers_and_text_welcomes_decimals() -> None:
     engine = Likely({"4": 1.0})
-    hold(likely(engine), Debate(rules=DebateConfig(0), score_mode="expected").judge(ITEM))
+    hold(likely(engine), Debate(debate_config=DebateConfig(0), score_mode="expected").judge(ITEM))
     assert "whole number" in engine.prompts[0]
     assert "decimals" not in engine.prompts[0]
     lm = scripted_lm(debater())
-    hold(lm, Debate(rules=DebateConfig(0)).judge(ITEM))
+    hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
     assert "decimals are welcome" in lm.prompts[0]
 
 
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
     engine = Likely({"4": 1.0}, answers=False)
-    found = hold(likely(engine), Debate(rules=DebateConfig(3), score_mode="expected").judge(ITEM))
+    found = hold(likely(engine), Debate(debate_config=DebateConfig(3), score_mode="expected").judge(ITEM))
     assert isinstance(found, Unscored)
     assert "log-probabilities" in found.detail
     assert "sampled:20" in found.detail
@@ -86,13 +86,13 @@ def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other
 def test_expected_refuses_a_scale_whose_points_are_no_tokens() -> None:
     item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 1, 0.5)))
     with pytest.raises(InputError, match="probability of their tokens"):
-        hold(likely(Likely({"1": 1.0})), Debate(rules=DebateConfig(0), score_mode="expected").judge(item))
+        hold(likely(Likely({"1": 1.0})), Debate(debate_config=DebateConfig(0), score_mode="expected").judge(item))
 
 
 def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
     samples = iter([scores(2, "Low."), scores(4, "High."), scores(4, "High too."), scores(5, "Top.")])
     lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else content())
-    verdict = hold(lm, Debate(rules=DebateConfig(rounds=1), score_mode="sampled:4").judge(ITEM))
+    verdict = hold(lm, Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge(ITEM))
     assert isinstance(verdict, Verdict)
     assert verdict.score == 3.75
     assert verdict.calls == 5
@@ -103,7 +103,7 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
 
 def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored() -> None:
     samples = iter([scores(2), scores("none"), scores(4), scores("never")])
-    judge = Debate(rules=DebateConfig(0), score_mode="sampled:3")
+    judge = Debate(debate_config=DebateConfig(0), score_mode="sampled:3")
     verdict = hold(scripted_lm(lambda prompt: next(samples)), judge.judge(ITEM))
     assert isinstance(verdict, Verdict)
     assert (verdict.score, verdict.calls) == (3.0, 4)

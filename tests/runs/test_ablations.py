@@ -37,7 +37,7 @@ TEXTS = {name: persona.text for name, persona in PERSONAS.items()}
 
 
 def plan(*which: str, **changes: Any) -> AblationPlan:
-    return AblationPlan(Debate(rules=DebateConfig(2)), TEXTS, which, **{"max_rounds": 3, "runs": 2, **changes})
+    return AblationPlan(Debate(debate_config=DebateConfig(2)), TEXTS, which, **{"max_rounds": 3, "runs": 2, **changes})
 
 
 def ablated(lm: ScriptedLM, *which: str, on: EvalSetup = SETUP, **changes: Any) -> Findings:
@@ -86,7 +86,7 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
 
     lm = scripted_lm(script)
     with JudgeRunner(lm, progress=False) as runner:
-        judges = Debate(rules=DebateConfig(2)).variants(TEXTS)
+        judges = Debate(debate_config=DebateConfig(2)).variants(TEXTS)
         held = record_debates(
             runner, SETUP, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False
         )

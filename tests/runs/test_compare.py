@@ -97,7 +97,9 @@ def test_the_same_command_goes_on_from_the_store_with_the_same_result(
 
 @pytest.fixture
 def tuned(rated: Path, tmp_path: Path) -> Path:
-    judge = CompiledJudge(SUMMARIZATION, {name: AspectJudge(Debate(rules=DebateConfig(1)), "half") for name in ASPECTS})
+    judge = CompiledJudge(
+        SUMMARIZATION, {name: AspectJudge(Debate(debate_config=DebateConfig(1)), "half") for name in ASPECTS}
+    )
     held_out = split(data.load(str(rated)), aspects=ASPECTS, seed=0).fingerprints["held_out"]
     evidence = {"splits": {"held_out": held_out}}
     return export.save(tmp_path / "tuned", judge, lm={"spec": "offline"}, evidence=evidence, name="tuned")

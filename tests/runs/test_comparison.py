@@ -81,7 +81,7 @@ class Impossible(Debate):
 
 
 def impossible(name: str) -> Entrant:
-    return Entrant(name, {"coherence": AspectJudge(Impossible(rules=DebateConfig(0)))})
+    return Entrant(name, {"coherence": AspectJudge(Impossible(debate_config=DebateConfig(0)))})
 
 
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
@@ -125,7 +125,7 @@ class Comparing(Debate):
 
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:
-    judge = Entrant("c", {"coherence": AspectJudge(Comparing(rules=DebateConfig(0)))})
+    judge = Entrant("c", {"coherence": AspectJudge(Comparing(debate_config=DebateConfig(0)))})
     pairs = setup([1, 5], [44444, 2])
     with JudgeRunner(lm_of(debater(score="2"))) as runner:
         entries, _ = score_all(runner, pairs, [judge], progress=False)
@@ -299,7 +299,7 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
     from debate_judge.runs.export import folder as export
     from tests.runs.rated import TASK
 
-    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(rules=DebateConfig(0)))})
+    judge = CompiledJudge(TASK, {"coherence": AspectJudge(Debate(debate_config=DebateConfig(0)))})
     folders = [
         export.save(
             tmp_path / place / "mine",

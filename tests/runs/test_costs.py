@@ -62,7 +62,7 @@ def test_tokens_that_the_server_did_not_count_are_not_taken_for_none() -> None:
 
 
 def test_a_debate_is_billed_round_by_round() -> None:
-    debate = Debate(rules=DebateConfig(rounds=2, tie_breaker=True))
+    debate = Debate(debate_config=DebateConfig(rounds=2, tie_breaker=True))
     _, lm = judged(debate, scores(3), objects(), scores(4), objects(), scores(5), settles(4))
     assert sorted((role, turn) for role, turn in lm.meter.accounts) == [
         ("critic", 1),

@@ -491,7 +491,7 @@ def test_every_judge_can_be_exported(tmp_path: Path, name: str) -> None:
     assert type(back) is type(judge)
     assert back.config() == judge.config()
     assert back.instructions() == judge.instructions()
-    assert back.rules == judge.rules
+    assert back.debate_config == judge.debate_config
 
 
 OWN = """

@@ -155,6 +155,6 @@ def test_a_stream_that_was_begun_before_the_fork_says_what_to_do(judge: LoadedJu
 def test_a_runner_that_was_started_before_the_fork_says_what_to_do() -> None:
     item = Item("g", "c", TASK, TASK.aspects[0], "A letter.", "Note-1")
     with JudgeRunner(scripted_lm(debater(score="4")), progress=False) as runner:
-        debate = Debate(rules=DebateConfig(0))
+        debate = Debate(debate_config=DebateConfig(0))
         assert in_child(lambda: len(runner.judge(debate, [item]))) == "RuntimeError"
         assert len(runner.judge(debate, [item])) == 1

@@ -68,11 +68,11 @@ def items(*sources: str, aspects: Sequence[Aspect] = ASPECTS[:1]) -> list[Item]:
 
 def judged(lm: JudgeLM, work: Sequence[Item], rounds: int = 0) -> list[Judgement]:
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(rules=DebateConfig(rounds)), work)
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), work)
 
 
 def streamed(lm: JudgeLM, work: Sequence[Item]) -> list[Judgement]:
-    compiled = CompiledJudge(TASK, {a.name: AspectJudge(Debate(rules=DebateConfig(0))) for a in ASPECTS})
+    compiled = CompiledJudge(TASK, {a.name: AspectJudge(Debate(debate_config=DebateConfig(0))) for a in ASPECTS})
     with JudgeRunner(lm, progress=False) as runner:
         return [judgement for _, judgement in judge_in_order(runner, compiled, work)]
 
@@ -157,12 +157,12 @@ def test_a_source_that_was_sent_of_late_needs_no_pilot(monkeypatch: pytest.Monke
     lm, events = lm_of()
     with JudgeRunner(lm, progress=False) as runner:
         for aspect in ASPECTS[:2]:
-            runner.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[aspect]))
+            runner.judge(Debate(debate_config=DebateConfig(0)), items("abc", aspects=[aspect]))
         assert events[:2] == [">a", "<a"]
         assert events[6:9] == [">a", ">b", ">c"]
         events.clear()
         monkeypatch.setattr(prefix_warmup, "LIFE", 0.0)
-        runner.judge(Debate(rules=DebateConfig(0)), items("abc", aspects=[ASPECTS[2]]))
+        runner.judge(Debate(debate_config=DebateConfig(0)), items("abc", aspects=[ASPECTS[2]]))
         assert events[:4] == [">a", "<a", ">b", ">c"]
 
 
@@ -193,7 +193,7 @@ class Simultaneous(Debate):
 def test_simultaneous_calls_of_one_item_are_simultaneous() -> None:
     lm, events = lm_of()
     with JudgeRunner(lm, progress=False) as runner:
-        runner.judge(Simultaneous(rules=DebateConfig(0)), items("ab"))
+        runner.judge(Simultaneous(debate_config=DebateConfig(0)), items("ab"))
     assert events[:3] == [">a", ">a", "<a"]
     assert ">b" in events[3:]
 
@@ -213,7 +213,7 @@ class Sourceless(Debate):
 def test_a_call_without_the_source_has_nothing_to_wait_for() -> None:
     lm, events = lm_of()
     with JudgeRunner(lm, progress=False) as runner:
-        runner.judge(Sourceless(rules=DebateConfig(0)), items("abc"))
+        runner.judge(Sourceless(debate_config=DebateConfig(0)), items("abc"))
     assert events[:3] == [">a", ">b", ">c"]
 
 
@@ -247,7 +247,7 @@ def test_the_latest_sources_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(prefix_warmup, "_ROOM", 2)
     lm, events = lm_of()
     with JudgeRunner(lm, progress=False) as runner:
-        judge = Debate(rules=DebateConfig(0))
+        judge = Debate(debate_config=DebateConfig(0))
         for names in ("ab", "cd", "ef"):
             runner.judge(judge, items(names))
         events.clear()

@@ -57,9 +57,9 @@ def literal() -> Callable[[str], str]:
     return debater(score=the_text)
 
 
-def judged(lm: ScriptedLM, items: list[Item], rules: DebateConfig = DebateConfig(1)) -> list[Judgement]:  # noqa: B008 - frozen
+def judged(lm: ScriptedLM, items: list[Item], debate_config: DebateConfig = DebateConfig(1)) -> list[Judgement]:  # noqa: B008 - frozen
     with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(rules=rules), items)
+        return runner.judge(Debate(debate_config=debate_config), items)
 
 
 def score_of(judgement: Judgement) -> float | None:
@@ -108,7 +108,7 @@ def test_any_thread_may_ask() -> None:
     with JudgeRunner(scripted_lm(literal(), latency=0.01), progress=False) as runner:
 
         def ask(number: int) -> None:
-            found[number] = [score_of(j) for j in runner.judge(Debate(rules=DebateConfig(1)), items)]
+            found[number] = [score_of(j) for j in runner.judge(Debate(debate_config=DebateConfig(1)), items)]
 
         threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
         for thread in threads:
@@ -129,7 +129,7 @@ def test_a_runner_that_was_left_runs_no_thread() -> None:
 def test_leaving_a_panel_ends_what_still_runs() -> None:
     lm = scripted_lm(literal(), latency=60)
     with JudgeRunner(lm, progress=False) as runner:
-        future = runner.submit(Debate(rules=DebateConfig(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
+        future = runner.submit(Debate(debate_config=DebateConfig(0)).judge(corpus_items(CORPUS, COHERENCE)[0]))
         time.sleep(0.05)
     assert future.cancelled() or future.exception() is not None
 

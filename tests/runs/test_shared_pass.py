@@ -29,13 +29,13 @@ def lm_of(script: Callable[[str], str], **options: object) -> ScriptedLM:
     return scripted_lm(script, store=UsageByJudge(Memory()), **options)
 
 
-def job(owner: str, rules: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
-    return PassJob(owner, Debate(rules=rules).judge, ITEMS, usage)
+def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
+    return PassJob(owner, Debate(debate_config=debate_config).judge, ITEMS, usage)
 
 
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
-        reverse = PassJob("b", Debate(rules=DebateConfig(0)).judge, ITEMS[::-1])
+        reverse = PassJob("b", Debate(debate_config=DebateConfig(0)).judge, ITEMS[::-1])
         done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test", progress=False)
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
     assert scores == [[1, 2, 5, 4, 2, 2], [2, 2, 4, 5, 2, 1]]
@@ -58,21 +58,21 @@ def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> N
 
 
 def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
-    rules = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
+    debate_config = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
 
     def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
         with JudgeRunner(lm) as runner:
-            run_together(runner, [job(n, rules[n], found[n]) for n in names], "test", progress=False)
+            run_together(runner, [job(n, debate_config[n], found[n]) for n in names], "test", progress=False)
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
-    together = used(list(rules), lm_of(arguing(9)))
-    alone = {name: used([name], lm_of(arguing(9)))[name] for name in rules}
+    together = used(list(debate_config), lm_of(arguing(9)))
+    alone = {name: used([name], lm_of(arguing(9)))[name] for name in debate_config}
     assert together == alone
     assert 0 < together["single"][0] < together["settled"][0]
     # A second run pays nothing and is charged the same.
     lm = lm_of(arguing(9))
-    assert used(list(rules), lm) == used(list(rules), lm) == together
+    assert used(list(debate_config), lm) == used(list(debate_config), lm) == together
 
 
 def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:
@@ -109,7 +109,9 @@ def test_equal_items_are_worked_on_once() -> None:
     lm = lm_of(debater(score=the_number))
     twice = [*ITEMS, ITEMS[0]]
     with JudgeRunner(lm) as runner:
-        done = run_together(runner, [PassJob("a", Debate(rules=DebateConfig(0)).judge, twice)], "test", progress=False)
+        done = run_together(
+            runner, [PassJob("a", Debate(debate_config=DebateConfig(0)).judge, twice)], "test", progress=False
+        )
     assert len(lm.prompts) == 6
     assert done.results[0][0] is done.results[0][6]
 

@@ -48,7 +48,7 @@ class Engine:
 def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> None:
     engine = Engine()
     lm = JudgeLM("test/m", engine=engine, async_engine=engine)
-    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(rules=DebateConfig(0)))})
+    compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(debate_config=DebateConfig(0)))})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(20)]
     got: list[Judgement] = []
     with JudgeRunner(lm, progress=False) as runner, pytest.raises(dspy.LMAuthError):

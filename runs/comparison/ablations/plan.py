@@ -87,7 +87,7 @@ def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan, *, progres
         dspy.LMError: The LM failed for good; what was answered is in its store.
         InputError: The judge cannot be had with this LM or on these scales.
     """
-    n, which = plan.judge.rules.rounds, plan.which
+    n, which = plan.judge.debate_config.rounds, plan.which
     judges = plan.judge.variants(plan.personas)
     wanted = set(judges) if "personas" in which else {PLAIN.name} if "styles" in which else set()
     rounds = {name: n for name in judges if name in wanted}
