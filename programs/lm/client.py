@@ -1,6 +1,6 @@
 """From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows.
 
-`JudgeLM` is a `dspy.LM` with one door more, `ask`: an asynchronous call that looks into a store of replies
+`JudgeLM` is a `dspy.LM` with one more method, `ask`: an asynchronous call that looks into a store of replies
 first, joins identical calls in flight, and leaves pace, retries and budget to `programs.lm.limits.caller`. Every role
 speaks through it; everything else in DSPy sees an ordinary LM.
 """
@@ -171,7 +171,7 @@ class JudgeLM(dspy.LM):
         self.meter.ask(role)
         key, size = self._key(messages, settings)
         while (stored := self.store.get(key)) is None and key in self._flying:
-            # Somebody is asking the very same; if that fails or is cancelled, this caller asks in turn.
+            # The same call is in flight for another caller; if it fails or is cancelled, this caller makes it.
             await asyncio.wait((self._flying[key],))
         if stored is not None:
             self.meter.hit(role, stored, batch=self.batches is not None)

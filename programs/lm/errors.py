@@ -13,7 +13,7 @@ UNREACHABLE = "unreachable"
 
 
 class ProviderDownError(dspy.LMError):
-    """The provider has not answered anybody for too long. What was answered before is kept; run again later."""
+    """The provider has answered no call for too long. Earlier replies are kept; run the command again later."""
 
     default_code = "provider_down"
 

@@ -32,7 +32,7 @@ class Price:
 
 
 def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> Price | None:
-    """The price of a model, or None where nobody has said one.
+    """The price of a model, or None where it is unknown.
 
     Args:
         model: As DSPy knows it, PROVIDER/MODEL.

@@ -11,7 +11,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 
 ROUND: ContextVar[int] = ContextVar("round", default=0)
-"""The round that calls now belong to; whoever leads a debate sets it. It is for the accounts and nothing else."""
+"""The round that the calls of the running task belong to, for the accounts alone; the judge's `converse` sets it."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Tokens:
     batch_stored_input: int = 0
     batch_stored_output: int = 0
     uncounted: int = 0
-    """Executed calls whose tokens nobody has counted: the server said nothing of them."""
+    """Executed calls whose tokens the server did not report."""
 
     @property
     def stored(self) -> int:
