@@ -1,4 +1,4 @@
-"""From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows.
+"""The LM that all roles ask, with its store of replies, its limits and its count of calls.
 
 `JudgeLM` is a `dspy.LM` with one more method, `ask`: an asynchronous call that looks into a store of replies
 first, joins identical calls in flight, and leaves pace, retries and budget to `programs.lm.limits.caller`. Every role

@@ -51,7 +51,7 @@ class BatchTiming:
     """How jobs of a batch service are put together and waited for. The defaults suit OpenAI's."""
 
     quiet: float = 1.0
-    """Seconds without a new call after which the calls that were gathered go out: every debate waits for a reply then."""
+    """Seconds without a new call after which the gathered calls go out: every debate waits for a reply then."""
     first_poll: float = 5.0
     """Seconds until a job is looked at again; half as much again each time, up to `longest_poll`."""
     longest_poll: float = 60.0
