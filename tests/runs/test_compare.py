@@ -355,8 +355,8 @@ def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
         # Without the check its items are asked about, and unscored.
         found = table(rated, tmp_path, *more, "geval,single", "--no-preflight")
         assert sum(found["judges"]["geval"]["unscored"].values()) == 3 * 4 * 2
-        assert "steps: the reply was empty" in found["judges"]["geval"]["note"]
-        assert "geval: scored nothing: steps: the reply was empty" in capsys.readouterr().out
+        assert "steps, round 0: the reply was empty" in found["judges"]["geval"]["note"]
+        assert "geval: scored nothing: steps, round 0: the reply was empty" in capsys.readouterr().out
         assert run(rated, tmp_path, *more, "geval") == 2
 
 
