@@ -16,7 +16,7 @@ __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn"
 
 
 def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
-    """Assert that a tuner returns a judge of the same kind and rules, in which nothing but tunable instructions may
+    """Assert that a tuner returns a judge of the same kind and debate, in which nothing but tunable instructions may
     differ, and leaves the one that it was given alone.
 
     Args:
@@ -31,7 +31,7 @@ def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
     after = tuned.instructions()
     assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
     assert type(tuned) is type(tuning.judge), f"it returned {tuned!r}"
-    assert tuned.debate_config == tuning.judge.debate_config, "the judge that it returned has other rules"
+    assert tuned.debate_config == tuning.judge.debate_config, "the judge that it returned debates otherwise"
     assert set(after) == set(before), "the judge that it returned has other predictors"
     fixed = set(before) - set(tuning.judge.tunable())
     assert all(after[name] == before[name] for name in fixed), "it rewrote what may not be tuned"

@@ -173,7 +173,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
-        """Names of the predictors whose instructions a tuner may rewrite under the judge's rules."""
+        """Names of the predictors whose instructions a tuner may rewrite, given how the judge debates."""
         return tuple(name for name, _ in self.named_predictors())
 
     @abstractmethod
@@ -186,7 +186,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return cls(**config)
 
     async def judge(self, item: Item) -> Judgement:
-        """Judge one item by the judge's own rules."""
+        """Judge one item, with the debate that the judge is configured for."""
         transcript = await self.converse(item, self.debate_config.rounds)
         if self.debate_config.tie_breaker:
             transcript = await self.break_tie(item, transcript)

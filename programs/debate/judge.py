@@ -26,7 +26,7 @@ class Debate(Judge):
 
     Args:
         persona: The Critic's persona, which becomes its instructions.
-        rules: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
+        debate_config: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
             (`programs.roles.score_modes`). The Tie-breaker's is always the number that it writes.
 

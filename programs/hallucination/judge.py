@@ -78,7 +78,7 @@ class Hallucination(Judge):
 
     Args:
         options: How claims and evidence are found and how the debate goes.
-        rules: The maximum of rounds, used by `judge`; `converse` takes its own. There is no Tie-breaker.
+        debate_config: The maximum of rounds, used by `judge`; `converse` takes its own. There is no Tie-breaker.
 
     Raises:
         InputError: The ranker or the search provider is unknown, or the provider has no key.

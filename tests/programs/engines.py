@@ -63,7 +63,7 @@ def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> 
     return asyncio.run(go())
 
 
-def judged(lm: JudgeLM, debate_config: DebateConfig = DebateConfig(0), **settings: Any) -> Any:  # noqa: B008 - Rules are frozen
+def judged(lm: JudgeLM, debate_config: DebateConfig = DebateConfig(0), **settings: Any) -> Any:  # noqa: B008 - it is frozen
     async def go() -> Any:
         with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
             return await Debate(debate_config=debate_config).judge(ITEM)

@@ -40,7 +40,7 @@ def hold(lm: dspy.LM, work: Coroutine[Any, Any, T], **settings: Any) -> T:
     return asyncio.run(go())
 
 
-def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - Rules are frozen
+def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - it is frozen
     lm = scripted_lm(OPEN_DEBATE)
     hold(lm, Debate(debate_config=debate_config).judge(item))
     assert set(lm.systems) == {SYSTEM}

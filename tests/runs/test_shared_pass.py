@@ -58,21 +58,21 @@ def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> N
 
 
 def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
-    debate_config = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
+    configs = {"single": DebateConfig(0), "debate": DebateConfig(2), "settled": DebateConfig(1, True)}
 
     def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
         with JudgeRunner(lm) as runner:
-            run_together(runner, [job(n, debate_config[n], found[n]) for n in names], "test", progress=False)
+            run_together(runner, [job(n, configs[n], found[n]) for n in names], "test", progress=False)
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
-    together = used(list(debate_config), lm_of(arguing(9)))
-    alone = {name: used([name], lm_of(arguing(9)))[name] for name in debate_config}
+    together = used(list(configs), lm_of(arguing(9)))
+    alone = {name: used([name], lm_of(arguing(9)))[name] for name in configs}
     assert together == alone
     assert 0 < together["single"][0] < together["settled"][0]
     # A second run pays nothing and is charged the same.
     lm = lm_of(arguing(9))
-    assert used(list(debate_config), lm) == used(list(debate_config), lm) == together
+    assert used(list(configs), lm) == used(list(configs), lm) == together
 
 
 def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:

@@ -36,7 +36,7 @@ class AblationPlan:
     """What is to be varied."""
 
     judge: Judge
-    """The debate that is varied; its rules say at which n everything but the rounds is compared."""
+    """The debate that is varied; its configuration says at which n everything but the rounds is compared."""
     personas: Mapping[str, str]
     """Name -> text, the built-in ones among them."""
     which: tuple[str, ...] = ABLATIONS
