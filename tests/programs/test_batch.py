@@ -140,15 +140,26 @@ def until(what: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+async def debates(runner: JudgeRunner, what: list[Item]) -> None:
+    """One round of debate about each item, as one piece of work that can be cancelled."""
+    judge = Debate(debate_config=DebateConfig(1))
+
+    async def one(item: Item) -> None:
+        with runner.asking(item):
+            await judge.converse(item, 1)
+
+    async with asyncio.TaskGroup() as tasks:
+        for item in what:
+            tasks.create_task(one(item))
+
+
 def test_an_interrupted_run_says_which_jobs_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = items(20)
     with BatchServer(answer) as server:
         server.held = True
         journal = Journal(tmp_path)
         with JudgeRunner(lm_at(server, store=journal), progress=False) as runner:
-            flying = runner.submit(
-                runner._each(work, lambda item: Debate(debate_config=DebateConfig(1)).converse(item, 1), "debates")
-            )
+            flying = runner.submit(debates(runner, work))
             until(lambda: server.jobs and server.jobs["batch_0"]["status"] == "in_progress")
             until(lambda: "0 done" in capsys.readouterr().err)
             flying.cancel()
