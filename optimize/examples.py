@@ -8,6 +8,7 @@ are then seeded batches of items, which is a proxy, and every choice is made on 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -27,7 +28,11 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
     for aspect in aspects:
         if grouped:
             found += [
-                _example(items_of(corpus.task, group, aspect), group.ratings(aspect.name))
+                _example(
+                    items_of(corpus.task, group, aspect),
+                    group.ratings(aspect.name),
+                    [c.ratings.get(aspect.name, ()) for c in group.candidates],
+                )
                 for group in corpus.groups
                 if group.ranks_humans(aspect.name)
             ]
@@ -37,15 +42,24 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
-    ratings = [rating for group in corpus.groups for rating in group.ratings(aspect.name)]
-    pairs = [p for p in zip(corpus_items(corpus, aspect), ratings, strict=True) if p[1] is not None]
+    candidates = [candidate for group in corpus.groups for candidate in group.candidates]
+    pairs = [
+        (item, candidate.ratings[aspect.name])
+        for item, candidate in zip(corpus_items(corpus, aspect), candidates, strict=True)
+        if candidate.ratings.get(aspect.name)
+    ]
     random.Random(seed).shuffle(pairs)
     batches = [pairs[i : i + BATCH] for i in range(0, len(pairs), BATCH)]
-    return [_example([i for i, _ in batch], [r for _, r in batch]) for batch in batches if len(batch) > 1]
+    return [
+        _example([i for i, _ in batch], [math.fsum(r) / len(r) for _, r in batch], [r for _, r in batch])
+        for batch in batches
+        if len(batch) > 1
+    ]
 
 
-def _example(items: list[Item], ratings: Sequence[float | None]) -> dspy.Example:
-    return dspy.Example(questions=items, ratings=list(ratings)).with_inputs("questions")
+def _example(items: list[Item], ratings: Sequence[float | None], raters: Sequence[tuple[float, ...]]) -> dspy.Example:
+    """Questions, the mean rating of each, and the single ratings behind it."""
+    return dspy.Example(questions=items, ratings=list(ratings), raters=list(raters)).with_inputs("questions")
 
 
 def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic: Statistic) -> float:

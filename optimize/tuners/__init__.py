@@ -79,6 +79,7 @@ def _none(tuning: Tuning) -> Judge:
 
 TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
+        "guide": _tuner("guide"),
         "mipro": _tuner("mipro"),
         "none": _none,
     }

@@ -38,6 +38,7 @@ from debate_judge.programs.offline import claims as offline_claims
 from debate_judge.programs.offline import other_fields, other_judges
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import proposer as offline_proposer
+from debate_judge.programs.offline import raters as offline_raters
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.prompt import Prompt
 
@@ -58,6 +59,7 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "claims": offline_claims.extract_claims,
         "query_1": offline_claims.write_queries,
         "factuality": offline_claims.assess,
+        "guide": offline_raters.write_guide,
         "module_advice": offline_proposer.advise,
     }
 )

@@ -44,6 +44,11 @@ class Prompt:
     def input(self, name: str) -> str:
         return self.inputs.get(name, "")
 
+    @property
+    def instructions(self) -> str:
+        """All that the speaker was told to do: its own role, and what all members of a debate read."""
+        return f"{self.input('panel')}\n{self.role}"
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:

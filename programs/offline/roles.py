@@ -16,6 +16,7 @@ from math import ceil, floor, log10
 from debate_judge.programs.offline import dialogue as offline_dialogue
 from debate_judge.programs.offline import persona as offline_persona
 from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline import raters as offline_raters
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline import summary as offline_summary
 from debate_judge.programs.offline.prompt import JudgedQuestion, Prompt
@@ -44,6 +45,8 @@ class Assessment:
     readings: Mapping[str, Measurement]
     raised: frozenset[str]
     """Names of the later items that the Critic has brought up so far."""
+    ends: tuple[float, float]
+    """The scores of merit 0 and 1: those of the scale, or those that a guide to the raters names."""
 
     @property
     def span(self) -> float:
@@ -56,7 +59,7 @@ class Assessment:
     def score(self, merit: float, whole: bool = False) -> str:
         """The score as it is written: three digits across the scale, or a whole number."""
         low, high = self.question.low, self.question.high
-        value = low + self.span * merit
+        value = self.ends[0] + (self.ends[1] - self.ends[0]) * merit
         rounded = floor(value + 0.5) if whole else round(value, max(0, 3 - ceil(log10(self.span))))
         return f"{min(high, max(low, rounded)):.12g}"
 
@@ -93,7 +96,11 @@ def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
     else:
         readings = offline_summary.readings(source, text)
     rubric = offline_rubric.rubric_for(question.kind, question.aspect)
-    return Assessment(question, rubric, readings, _raised(prompt, rubric))
+    guide = offline_raters.learnt(prompt.instructions)
+    ends = (question.low, question.high)
+    if guide is not None:
+        rubric, ends = offline_raters.under(guide, question.kind, rubric), (guide.low, guide.high)
+    return Assessment(question, rubric, readings, _raised(prompt, rubric), ends)
 
 
 def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:

@@ -1,0 +1,110 @@
+"""What a reflecting LM is shown of the raters: rated sources with the judge's own scores, packed by tokens.
+
+One JSON object per source, so that no text can pass itself off as a rating or as another source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+BYTES_PER_TOKEN = 4
+"""Of UTF-8 text, roughly; a limit in tokens is kept by this measure."""
+
+_LONGEST_REASON = 400
+"""Characters of the judge's reasons that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedCandidate:
+    """A candidate with its ratings on one aspect, and what the judge made of it."""
+
+    text: str
+    ratings: tuple[float, ...]
+    """One per rater."""
+    mean: float
+    score: float | None
+    """The judge's; None where it left the candidate unscored."""
+    reason: str = ""
+
+    @property
+    def difference(self) -> float:
+        """Absolute difference between judge and raters; 0 without a score."""
+        return 0.0 if self.score is None else abs(self.score - self.mean)
+
+    def record(self) -> dict[str, Any]:
+        """The candidate as plain values, under the names that the prompt explains."""
+        found: dict[str, Any] = {"candidate": self.text, "raters_mean": round(self.mean, 2)}
+        if len(self.ratings) > 1:
+            found["ratings"] = list(self.ratings)
+        if self.score is not None:
+            found |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RatedSource:
+    """A source with all its rated candidates."""
+
+    source: str
+    context: str
+    candidates: tuple[RatedCandidate, ...]
+
+    @property
+    def difference(self) -> float:
+        """Mean absolute difference between judge and raters."""
+        return sum(c.difference for c in self.candidates) / len(self.candidates)
+
+    def line(self) -> str:
+        """The source as one line of JSON, the candidates that judge and raters differ on most first."""
+        ordered = sorted(self.candidates, key=lambda c: -c.difference)
+        record: dict[str, Any] = {"source": self.source}
+        if self.context:
+            record["context"] = self.context
+        return json.dumps({**record, "candidates": [c.record() for c in ordered]}, ensure_ascii=False)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
+
+    def within(self, tokens: int) -> RatedSource:
+        """The source with as many candidates as fit, spread over the ratings; at least two where it has two."""
+        kept = sorted(self.candidates, key=lambda c: c.mean)
+        while len(kept) > 2 and replace(self, candidates=tuple(kept)).tokens > tokens:
+            # The ends of the scale stay: what lies between them says least about what earns the top or the bottom.
+            del kept[len(kept) // 2]
+        return replace(self, candidates=tuple(kept))
+
+
+def pack(sources: Iterable[RatedSource], tokens: int) -> list[list[RatedSource]]:
+    """Put sources into packs of at most `tokens` tokens, each source once, the largest differences first.
+
+    A source that alone exceeds the limit loses candidates, and is shown in a pack of its own if that is not enough.
+    """
+    packs: list[list[RatedSource]] = []
+    room = 0
+    for source in sorted(sources, key=lambda s: -s.difference):
+        fitted = source.within(tokens)
+        if not packs or fitted.tokens > room:
+            packs.append([])
+            room = tokens
+        packs[-1].append(fitted)
+        room -= fitted.tokens
+    return packs
+
+
+def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
+    """The first run of `words` words that `text` shares with a source or a candidate, or an empty text."""
+    shown = set()
+    for source in sources:
+        for passage in (source.source, source.context, *(c.text for c in source.candidates)):
+            shown.update(_runs(passage, words))
+    return next((run for run in _runs(text, words) if run in shown), "")
+
+
+def _runs(text: str, words: int) -> list[str]:
+    found = re.findall(r"\w+", text.lower())
+    return [" ".join(found[i : i + words]) for i in range(len(found) - words + 1)]
