@@ -11,78 +11,23 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
-from dspy.utils.exceptions import AdapterParseError
 
 from debate_judge.optimize.examples import group_metric
 from debate_judge.optimize.tuners import Tuning
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
+from debate_judge.optimize.tuners.guide_author import GuideAuthor, GuideLimits
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)
-
-MOST_PACKS = 3
-"""Drafts that are written for one guide where its sources exceed the limit in tokens."""
-
-QUOTE = 7
-"""Consecutive words in common with a shown text that count as a quotation."""
-
-
-class WriteGuide(dspy.Signature):
-    """Human raters have rated texts, and a judge has scored the same texts. Find out how these raters rate, so that a
-    judge who follows your guide gives the ratings that they would give.
-
-    Compare the candidates of one source with one another before you compare sources. Where raters and judge differ,
-    ask what the raters saw, or let pass, that the judge did not. A habit shows in several sources; leave single cases
-    aside. Then write the guide: how these raters use the scale, with an anchor for every whole point and with how often
-    they give the ends of it; which kinds of defects cost how much; what they let pass; what they do not look at; and in
-    which steps a score should be given (whole points, halves, or finer). Write what a careful reader would not expect
-    from the name of the aspect. Describe kinds of defects in general words: the guide will be read beside other texts,
-    so name and quote nothing from these. Where a former guide is given, the judge's scores were given under it: keep
-    what the ratings bear out, and change what they contradict."""
-
-    task: str = dspy.InputField(desc="what is rated")
-    aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
-    rated: str = dspy.InputField(
-        desc="one JSON object per source: its text, and its candidates with the mean of the raters, single ratings, "
-        "and the score and reason of the judge"
-    )
-    former_guide: str = dspy.InputField(desc="the guide that the judge had, if any")
-    limit: str = dspy.InputField(desc="how long the guide may be")
-    correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
-    analysis: str = dspy.OutputField(desc="what the raters do, worked out step by step")
-    guide: str = dspy.OutputField(desc="the guide itself, in plain sentences or short lines")
-
-
-class MergeGuides(dspy.Signature):
-    """Several guides describe how the same raters rate the same aspect, each written from other texts. Write one guide
-    that keeps what they agree on, weighs what only one of them has by how plausible it is as a habit, and settles where
-    they contradict each other."""
-
-    task: str = dspy.InputField(desc="what is rated")
-    aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
-    drafts: str = dspy.InputField(desc="the guides")
-    limit: str = dspy.InputField(desc="how long the guide may be")
-    correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
-    guide: str = dspy.OutputField(desc="the one guide")
-
-
-@dataclass(frozen=True)
-class GuideLimits:
-    """How much is shown to the reflecting LM, and how much it may write."""
-
-    words: int = 220
-    """Of one guide."""
-    tokens: int = 14_000
-    """Of the rated texts in one prompt."""
 
 
 @dataclass(frozen=True)
@@ -211,10 +156,7 @@ class GuideOptimizer(Teleprompter):
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with what it adds there."""
         seen = [i for i in range(len(rated)) if i not in set(unseen)]
-        sources = [rated[i].source() for i in seen]
-        packs = pack(sources, self._limits.tokens)[:MOST_PACKS]
-        drafts = [d for shown in packs if (d := self._write(rated, shown, "")) is not None]
-        guide = drafts[0] if len(drafts) == 1 else self._merge(rated, drafts, sources) if drafts else None
+        guide = self._author(rated).write([rated[i].source() for i in seen])
         if guide is None:
             return None
         return _Proposal(guide, frozenset(seen), self._gain(student, rated, guide, unseen))
@@ -225,6 +167,10 @@ class GuideOptimizer(Teleprompter):
         after = self._judged(guided(student, guide), [rated[i].example for i in places])
         return sum(new.metric - rated[i].metric for new, i in zip(after, places, strict=True)) / len(places)
 
+    def _author(self, rated: Sequence[_Rated]) -> GuideAuthor:
+        item = rated[0].example.questions[0]
+        return GuideAuthor(self._reflect, item.task, item.aspect, self._limits)
+
     def _refined(self, student: Judge, rated: Sequence[_Rated], best: _Proposal) -> str:
         """The best guide, revised on half of what it has not seen if the revision does better on the other half."""
         unseen = [i for i in range(len(rated)) if i not in best.shown]
@@ -233,59 +179,12 @@ class GuideOptimizer(Teleprompter):
             return best.guide
         under_guide = self._judged(guided(student, best.guide), [rated[i].example for i in shown])
         packs = pack([one.source() for one in under_guide], self._limits.tokens)
-        revised = self._write(rated, packs[0], best.guide)
+        revised = self._author(rated).revise(best.guide, packs[0])
         if revised is None:
             return best.guide
         before, after = (self._gain(student, rated, guide, left) for guide in (best.guide, revised))
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
         return revised if after > before else best.guide
-
-    def _write(self, rated: Sequence[_Rated], shown: Sequence[RatedSource], former: str) -> str | None:
-        lines = "\n".join(source.line() for source in shown)
-        return self._ask(WriteGuide, rated, shown, {"rated": lines, "former_guide": former or "none"})
-
-    def _merge(self, rated: Sequence[_Rated], drafts: Sequence[str], shown: Sequence[RatedSource]) -> str | None:
-        text = "\n\n".join(f"Guide {number}:\n{draft}" for number, draft in enumerate(drafts, 1))
-        return self._ask(MergeGuides, rated, shown, {"drafts": text}) or drafts[0]
-
-    def _ask(
-        self,
-        signature: type[dspy.Signature],
-        rated: Sequence[_Rated],
-        shown: Sequence[RatedSource],
-        inputs: Mapping[str, str],
-    ) -> str | None:
-        """A guide within the limits: asked for again once with what was wrong, then cut to what may stand."""
-        item = rated[0].example.questions[0]
-        task, aspect = item.task, item.aspect
-        asked = {
-            "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
-            "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
-            "limit": f"At most {self._limits.words} words.",
-            **inputs,
-        }
-        problem, guide = "", ""
-        for _ in range(2):
-            try:
-                with dspy.context(lm=self._reflect, adapter=dspy.ChatAdapter(), disable_history=True):
-                    answer = dspy.Predict(signature)(**asked, correction=problem or "none")
-            except AdapterParseError:
-                problem = "The reply could not be read: it needs every field under its header."
-                continue
-            guide = escape(str(answer.guide or "").strip())
-            problem = self._problem(guide, shown)
-            if not problem:
-                return guide
-        return cut(guide, self._limits.words, shown) or None
-
-    def _problem(self, guide: str, shown: Sequence[RatedSource]) -> str:
-        if not guide:
-            return "The guide was empty."
-        words = len(guide.split())
-        if words > self._limits.words:
-            return f"The guide had {words} words; the limit is {self._limits.words}."
-        quotation = quoted(guide, shown, QUOTE)
-        return f"The guide quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
 
 
 def guided(judge: Judge, guide: str) -> Judge:
@@ -307,18 +206,6 @@ def informed(judge: Judge) -> tuple[str, ...]:
 def guide_of(judge: Judge) -> str:
     """The guide that a judge holds, or an empty text."""
     return next((found for text in judge.instructions().values() if (found := guide_in(text))), "")
-
-
-def cut(guide: str, words: int, shown: Sequence[RatedSource]) -> str:
-    """The guide without sentences that quote, and without those at its end that exceed the limit."""
-    kept: list[str] = []
-    for line in guide.splitlines():
-        sentences = [s for s in line.replace(". ", ".\n").splitlines() if s.strip() and not quoted(s, shown, QUOTE)]
-        for sentence in sentences:
-            if len(" ".join([*kept, sentence]).split()) > words:
-                return "\n".join(kept)
-            kept.append(sentence)
-    return "\n".join(kept)
 
 
 def _folds(count: int, proposals: int, seed: int) -> list[list[int]]:
@@ -351,7 +238,7 @@ def tune(tuning: Tuning) -> Judge:
         reflect=tuning.runner.lm,
         rounds=rounds,
         statistic=tuning.statistic,
-        proposals=max(1, tuning.proposals),
+        proposals=max(1, tuning.effort.proposals),
         limits=GuideLimits(),
         seed=tuning.seed,
         label=tuning.label,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from debate_judge.programs.offline.prompt import Prompt
+from debate_judge.programs.offline.readings.text import sentences, stem, values, words
+from debate_judge.programs.offline.readings.words import STOP
 from debate_judge.programs.offline.roles import LABEL
-from debate_judge.programs.offline.text import sentences, stem, values, words
-from debate_judge.programs.offline.words import STOP
 
 _ADDRESS = re.compile(r"\?|\b(?:i|i'm|i've|my|me|you|your|thanks|hello|hi)\b", re.IGNORECASE)
 _MOST = re.compile(r"at most (\d+) claims")

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from debate_judge.programs.offline import dialogue as offline_dialogue
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import rubric as offline_rubric
-from debate_judge.programs.offline import summary as offline_summary
 from debate_judge.programs.offline.prompt import Prompt
+from debate_judge.programs.offline.readings import dialogue as offline_dialogue
+from debate_judge.programs.offline.readings import summary as offline_summary
+from debate_judge.programs.offline.readings.summary import Measurement
 from debate_judge.programs.offline.rubric import FEATURES, RUBRICS, Kind, Rubric, Weighting
-from debate_judge.programs.offline.summary import Measurement
 
 _SHRINKAGES = (0.05, 0.2, 0.6, 2.0)
 """How strongly fitted weights may be pulled to those of the aspect's own rubric, relative to the number of ratings."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, log10
 
-from debate_judge.programs.offline import dialogue as offline_dialogue
 from debate_judge.programs.offline import persona as offline_persona
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import raters as offline_raters
 from debate_judge.programs.offline import rubric as offline_rubric
-from debate_judge.programs.offline import summary as offline_summary
 from debate_judge.programs.offline.prompt import JudgedQuestion, Prompt
+from debate_judge.programs.offline.readings import dialogue as offline_dialogue
+from debate_judge.programs.offline.readings import summary as offline_summary
+from debate_judge.programs.offline.readings.summary import Measurement
 from debate_judge.programs.offline.rubric import FEATURES, Rubric, Weighting
-from debate_judge.programs.offline.summary import Measurement
 
 LABEL = "Text statistics: "
 """How every statement of the offline LM begins, so that it is not taken for a reader's."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from debate_judge.programs.offline.summary import Measurement
+from debate_judge.programs.offline.readings.summary import Measurement
 
 Kind = Literal["summary", "dialogue"]
 

@@ -10,8 +10,9 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Tuning
-from debate_judge.optimize.tuners.guide import GuideLimits, GuideOptimizer, guide_of
+from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners.guide import GuideOptimizer, guide_of
+from debate_judge.optimize.tuners.guide_author import GuideLimits
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge, corpus_items
@@ -200,7 +201,19 @@ def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
     before = judge.instructions()
     with JudgeRunner(lm, progress=False) as runner:
         rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
-        found = TUNERS["guide"](Tuning(judge, rated, runner, 1, "spearman", {}, 2, 4, 0, "charm"))
+        found = TUNERS["guide"](
+            Tuning(
+                judge=judge,
+                examples=rated,
+                statistic="spearman",
+                feedback=None,
+                runner=runner,
+                personas={},
+                effort=Effort(proposals=2, trials=4),
+                seed=0,
+                label="charm",
+            )
+        )
     assert guide_of(found) == "large"
     assert judge.instructions() == before
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from debate_judge.programs.offline.words import ABBREVIATIONS, EVERYDAY, IMPOSSIBLE, MAY_REPEAT, NUMBER_VALUES, STOP
+from debate_judge.programs.offline.readings.words import (
+    ABBREVIATIONS,
+    EVERYDAY,
+    IMPOSSIBLE,
+    MAY_REPEAT,
+    NUMBER_VALUES,
+    STOP,
+)
 
 _WORD = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+")
 _TOKEN = re.compile(r"[^\W_]+(?:[.,'-][^\W_]+)*|'[a-z]+|[.,;:?!]")

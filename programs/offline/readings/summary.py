@@ -10,9 +10,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from debate_judge.programs.offline import text as tools
-from debate_judge.programs.offline.text import Text
-from debate_judge.programs.offline.words import STOP
+from debate_judge.programs.offline.readings import text as tools
+from debate_judge.programs.offline.readings.text import Text
+from debate_judge.programs.offline.readings.words import STOP
 
 
 class Measurement(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from debate_judge.programs.offline import text as tools
-from debate_judge.programs.offline.summary import Measurement
-from debate_judge.programs.offline.text import PLAIN, Text
-from debate_judge.programs.offline.words import SELF_TALK, SELF_TALK_SHORT
+from debate_judge.programs.offline.readings import text as tools
+from debate_judge.programs.offline.readings.summary import Measurement
+from debate_judge.programs.offline.readings.text import PLAIN, Text
+from debate_judge.programs.offline.readings.words import SELF_TALK, SELF_TALK_SHORT
 
 _RUN_ON = re.compile(r", (?:and |but |so )?(?:i|he|she|it|they|we|that|there|you)\b")
 _WINDOW = 20

@@ -1,0 +1,147 @@
+"""The author of guides: what a reflecting LM is asked for, and what a guide may not hold.
+
+A guide that is too long or quotes a shown text is asked for once more with what was wrong, then cut to what may stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from debate_judge.data.schema import Aspect, Task
+from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quoted
+from debate_judge.programs.roles.parsing import escape
+
+MOST_PACKS = 3
+"""Drafts that are written for one guide where its sources exceed the limit in tokens."""
+
+QUOTE = 7
+"""Consecutive words in common with a shown text that count as a quotation."""
+
+
+class WriteGuide(dspy.Signature):
+    """Human raters have rated texts, and a judge has scored the same texts. Find out how these raters rate, so that a
+    judge who follows your guide gives the ratings that they would give.
+
+    Compare the candidates of one source with one another before you compare sources. Where raters and judge differ,
+    ask what the raters saw, or let pass, that the judge did not. A habit shows in several sources; leave single cases
+    aside. Then write the guide: how these raters use the scale, with an anchor for every whole point and with how often
+    they give the ends of it; which kinds of defects cost how much; what they let pass; what they do not look at; and in
+    which steps a score should be given (whole points, halves, or finer). Write what a careful reader would not expect
+    from the name of the aspect. Describe kinds of defects in general words: the guide will be read beside other texts,
+    so name and quote nothing from these. Where a former guide is given, the judge's scores were given under it: keep
+    what the ratings bear out, and change what they contradict."""
+
+    task: str = dspy.InputField(desc="what is rated")
+    aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
+    rated: str = dspy.InputField(
+        desc="one JSON object per source: its text, and its candidates with the mean of the raters, single ratings, "
+        "and the score and reason of the judge"
+    )
+    former_guide: str = dspy.InputField(desc="the guide that the judge had, if any")
+    limit: str = dspy.InputField(desc="how long the guide may be")
+    correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
+    analysis: str = dspy.OutputField(desc="what the raters do, worked out step by step")
+    guide: str = dspy.OutputField(desc="the guide itself, in plain sentences or short lines")
+
+
+class MergeGuides(dspy.Signature):
+    """Several guides describe how the same raters rate the same aspect, each written from other texts. Write one guide
+    that keeps what they agree on, weighs what only one of them has by how plausible it is as a habit, and settles where
+    they contradict each other."""
+
+    task: str = dspy.InputField(desc="what is rated")
+    aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
+    drafts: str = dspy.InputField(desc="the guides")
+    limit: str = dspy.InputField(desc="how long the guide may be")
+    correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
+    guide: str = dspy.OutputField(desc="the one guide")
+
+
+@dataclass(frozen=True)
+class GuideLimits:
+    """How much is shown to the reflecting LM, and how much it may write."""
+
+    words: int = 220
+    """Of one guide."""
+    tokens: int = 14_000
+    """Of the rated texts in one prompt."""
+
+
+@dataclass(frozen=True)
+class GuideAuthor:
+    """Writes guides for one aspect of a task.
+
+    Args:
+        lm: The reflecting LM.
+        task: What is rated.
+        aspect: In which aspect.
+        limits: Lengths.
+    """
+
+    lm: dspy.BaseLM
+    task: Task
+    aspect: Aspect
+    limits: GuideLimits
+
+    def write(self, sources: Sequence[RatedSource]) -> str | None:
+        """A guide from rated sources, written in parts and merged where they exceed the limit in tokens."""
+        packs = pack(sources, self.limits.tokens)[:MOST_PACKS]
+        drafts = [draft for shown in packs if (draft := self.revise("", shown)) is not None]
+        if len(drafts) < 2:
+            return drafts[0] if drafts else None
+        text = "\n\n".join(f"Guide {number}:\n{draft}" for number, draft in enumerate(drafts, 1))
+        return self._ask(MergeGuides, sources, {"drafts": text}) or drafts[0]
+
+    def revise(self, former: str, shown: Sequence[RatedSource]) -> str | None:
+        """A guide from sources that fit into one prompt; `former` is the one that the judge had, or empty."""
+        lines = "\n".join(source.line() for source in shown)
+        return self._ask(WriteGuide, shown, {"rated": lines, "former_guide": former or "none"})
+
+    def _ask(
+        self, signature: type[dspy.Signature], shown: Sequence[RatedSource], inputs: Mapping[str, str]
+    ) -> str | None:
+        task, aspect = self.task, self.aspect
+        asked = {
+            "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
+            "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
+            "limit": f"At most {self.limits.words} words.",
+            **inputs,
+        }
+        problem, guide = "", ""
+        for _ in range(2):
+            try:
+                with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
+                    answer = dspy.Predict(signature)(**asked, correction=problem or "none")
+            except AdapterParseError:
+                problem = "The reply could not be read: it needs every field under its header."
+                continue
+            guide = escape(str(answer.guide or "").strip())
+            problem = self._problem(guide, shown)
+            if not problem:
+                return guide
+        return cut(guide, self.limits.words, shown) or None
+
+    def _problem(self, guide: str, shown: Sequence[RatedSource]) -> str:
+        if not guide:
+            return "The guide was empty."
+        words = len(guide.split())
+        if words > self.limits.words:
+            return f"The guide had {words} words; the limit is {self.limits.words}."
+        quotation = quoted(guide, shown, QUOTE)
+        return f"The guide quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
+
+
+def cut(guide: str, words: int, shown: Sequence[RatedSource]) -> str:
+    """The guide without sentences that quote, and without those at its end that exceed the limit."""
+    kept: list[str] = []
+    for line in guide.splitlines():
+        sentences = [s for s in line.replace(". ", ".\n").splitlines() if s.strip() and not quoted(s, shown, QUOTE)]
+        for sentence in sentences:
+            if len(" ".join([*kept, sentence]).split()) > words:
+                return "\n".join(kept)
+            kept.append(sentence)
+    return "\n".join(kept)
