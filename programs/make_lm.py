@@ -71,7 +71,7 @@ def make_lm(
     options = replace(options, usual=default_limits(spec, api_base))
     price = _price(spec, api_base, options)
     engines = (engine, engine) if engine else engines_for(spec, api_base, concurrency)
-    lm = JudgeLM(
+    return JudgeLM(
         spec,
         engine=engines[0],
         async_engine=engines[1],
@@ -80,12 +80,10 @@ def make_lm(
         concurrency=concurrency,
         options=options,
         price=price,
+        batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,
     )
-    if engine is None:
-        lm.batches = line_for(spec, api_base, options, lm.store, lm.meter)
-    return lm
 
 
 def _offline(engine: LocalEngine | None, store: ReplyStore | None, concurrency: int, options: LMOptions) -> JudgeLM:

@@ -12,7 +12,16 @@ from typing import Literal
 Role = str
 """Who spoke: scorer, critic or tie-breaker in a debate; other judges name their own roles."""
 
-UnscoredReason = Literal["unreadable reply", "refused", "truncated", "too long", "lm error", "metric error", "no text"]
+UnscoredReason = Literal[
+    "unreadable reply",
+    "refused",
+    "truncated",
+    "too long",
+    "no log-probabilities",
+    "lm error",
+    "metric error",
+    "no text",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
 
 
-@dataclass
+@dataclass(frozen=True)
 class Rows:
     """What a file held."""
 
@@ -37,7 +38,7 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
     Raises:
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
-    found = Rows({}, 0)
+    counts: Counter[str] = Counter()
     groups: dict[str, dict[str, dict[str, tuple[float | None, float | None]]]] = {}
     for record in rows(path):
         aspect = record.text("aspect")
@@ -51,9 +52,9 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
                 "candidate",
                 remedy="keep one row for each group, candidate and aspect",
             )
-        into[candidate] = (_rating(record), _score(record, scale, found))
-        found.rows += 1
-    if not found.rows:
+        into[candidate] = (_rating(record), _score(record, scale, counts))
+        counts["rows"] += 1
+    if not counts["rows"]:
         raise InputError(
             "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(only)}" if only else "an empty file",
@@ -68,10 +69,10 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
         )
     if not any(None not in pair for by in groups.values() for g in by.values() for pair in g.values()):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
-    found.aspects = {
+    aspects = {
         aspect: [_group_scores(name, group) for name, group in by_group.items()] for aspect, by_group in groups.items()
     }
-    return found
+    return Rows(aspects, counts["rows"], counts["samples"], counts["unreadable"])
 
 
 def _group_scores(name: str, candidates: dict[str, tuple[float | None, float | None]]) -> GroupScores:
@@ -84,9 +85,9 @@ def _rating(record: Record) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
+def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:
     if "samples" in record.values and scale is not None:
-        return _mean_of_samples(record, scale, found)
+        return _mean_of_samples(record, scale, counts)
     if "score" not in record.values and "samples" in record.values:
         raise record.error(
             "recorded samples need a scale to be read on", "samples", remedy="pass --scale LOW-HIGH, e.g. --scale 1-5"
@@ -94,11 +95,11 @@ def _score(record: Record, scale: Scale | None, found: Rows) -> float | None:
     return record.optional_number("score")
 
 
-def _mean_of_samples(record: Record, scale: Scale, found: Rows) -> float | None:
+def _mean_of_samples(record: Record, scale: Scale, counts: Counter[str]) -> float | None:
     # An LM that said nothing gave a reply, too: one that cannot be read.
     texts = record.texts("samples", blank=True)
     read = [replies.score(text, scale, record.text("aspect")) for text in texts]
     values = [value for value in read if not isinstance(value, replies.Unreadable)]
-    found.samples += len(texts)
-    found.unreadable += len(texts) - len(values)
+    counts["samples"] += len(texts)
+    counts["unreadable"] += len(texts) - len(values)
     return math.fsum(values) / len(values) if values else None

@@ -141,7 +141,7 @@ class ScoringRole(Role):
         if isinstance(answer, NoAnswer):
             return answer
         if answer.value is None:
-            return NoAnswer("lm error", NO_LOGPROBS, answer.calls)
+            return NoAnswer("no log-probabilities", NO_LOGPROBS, answer.calls)
         return RoleReply(answer.value, answer.calls)
 
 

@@ -16,7 +16,6 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.programs.roles.score_modes import NO_LOGPROBS
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -27,8 +26,13 @@ REMEDIES: Mapping[str, str] = {
     "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
     "truncated": "give replies more room with --max-tokens; an LM that thinks aloud needs thousands of tokens" + _SKIP,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
+    "no log-probabilities": "choose --score-mode sampled:20 or text; an export keeps the mode that it was "
+    "compiled with",
 }
 """Why an item has no score -> what helps."""
+
+_OF_ALL = "no log-probabilities"
+"""The reason that holds for every item if it holds for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
             continue
         failure, others = _tried(runner, trial.judge, trial.items[0]), list(trial.items[1:])
         too_long = failure is not None and failure.reason == "too long"
-        while failure is not None and others and failure.detail != NO_LOGPROBS and (trial.new or not too_long):
+        while failure is not None and others and failure.reason != _OF_ALL and (trial.new or not too_long):
             failure = _tried(runner, trial.judge, others.pop(0))
         if failure is not None:
             raise _complaint(runner.lm, trial, failure, too_long)
@@ -100,8 +104,6 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
             f"{trial.items[0].group!r})" + _SKIP,
         )
     remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
-    if failure.detail == NO_LOGPROBS:
-        remedy = "choose --score-mode sampled:20 or text; an export keeps the mode that it was compiled with"
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{trial.name}: {failure.role}",
