@@ -21,32 +21,43 @@ SUMMARIZATION = Task(
             "coherence",
             "How well the summary holds together as one text. Look at how the sentences connect: does each follow "
             "from what came before, is the order sensible, do pronouns and connectives point to something that was "
-            "said, is anything said twice? 1 is a heap of sentences with no thread; 3 can be followed but jumps or "
-            "circles back; 5 leads from the main point through its details as one organised whole.",
+            "said, is anything said twice? True or false, important or not, well worded or not: none of this counts "
+            "here. A summary of one sentence is judged by how that sentence is built; an end that is cut off counts "
+            "as much as it breaks the thread. 1 is a heap of sentences with no thread; 2 has a topic, but most "
+            "sentences stand unconnected; 3 can be followed but jumps or circles back; 4 reads as one text with a "
+            "single rough joint; 5 leads from the main point through its details as one organised whole.",
             _FIVE_POINTS,
         ),
         Aspect(
             "consistency",
             "Whether the article supports what the summary says. Check every statement, number, name and "
             "who-did-what against the article; what contradicts it, or cannot be found in it, is an error even if "
-            "it may be true in the world. Omissions and style do not count here. 1 is mostly contradicted or "
-            "invented; 3 has a serious error among supported statements; 5 says nothing that the article does not.",
+            "it may be true in the world. What the article's captions and other passages beside its running text say "
+            "is part of the article. Omissions, style, grammar and order do not count, nor does a broken sentence as "
+            "long as what it says is right. 1 is mostly contradicted or invented; 2 has a false main statement or "
+            "several errors; 3 has one serious error among supported statements; 4 has a slip that changes little; 5 "
+            "says nothing that the article does not.",
             _FIVE_POINTS,
         ),
         Aspect(
             "fluency",
             "The language of the summary, sentence by sentence. Look for broken grammar, fragments, words that are "
-            "missing, doubled or cut off, and wrong punctuation; lower-casing and blanks around punctuation come "
-            "from processing and are no errors. Content and the order of sentences do not count here. 1 is hard to "
-            "read because of its errors; 3 has errors that disturb; 5 reads like edited prose.",
+            "missing, doubled or cut off, and wrong punctuation. Lower-casing, blanks around punctuation and other "
+            "traces of tokenised text are no errors, and content, the order of sentences and how they connect do not "
+            "count. 1 can hardly be read because of its errors; 2 has broken or garbled sentences in most places; 3 "
+            "has one garbled sentence or several errors that disturb; 4 has a slip that does not disturb; 5 reads "
+            "like edited prose.",
             _FIVE_POINTS,
         ),
         Aspect(
             "relevance",
-            "Whether the summary picks what matters in the article. Settle first what a reader must know from the "
-            "article, then see how much of that is there and how much room goes to side issues, repetition or "
-            "padding. 1 misses the main points or is filled with trivia; 3 has some main points and leaves out or "
-            "buries others; 5 has all main points and nothing that could go.",
+            "Whether the summary picks what matters in the article. Settle first what the article reports as its "
+            "news: who did what, or what happened, and its most important circumstances. Then see how much of that "
+            "is there and how much room goes to side issues, repetition or padding. A short summary that has the news "
+            "is not worse than a long one, and details that support the news are no padding. Grammar and connection "
+            "do not count; a wrong fact counts only as a main point that is missing. 1 misses the news or is filled "
+            "with trivia; 2 only touches the news; 3 has some main points and leaves out or buries others; 4 has the "
+            "news and lacks one circumstance, or carries one idle detail; 5 has all main points and no idle detail.",
             _FIVE_POINTS,
         ),
     ),
@@ -61,45 +72,51 @@ DIALOGUE = Task(
         Aspect(
             "naturalness",
             "Whether a person could have said the reply at this point of the conversation. Look for wording that "
-            "people do not use: loops, broken or mechanical sentences, a speaker who forgets who is who. 1 would "
-            "not come from a person; 2 could, but is odd in places; 3 sounds like ordinary talk.",
+            "people do not use: loops, broken or mechanical sentences, a speaker who forgets who is who. Whether the "
+            "reply is true, interesting or to the point does not count, nor do lower-casing and blanks around "
+            "punctuation. 1 would not come from a person; 2 could, but is odd in places; 3 sounds like ordinary talk.",
             _THREE_POINTS,
         ),
         Aspect(
             "coherence",
             "Whether the reply continues this dialogue. Look at the last turn first: is it answered or taken up? "
-            "Then see whether the reply fits what was said before, without contradicting or repeating it. 1 ignores "
-            "or contradicts the dialogue; 2 touches its topic but misses the point of the last turn; 3 follows from "
-            "it directly.",
+            "Then see whether the reply fits what was said before, without contradicting or repeating it. A change of "
+            "subject that takes up something said is a continuation. Style, facts and how interesting the reply is do "
+            "not count. 1 ignores or contradicts the dialogue; 2 touches its topic but misses the point of the last "
+            "turn; 3 follows from it directly.",
             _THREE_POINTS,
         ),
         Aspect(
             "engagingness",
             "Whether the reply makes the other person want to go on talking. Specific information, an opinion, "
-            "humour or a good question raise it; stock phrases, bare agreement and repetition lower it. 1 is dull "
-            "and could stand in any conversation; 2 is acceptable without adding much; 3 is interesting.",
+            "humour or a good question raise it; stock phrases, bare agreement and repetition lower it. Small errors "
+            "of language and of fact do not count, and length alone is no merit. 1 is dull and could stand in any "
+            "conversation; 2 is acceptable without adding much; 3 is interesting.",
             _THREE_POINTS,
         ),
         Aspect(
             "groundedness",
             "Whether the reply makes use of the given fact. Look for content of the fact that the dialogue did not "
-            "have yet: a detail, a name, a number, also in other words. 0 uses nothing of it or only shares its "
-            "topic; 1 clearly uses it. Where no fact is given there is none to miss, and the reply gets 1.",
+            "have yet: a detail, a name, a number, also in other words. How well it is said, and whether other things "
+            "that the reply says are true, does not count. 0 uses nothing of the fact or only shares its topic; 1 "
+            "clearly uses it. Where no fact is given there is none to miss, and the reply gets 1.",
             _YES_NO,
         ),
         Aspect(
             "understandability",
             "Whether one can tell, knowing the dialogue, what the reply means. Look for references that lead "
-            "nowhere and sentences whose sense cannot be made out; a dull, false or off-topic reply can be perfectly "
-            "understandable. 0 leaves the reader guessing; 1 is clear.",
+            "nowhere and sentences whose sense cannot be made out. A dull, false, odd or off-topic reply can be "
+            "perfectly understandable, and slips of grammar count only where they hide the sense. 0 leaves the "
+            "reader guessing; 1 is clear.",
             _YES_NO,
         ),
         Aspect(
             "overall",
             "How good the reply is as the next turn, all in all. Weigh whether it makes sense here, sounds human, "
             "carries the conversation on and uses the fact well; a serious failure in one of these outweighs small "
-            "merits in the others. 1 is a very bad reply; 3 is passable but forgettable or flawed; 5 is what a "
-            "good partner in this conversation would have said.",
+            "merits in the others. Slips that no one would notice in talk do not count. 1 is a very bad reply; 2 is "
+            "poor: it fails in one of these plainly; 3 is passable but forgettable or flawed; 4 is good with a small "
+            "weakness; 5 is what a good partner in this conversation would have said.",
             _FIVE_POINTS,
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dspy
 
+from debate_judge.programs.debate.briefing import Briefing
 from debate_judge.programs.debate.personas import STRICT, Persona
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
@@ -14,11 +15,10 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 class Criticism(JudgeSignature):
     """The persona stands here."""
 
-    review: str = dspy.OutputField(desc="your step-by-step review of the latest score")
+    review: str = dspy.OutputField(desc="your check of the latest score, step by step")
     decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    feedback: str = dspy.OutputField(
-        desc="if there is an issue: what the Scorer should reconsider, and in which direction"
-    )
+    # All that the other roles hear of a reply, so the evidence has to stand here.
+    feedback: str = dspy.OutputField(desc="only with ISSUE: the issue, with its evidence quoted")
 
 
 class Critic(Role):
@@ -27,7 +27,7 @@ class Critic(Role):
     def __init__(self, persona: Persona = STRICT) -> None:
         super().__init__("critic", Criticism, persona.text)
 
-    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | Failure:
+    async def speak(self, item: Item, transcript: Transcript, briefing: Briefing) -> Turn | Failure:
         """Review the latest score of the debate.
 
         Only this reply's own decision field is consulted: a quotation of the protocol's words elsewhere, be it
@@ -44,7 +44,9 @@ class Critic(Role):
             return content, (replies.NO_ISSUE if content else feedback)
 
         number = transcript.rounds + 1
-        answer = await self.ask(item, read, debate=str(transcript), preamble=preamble)
+        answer = await self.ask(
+            item, read, debate=str(transcript), inputs=briefing.critic(self.predict.signature.instructions)
+        )
         if isinstance(answer, NoAnswer):
             return answer.at(self.speaker, number)
         content, text = answer.value

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from debate_judge.programs.debate.briefing import Asked, Briefing, asked, briefing
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
 from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.debate.tie_breaker import TieBreaker
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
-from debate_judge.programs.roles.preamble import preamble
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
 
@@ -29,35 +29,42 @@ class Debate(Judge):
         debate_config: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
             (`programs.roles.score_modes`). The Tie-breaker's is always the number that it writes.
+        granularity: How finely the prompts ask for scores: `free` (any number), `half` or `whole` points of the
+            scale. Score mode `expected` always asks for whole ones, whose tokens have a probability each.
 
     Raises:
-        InputError: The score mode is unknown.
+        InputError: The score mode or the granularity is unknown.
     """
 
     kind = "debate"
-    settable = ("score_mode",)
+    settable = ("score_mode", "granularity")
 
     def __init__(
-        self, persona: Persona = STRICT, debate_config: DebateConfig | None = None, score_mode: str = "text"
+        self,
+        persona: Persona = STRICT,
+        debate_config: DebateConfig | None = None,
+        score_mode: str = "text",
+        granularity: str = "free",
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
         self.scorer = Scorer(Mode.of(score_mode))
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
         self.persona = persona
+        self.granularity: Asked = "whole" if self.scorer.mode.name == "expected" else asked(granularity)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
         ROUND.set(0)
-        told = self.preamble()
-        transcript = EMPTY.add(await self.scorer.speak(item, EMPTY, told))
+        told = self.brief(item)
+        transcript = EMPTY.add(await self.scorer.speak(item, EMPTY, told.opening()))
         for number in range(1, rounds + 1):
             if transcript.failure is not None or transcript.settled:
                 break
             ROUND.set(number)
             transcript = transcript.add(await self.critic.speak(item, transcript, told))
             if transcript.failure is None and not transcript.settled:
-                transcript = transcript.add(await self.scorer.speak(item, transcript, told))
+                transcript = transcript.add(await self.scorer.speak(item, transcript, told.revision()))
         return transcript
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
@@ -65,18 +72,18 @@ class Debate(Judge):
         if transcript.failure is not None or not is_open(transcript):
             return transcript
         ROUND.set(transcript.rounds)
-        return transcript.add(await self.tie_breaker.speak(item, transcript, self.preamble()))
+        return transcript.add(await self.tie_breaker.speak(item, transcript, self.brief(item)))
 
     async def smoke_test(self, item: Item) -> Transcript:
         transcript = await super().smoke_test(item)
         if not (self.debate_config.tie_breaker and self.debate_config.rounds) or transcript.failure is not None:
             return transcript
         # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
-        return transcript.add(await self.tie_breaker.speak(item, transcript, self.preamble()))
+        return transcript.add(await self.tie_breaker.speak(item, transcript, self.brief(item)))
 
-    def preamble(self) -> str:
-        """What all members are told at the head of every prompt."""
-        return preamble(*(role.predict.signature for role in (self.scorer, self.critic, self.tie_breaker)))
+    def brief(self, item: Item) -> Briefing:
+        """What the roles are told about an item besides the texts."""
+        return briefing(item.aspect, self.granularity, self.scorer.predict.signature, self.critic.predict.signature)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
@@ -90,8 +97,8 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
-        mode = str(self.scorer.mode)
-        return {name: type(self)(Persona(name, text), self.debate_config, mode) for name, text in personas.items()}
+        ways = str(self.scorer.mode), self.granularity
+        return {name: type(self)(Persona(name, text), self.debate_config, *ways) for name, text in personas.items()}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
@@ -108,6 +115,7 @@ class Debate(Judge):
             "rounds": self.debate_config.rounds,
             "tie_breaker": self.debate_config.tie_breaker,
             "score_mode": str(self.scorer.mode),
+            "granularity": self.granularity,
         }
 
     @classmethod
@@ -116,7 +124,8 @@ class Debate(Judge):
         name = str(config["persona"])
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
         debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
-        return cls(persona, debate_config, str(config.get("score_mode", "text")))
+        ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
+        return cls(persona, debate_config, *ways)
 
 
 def is_open(transcript: Transcript) -> bool:

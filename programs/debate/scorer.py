@@ -9,28 +9,20 @@ from debate_judge.programs.roles.score_modes import TEXT, Mode, ScoringRole
 
 
 class Scoring(JudgeSignature):
-    """You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the
-    source, thinking step by step. Where a debate is given, weigh the Critic's latest points: accept what the
-    material bears out, reject what it does not, and revise your score accordingly. Use the whole scale;
-    decimals are welcome where the truth lies between two points."""
+    """Judge the candidate in the given aspect alone, by its definition and against the source; faults and merits of
+    other kinds do not count, however plain they are. Traces of processing, such as lower case or blanks around
+    punctuation, count for nothing, and an end that is cut off only for what it costs in this aspect. Rest every reason
+    on a place in the texts. Use the whole scale: its best score is for what the definition calls best, and not for
+    perfection."""
 
-    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the text that they rest on")
+    # Scorer, Critic and Tie-breaker all read these instructions, as the standard that they argue from: so they say
+    # how to judge, and not who is to speak (`programs.debate.briefing`).
+    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the texts that they rest on")
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
-
-
-class WholeScoring(JudgeSignature):
-    """You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the
-    source, thinking step by step. Where a debate is given, weigh the Critic's latest points: accept what the
-    material bears out, reject what it does not, and revise your score accordingly. Use the whole scale, and
-    only its points."""
-
-    rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the text that they rest on")
-    # Its probability is read off one token, which a decimal would not be.
-    score: str = dspy.OutputField(desc="one whole number on the aspect's scale and nothing else")
 
 
 class Scorer(ScoringRole):
     """Gives the first score and every revision; predictor name `scorer.predict`."""
 
     def __init__(self, mode: Mode = TEXT) -> None:
-        super().__init__("scorer", WholeScoring if mode.name == "expected" else Scoring, mode=mode)
+        super().__init__("scorer", Scoring, mode=mode)

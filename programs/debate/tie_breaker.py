@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dspy
 
+from debate_judge.programs.debate.briefing import Briefing
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role
@@ -11,11 +12,10 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class TieBreaking(JudgeSignature):
-    """You are the Tie-breaker. The debate between Scorer and Critic has ended without agreement. Read all of
-    it, check each disputed point against the material, take the side that the material supports, and give the
-    final score for the aspect. Use the whole scale; decimals are welcome."""
+    """The debate has ended without agreement. Check each disputed point against the texts, settle it by the standard
+    and the definition of the aspect, and give the final score."""
 
-    reasoning: str = dspy.OutputField(desc="the disputed points and how the material settles them")
+    reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
     side: str = dspy.OutputField(desc="Scorer or Critic")
     final_score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
@@ -26,7 +26,7 @@ class TieBreaker(Role):
     def __init__(self) -> None:
         super().__init__("tie-breaker", TieBreaking)
 
-    async def speak(self, item: Item, transcript: Transcript, preamble: str = "") -> Turn | Failure:
+    async def speak(self, item: Item, transcript: Transcript, briefing: Briefing) -> Turn | Failure:
         """Decide an open debate."""
 
         def read(fields: Fields) -> tuple[float, str] | replies.Unreadable:
@@ -36,7 +36,9 @@ class TieBreaker(Role):
             side = fields["side"].strip()
             return value, f"({side}) {fields['reasoning']}" if side else fields["reasoning"]
 
-        answer = await self.ask(item, read, debate=str(transcript), preamble=preamble)
+        answer = await self.ask(
+            item, read, debate=str(transcript), inputs=briefing.tie_breaker(self.predict.signature.instructions)
+        )
         if isinstance(answer, NoAnswer):
             return answer.at(self.speaker, transcript.rounds)
         score, reasoning = answer.value

@@ -42,7 +42,7 @@ from debate_judge.programs.offline import raters as offline_raters
 from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline.prompt import Prompt
 
-MODEL = "offline/text-statistics-2"
+MODEL = "offline/text-statistics-3"
 """The model string. Caches know answers by it: raise the number whenever an answer changes."""
 
 Speaker = Callable[[Prompt], dict[str, str]]

@@ -14,7 +14,7 @@ from typing import Literal
 
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline.prompt import Prompt
-from debate_judge.programs.offline.roles import case_of, wants_whole
+from debate_judge.programs.offline.roles import case_of, step_of
 
 Shape = Literal["choice", "number", "flag", "list", "mapping", "text"]
 
@@ -77,7 +77,7 @@ def fill(prompt: Prompt, name: str) -> str:
     scale = _SCALE.search(told)
     low, high = (float(scale[1]), float(scale[2])) if scale else (case.question.low, case.question.high)
     value = low + (high - low) * merit
-    return f"{value:.0f}" if kind == "int" or "whole" in told or wants_whole(prompt.role) else f"{value:.3g}"
+    return f"{value:.0f}" if kind == "int" or "whole" in told or step_of(prompt.role) == 1 else f"{value:.3g}"
 
 
 def _choices(kind: str, told: str) -> list[str]:

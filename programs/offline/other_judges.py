@@ -5,7 +5,7 @@ from __future__ import annotations
 from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.offline.prompt import Prompt
-from debate_judge.programs.offline.roles import LABEL, case_of, wants_whole
+from debate_judge.programs.offline.roles import LABEL, case_of, step_of
 from debate_judge.programs.offline.rubric import FEATURES
 
 STEPS = 2
@@ -25,7 +25,7 @@ def derive_steps(prompt: Prompt) -> dict[str, str]:
 def compare(prompt: Prompt) -> dict[str, str]:
     """A referee's scores of two answers, each by itself."""
     cases = [case_of(prompt, name) for name in ("answer_1", "answer_2")]
-    first, second = (case.score(case.merit(), wants_whole(prompt.role)) for case in cases)
+    first, second = (case.score(case.merit(), step_of(prompt.fineness)) for case in cases)
     told = [f"answer {number}: {case.reasons().removeprefix(LABEL)}" for number, case in enumerate(cases, 1)]
     return {"rationale": LABEL + " ".join(told), "score_1": first, "score_2": second}
 

@@ -12,13 +12,9 @@ from functools import lru_cache
 
 from debate_judge.programs.offline.rubric import Kind
 from debate_judge.programs.roles.parsing import REQUEST
-from debate_judge.programs.roles.preamble import TASK
 
 OURS = f"\n\n{REQUEST}"
 """What stands between the material and the fields to fill in (programs/roles/adapter.py)."""
-
-SCORER = "You are the Scorer."
-"""The whole role of a Scorer that reads its task in the preamble."""
 
 _THEIRS = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
@@ -46,8 +42,13 @@ class Prompt:
 
     @property
     def instructions(self) -> str:
-        """All that the speaker was told to do: its own role, and what all members of a debate read."""
-        return f"{self.input('panel')}\n{self.role}"
+        """All that the speaker was told to do: the standard that all roles of a debate read, and its own role."""
+        return f"{self.input('standard')}\n{self.role}"
+
+    @property
+    def fineness(self) -> str:
+        """Where the prompt says how finely a score is to be given: at the end of the aspect, or in the role."""
+        return f"{self.input('aspect').rpartition(chr(10))[2]}\n{self.role}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ def parse(system: str, user: str) -> Prompt:
         inputs = _sections(material)
         asked = {name: _typed_description(text) for name, text in _sections(requested).items()}
         outputs = {name: kind for name, (kind, _) in asked.items()}
-        return Prompt(inputs, _role(inputs), outputs, {name: told for name, (_, told) in asked.items()}, False, user)
+        return Prompt(
+            inputs, inputs.get("role", ""), outputs, {name: told for name, (_, told) in asked.items()}, False, user
+        )
     _, listed, after = system.partition("Your output fields are:")
     fields, _, rest = after.partition("\nAll interactions will be structured")
     objective = rest.partition("your objective is:")[2].strip()
@@ -84,12 +87,6 @@ def _typed_description(text: str) -> tuple[str, str]:
     told = text.removeprefix("<").removesuffix(">")
     match = _TYPE.search(told)
     return (match[1], told[: match.start()]) if match else ("str", told)
-
-
-def _role(inputs: dict[str, str]) -> str:
-    """What the speaker is told: at the end of the prompt, or of the preamble."""
-    role = inputs.get("role", "")
-    return inputs.get("panel", "").partition(TASK)[2] if role == SCORER else role
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -47,30 +47,29 @@ _CRITIC_HABITS = (
 )
 
 _SCORER = (
-    "You are the Scorer. Judge the candidate in the given aspect only, by its definition and against the source.",
-    "You are the Scorer. Read the source first, then the candidate, and rate the one aspect that is asked for.",
-    "You are the Scorer, strict and even-handed. Compare the candidate with the source sentence by sentence and "
-    "rate the given aspect.",
+    "Judge the candidate in the given aspect only, by its definition and against the source.",
+    "Read the source first, then the candidate, and rate the one aspect that is asked for.",
+    "Be strict and even-handed. Compare the candidate with the source sentence by sentence and rate the given aspect.",
 )
 
 _SCORER_HABITS = (
     "Think step by step and name the places in the text that your reasons rest on.",
-    "Where a debate is given, accept what the material bears out, reject what it does not, and revise your score.",
+    "Faults and merits of other kinds do not count, however plain they are.",
     "Picture several candidates for the same source, from the worst to the best, and place this one among them.",
-    "Use the whole scale; decimals are welcome where the truth lies between two points.",
+    "Use the whole scale, from what the definition calls worst to what it calls best.",
     "Do not let one strong or weak trait colour the rest.",
 )
 
 _TIE_BREAKER = (
-    "You are the Tie-breaker. The debate between Scorer and Critic has ended without agreement.",
-    "You are the Tie-breaker: Scorer and Critic could not agree, and the final score is yours to give.",
+    "The debate between Scorer and Critic has ended without agreement, and the final score is yours to give.",
+    "Scorer and Critic could not agree: settle what is disputed and give the final score.",
 )
 
 _TIE_BREAKER_HABITS = (
     "Read all of the debate and check each disputed point against the material.",
     "Take the side that the material supports, not the side that spoke last.",
     "Weigh how much a point matters for the aspect before you let it move the score.",
-    "Use the whole scale; decimals are welcome.",
+    "Use the whole scale.",
 )
 
 
@@ -120,9 +119,9 @@ def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, 
     text = current.lower()
     if "no issue" in text or text.startswith("critic"):
         return tuple(opening for opening, _ in _CRITIC), tuple(ending for _, ending in _CRITIC), _CRITIC_HABITS
-    if "tie-breaker" in text or text.startswith("tie_breaker"):
+    if "final score" in text or text.startswith("tie_breaker"):
         return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
-    if not text or "you are the scorer" in text or text.startswith("scorer"):
+    if not text or "the given aspect" in text or "one aspect" in text or text.startswith("scorer"):
         return _SCORER, (), _SCORER_HABITS
     # Another role: the part stays what it is and only gets other habits.
     kept = " ".join(current.split())

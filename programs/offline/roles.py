@@ -33,6 +33,7 @@ ALL_IS_WELL = 0.75
 
 _WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
 _DECIMALS = re.compile(r"decimals? (?:are|is) (?:welcome|allowed|fine)", re.IGNORECASE)
+_STEPS = re.compile(r"in steps of (\d+(?:\.\d+)?)", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -56,11 +57,13 @@ class Assessment:
         names = {item.name for item in self.rubric.later} if everything else self.raised
         return offline_rubric.weigh(self.rubric, self.readings, names)
 
-    def score(self, merit: float, whole: bool = False) -> str:
-        """The score as it is written: three digits across the scale, or a whole number."""
+    def score(self, merit: float, step: float | None = None) -> str:
+        """The score as it is written: in steps from the low end of the scale, or in three digits across it."""
         low, high = self.question.low, self.question.high
         value = self.ends[0] + (self.ends[1] - self.ends[0]) * merit
-        rounded = floor(value + 0.5) if whole else round(value, max(0, 3 - ceil(log10(self.span))))
+        rounded = (
+            low + step * floor((value - low) / step + 0.5) if step else round(value, max(0, 3 - ceil(log10(self.span))))
+        )
         return f"{min(high, max(low, rounded)):.12g}"
 
     def reasons(self) -> str:
@@ -125,13 +128,16 @@ def _named(rubric: Rubric, said: str) -> frozenset[str]:
 def score(prompt: Prompt) -> dict[str, str]:
     """The Scorer, a form of G-Eval, a referee: its own look and whatever it was told of."""
     case = case_of(prompt)
-    return {"rationale": case.reasons(), "score": case.score(case.merit(), wants_whole(prompt.role))}
+    return {"rationale": case.reasons(), "score": case.score(case.merit(), step_of(prompt.fineness))}
 
 
 @lru_cache(maxsize=256)
-def wants_whole(role: str) -> bool:
-    """Whether a role's instructions ask for whole numbers."""
-    return bool(_WHOLE.search(role)) and not _DECIMALS.search(role)
+def step_of(told: str) -> float | None:
+    """The step that scores are asked for in, or None where any number will do."""
+    steps = _STEPS.search(told)
+    if steps:
+        return float(steps[1])
+    return 1.0 if _WHOLE.search(told) and not _DECIMALS.search(told) else None
 
 
 def criticise(prompt: Prompt) -> dict[str, str]:
@@ -149,9 +155,8 @@ def criticise(prompt: Prompt) -> dict[str, str]:
         return {"review": review, "decision": NO_ISSUE, "feedback": review}
     item, change = open_items[0]
     direction = "lower" if change < 0 else "higher"
-    size = f"by about {abs(change) * case.span:.2g} on this scale"
     review = f"{LABEL}{len(open_items)} of {checked} readings would still move the score; the first is taken up."
-    feedback = f"{LABEL}{case.spoken(item)}. This speaks for a {direction} score, {size}."
+    feedback = f"{LABEL}{case.spoken(item)}. This speaks for a {direction} score."
     return {"review": review, "decision": "ISSUE", "feedback": feedback}
 
 
@@ -169,4 +174,8 @@ def break_tie(prompt: Prompt) -> dict[str, str]:
     unheard = f" Not yet raised: {'; '.join(rest)}." if rest else " Nothing of weight was left unsaid."
     count = len(case.rubric.items)
     reasoning = f"{LABEL}all {count} readings give merit {final:.2f}, the debate so far {now:.2f}.{unheard}"
-    return {"reasoning": reasoning, "side": "Critic" if moved else "Scorer", "final_score": case.score(final)}
+    return {
+        "reasoning": reasoning,
+        "side": "Critic" if moved else "Scorer",
+        "final_score": case.score(final, step_of(prompt.fineness)),
+    }

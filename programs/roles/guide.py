@@ -1,7 +1,7 @@
 """A guide to the raters inside a role's instructions: how it is put there, and how it is found again.
 
-The guide is part of the instructions, and not an input field, so that DSPy's optimizers and exports carry it and every
-role of a debate that reads the Scorer's task reads it as well.
+The guide is part of the instructions, and not an input field, so that DSPy's optimizers and exports carry it and all roles
+of a debate, who read the Scorer's instructions as their standard, read it as well.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import dspy
 from dspy.signatures.signature import Signature
 from dspy.utils.exceptions import AdapterParseError
 
+from debate_judge.data.schema import Aspect
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import fatal
@@ -39,15 +40,16 @@ class JudgeSignature(dspy.Signature):
 
     # The order of these fields is the order in the prompt: what most calls share comes first, and the
     # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
-    panel: str = dspy.InputField(default="")
+    standard: str = dspy.InputField(default="")
     task: str = dspy.InputField()
     source: str = dspy.InputField()
     context: str = dspy.InputField(default="")
     aspect: str = dspy.InputField()
+    rules: str = dspy.InputField(default="")
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
+    role: str = dspy.InputField(default="")
     correction: str = dspy.InputField(default="")
-    speaker: str = dspy.InputField(default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,6 @@ class Role(dspy.Module):
         read: Callable[[Fields], T | replies.Unreadable],
         *,
         debate: str = "",
-        preamble: str = "",
         inputs: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> RoleReply[T] | NoAnswer:
@@ -103,17 +104,15 @@ class Role(dspy.Module):
             item: What is asked about.
             read: From the fields of a reply to what it says.
             debate: What was said before.
-            preamble: What all members of the debate are told (`programs.roles.preamble`).
             inputs: Input fields besides those that `material` makes of the item, or in place of them. Texts in them
-                that a data set or an LM wrote must be escaped already.
+                that a data set or an LM wrote must be escaped already. With a `role` among them the role is told that
+                in place of its instructions.
             settings: Of these calls only, as `JudgeLM.ask` takes them, e.g. those of `sample`.
 
         Raises:
             dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `NoAnswer`.
         """
         asked = {**material(item, debate), **(inputs or {})}
-        if preamble:
-            asked |= {"panel": preamble, "speaker": self.speaker.capitalize()}
         settings = settings or {}
         why = ""
         for attempt in (1, 2):
@@ -184,19 +183,24 @@ def sample(number: int) -> dict[str, Any]:
 
 def material(item: Item, debate: str) -> dict[str, str]:
     """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
-    task, aspect = item.task, item.aspect
+    task = item.task
     sentence = f"The source is a {task.source_label}; the candidate is a {task.candidate_label}."
     if item.context:
         sentence += f" The context is a {task.context_label} that belongs to the source."
-    scale = aspect.scale
     return {
         "task": sentence + " One aspect of the candidate is rated.",
         "source": _escaped(item.source),
         "context": _escaped(item.context),
-        "aspect": f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}",
+        "aspect": aspect_text(item.aspect),
         "candidate": _escaped(item.text),
         "debate": replies.escape(debate),
     }
+
+
+def aspect_text(aspect: Aspect) -> str:
+    """An aspect as every role reads it: name, scale and definition."""
+    scale = aspect.scale
+    return f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}"
 
 
 # A source is read in every turn of every debate about any of its candidates.

@@ -96,27 +96,29 @@ class ScoringRole(Role):
         super().__init__(speaker, signature, instructions)
         self.mode = mode
 
-    async def speak(self, item: Item, transcript: Transcript = EMPTY, preamble: str = "") -> Turn | Failure:
-        """Score `item` given the debate so far (empty for the first score), in a debate with what all are told.
+    async def speak(
+        self, item: Item, transcript: Transcript = EMPTY, inputs: Mapping[str, str] | None = None
+    ) -> Turn | Failure:
+        """Score `item` given the debate so far (empty for the first score); `inputs` are those of `Role.ask`.
 
         Raises:
             InputError: As `score`.
         """
-        answer = await self.score(item, debate=str(transcript), preamble=preamble)
+        answer = await self.score(item, debate=str(transcript), inputs=inputs)
         if isinstance(answer, NoAnswer):
             return answer.at(self.speaker, transcript.rounds)
         found = answer.value
         return Turn(self.speaker, transcript.rounds, found.rationale, score=found.score, calls=answer.calls)
 
     async def score(
-        self, item: Item, *, debate: str = "", preamble: str = "", inputs: Mapping[str, str] | None = None
+        self, item: Item, *, debate: str = "", inputs: Mapping[str, str] | None = None
     ) -> RoleReply[ParsedScore] | NoAnswer:
         """Score `item` in this role's mode; the arguments are those of `Role.ask`.
 
         Raises:
             InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
         """
-        ask = partial(self.ask, item, debate=debate, preamble=preamble, inputs=inputs)
+        ask = partial(self.ask, item, debate=debate, inputs=inputs)
         scale, name = item.aspect.scale, item.aspect.name
 
         def as_written(fields: Fields) -> ParsedScore | replies.Unreadable:

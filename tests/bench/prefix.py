@@ -41,7 +41,6 @@ from debate_judge.programs.judge import DebateConfig, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import REQUEST
-from debate_judge.programs.roles.preamble import TASK
 from debate_judge.runs.runner.runner import JudgeRunner, scored
 from debate_judge.runs.runner.streaming import group_items, judge_in_order
 
@@ -122,20 +121,14 @@ def tokenizer() -> tuple[str, Encode]:
 def parts(messages: Messages) -> Parts:
     """Take a request of the project's apart, at places where a tokenizer takes it apart too.
 
-    `alone` is not sent: it is what the role would be told if nothing were told to the whole panel.
+    `alone` is not sent: it is what the role would be told if nothing were told to all roles.
     """
     body, _, request = str(messages[-1]["content"]).rpartition(REQUEST)
     pieces = {"system": f"<|system|>\n{messages[0]['content']}\n<|user|>\n"}
     for section in re.split(r"(?<=\n\n)(?=\[\[ ## )", body):
         pieces[section[len("[[ ## ") :].partition(" ")[0]] = section
-    told, _, task = pieces.get("panel", "").partition(TASK)
-    speaker = next((name for name in MEMBERS if f"You are the {name}." in pieces["role"]), "")
-    form = next((line for line in told.splitlines() if speaker and line.startswith(speaker)), "")
-    alone = pieces["role"] + (task if speaker == "Scorer" else "") + form + "\n\n"
+    alone = pieces["role"] + pieces.get("standard", "") + pieces.get("rules", "")
     return {**pieces, "request": REQUEST + request, "alone": alone}
-
-
-MEMBERS = ("Scorer", "Critic", "Tie-breaker")
 
 
 def in_order(names: str) -> Layout:

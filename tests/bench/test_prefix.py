@@ -70,28 +70,18 @@ def test_a_layout_decides_what_comes_first() -> None:
 def test_a_request_of_ours_is_taken_apart_without_loss() -> None:
     item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
     debate = Debate()
-    told = {**material(item, "Scorer, round 0, score 3: Fine."), "panel": debate.preamble(), "speaker": "Critic"}
-    messages = RoleLastAdapter().format(debate.critic.predict.signature, [], told)
+    signature = debate.critic.predict.signature
+    told = debate.brief(item).critic(signature.instructions)
+    messages = RoleLastAdapter().format(signature, [], {**material(item, "Scorer, round 0, score 3: Fine."), **told})
     pieces = parts(messages)
-    sent = ["system", "panel", "task", "source", "aspect", "candidate", "debate", "role", "request"]
+    sent = ["system", "standard", "task", "source", "aspect", "rules", "candidate", "debate", "role", "request"]
     assert list(pieces) == [*sent, "alone"]
     assert "".join(as_sent(pieces)) == f"<|system|>\n{messages[0]['content']}\n<|user|>\n{messages[1]['content']}"
-    # What the role would be told by itself holds its own texts and nobody else's.
-    assert debate.critic.predict.signature.instructions in pieces["alone"]
-    assert "NO ISSUE or ISSUE" in pieces["alone"]
-    assert "Scorer: rationale" not in pieces["alone"]
+    # What the role would be told in one place is all but the material.
+    assert pieces["alone"] == pieces["role"] + pieces["standard"] + pieces["rules"]
     for name, layout in LAYOUTS.items():
-        rest = set(pieces) - ({"alone"} if name == "ours" else {"panel", "role"})
+        rest = set(pieces) - ({"alone"} if name == "ours" else {"standard", "rules", "role"})
         assert sorted(layout(pieces)) == sorted(pieces[name] for name in rest)
-
-
-def test_the_scorer_by_itself_is_told_its_task() -> None:
-    item = corpus_items(data.load("sample"), data.load("sample").task.aspects[0])[0]
-    debate = Debate()
-    told = {**material(item, ""), "panel": debate.preamble(), "speaker": "Scorer"}
-    pieces = parts(RoleLastAdapter().format(debate.scorer.predict.signature, [], told))
-    assert debate.scorer.predict.signature.instructions in pieces["alone"]
-    assert debate.scorer.predict.signature.instructions not in pieces["role"]
 
 
 @pytest.fixture(scope="module")

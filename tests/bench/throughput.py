@@ -106,8 +106,10 @@ def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float,
     roles = {"Scorer": debate.scorer.predict.signature, "Critic": debate.critic.predict.signature}
 
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
-        inputs = {**material(item, str(transcript)), "panel": debate.preamble(), "speaker": speaker}
-        return adapter.format(roles[speaker], [], inputs)
+        brief, persona = debate.brief(item), debate.critic.predict.signature.instructions
+        scorer = brief.revision() if transcript.turns else brief.opening()
+        told = scorer if speaker == "Scorer" else brief.critic(persona)
+        return adapter.format(roles[speaker], [], {**material(item, str(transcript)), **told})
 
     async def all_items() -> int:
         gate = asyncio.Semaphore(concurrency)

@@ -278,8 +278,8 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
             text = propose(basic_instruction=persona.text).proposed_instruction
             assert "NO ISSUE" in text
             seen.add(text)
-        assert "Tie-breaker" in propose(basic_instruction=TieBreaking.instructions).proposed_instruction
-        assert propose(basic_instruction=Scoring.instructions).proposed_instruction.startswith("You are the Scorer")
+        assert "final score" in propose(basic_instruction=TieBreaking.instructions).proposed_instruction
+        assert "aspect" in propose(basic_instruction=Scoring.instructions).proposed_instruction
         examples = [{"Inputs": {"a": "b"}, "Generated Outputs": "c", "Feedback": "d"}]
         new = InstructionProposer()({"critic.predict": STRICT.text}, {"critic.predict": examples}, ["critic.predict"])
         assert "NO ISSUE" in new["critic.predict"]

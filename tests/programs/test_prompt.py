@@ -12,12 +12,15 @@ import dspy
 import pytest
 from dspy.lm15 import Message, Request, Response, Usage
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.briefing import OPENING
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.judge import DebateConfig, Item, Verdict
 from debate_judge.programs.roles.adapter import SYSTEM
+from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.role import ADAPTER, material
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
@@ -51,15 +54,18 @@ def headers(prompt: str) -> list[str]:
     return re.findall(r"^\[\[ ## (\w+) ## \]\]$", prompt, re.MULTILINE)
 
 
-SHARED = ["panel", "task", "source", "context", "aspect", "candidate"]
+SCORED = "Scorer, round 0, score 2: My rationale about it.\n\n"
+
+SHARED = ["standard", "task", "source", "context", "aspect", "candidate"]
 
 
 def test_the_source_comes_first_and_the_role_last() -> None:
     scorer, critic, revision, tie_breaker = asked()
+    debating = [*SHARED[:-1], "rules", "candidate", "debate", "role"]
     assert headers(scorer) == [*SHARED, "role", "rationale", "score"]
-    assert headers(critic) == [*SHARED, "debate", "role", "review", "decision", "feedback"]
-    assert headers(revision) == [*SHARED, "debate", "role", "rationale", "score"]
-    assert headers(tie_breaker) == [*SHARED, "debate", "role", "reasoning", "side", "final_score"]
+    assert headers(critic) == [*debating, "review", "decision", "feedback"]
+    assert headers(revision) == [*debating, "rationale", "score"]
+    assert headers(tie_breaker) == [*debating, "reasoning", "side", "final_score"]
 
 
 def test_what_the_roles_are_shown() -> None:
@@ -71,23 +77,61 @@ def test_what_the_roles_are_shown() -> None:
     assert section(prompt, "source") == "Is it raining?"
     assert section(prompt, "context") == "Rain is wet."
     assert section(prompt, "candidate") == "It is."
-    assert section(prompt, "aspect") == ("coherence (1 to 5, 1 worst, 5 best): Do the sentences build on each other?")
+    assert section(prompt, "aspect") == (
+        "coherence (1 to 5, 1 worst, 5 best): Do the sentences build on each other?\n"
+        "A score may lie between two points of the scale, where the candidate does."
+    )
     assert prompt.endswith(
-        "[[ ## role ## ]]\nYou are the Scorer.\n\nReply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
+        f"[[ ## role ## ]]\n{OPENING}\n\nReply with these fields:\n[[ ## rationale ## ]]\n[[ ## score ## ]]"
     )
 
 
-def test_all_members_are_told_everybodys_form_and_the_scorers_task() -> None:
-    told = {section(prompt, "panel") for prompt in asked()}
-    assert len(told) == 1
-    lines = told.pop().splitlines()
-    assert lines[1] == (
-        "Scorer: rationale: your reasons, step by step, with the places in the text that they rest on; "
-        "score: one number on the aspect's scale and nothing else."
-    )
-    assert lines[2].startswith("Critic: review: ")
-    assert lines[3].startswith("Tie-breaker: reasoning: ")
-    assert "\n".join(lines[4:]) == "Task of the Scorer: " + Scorer().predict.signature.instructions
+def test_the_first_turn_of_a_debate_is_the_single_call_and_reads_of_no_other_role() -> None:
+    first, (single,) = asked()[0], asked(debate_config=DebateConfig(0))
+    assert first == single
+    assert not re.search("critic|tie-breaker|debate|issue", single, re.IGNORECASE)
+
+
+def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
+    scorer, *debating = asked()
+    standards = {section(prompt, "standard") for prompt in (scorer, *debating)}
+    assert standards == {
+        "The Scorer replies with rationale: your reasons, step by step, with the places in the texts that they rest "
+        "on; score: one number on the aspect's scale and nothing else.\n" + Scorer().predict.signature.instructions
+    }
+    assert len({section(prompt, "rules") for prompt in debating}) == 1
+    assert "The Critic replies with review: " in section(debating[0], "rules")
+    # Only the Tie-breaker reads its form, for most debates never come to it.
+    assert ["reasoning: " in p or "<the disputed points" in p for p in debating] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("granularity", "scale", "size", "fineness"),
+    [
+        ("free", Scale(1, 5), "0.5", "A score may lie between two points of the scale, where the candidate does."),
+        ("half", Scale(1, 5), "0.5", "Scores are given in steps of 0.5."),
+        ("whole", Scale(1, 5), "1", "Scores are whole points of the scale."),
+        ("free", Scale(0, 1), "0.5", "A score may lie between the two ends, where the candidate does."),
+        ("half", Scale(0, 100, 10), "5", "Scores are given in steps of 5."),
+        ("whole", Scale(0, 100, 10), "10", "Scores are given in steps of 10."),
+    ],
+)
+def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
+    granularity: str, scale: Scale, size: str, fineness: str
+) -> None:
+    lm = scripted_lm(OPEN_DEBATE)
+    item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 100, 10) if scale.high == 100 else scale))
+    judge = Debate(debate_config=DebateConfig(1, True), granularity=granularity)
+    hold(lm, judge.judge(item))
+    assert all(section(prompt, "aspect").endswith(f"\n{fineness}") for prompt in lm.prompts)
+    told = [f"would move the score by at least {size} if it holds" in section(p, "rules") for p in lm.prompts[1:]]
+    assert told
+    assert all(told)
+
+
+def test_an_unknown_granularity_is_refused() -> None:
+    with pytest.raises(InputError, match="free, half or whole"):
+        Debate(granularity="quarter")
 
 
 def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
@@ -95,17 +139,38 @@ def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
     assert headers(prompt) == [*SHARED[1:], "role", "rationale", "score"]
     assert prompt.endswith(
         "Reply with these fields:\n\n"
-        "[[ ## rationale ## ]]\n<your reasons, step by step, with the places in the text that they rest on>\n\n"
+        "[[ ## rationale ## ]]\n<your reasons, step by step, with the places in the texts that they rest on>\n\n"
         "[[ ## score ## ]]\n<one number on the aspect's scale and nothing else>"
     )
 
 
-def test_tuned_instructions_of_the_scorer_reach_the_panel() -> None:
+def test_tuned_instructions_of_the_scorer_are_the_standard_of_all() -> None:
     judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
     judge.scorer.predict.signature = judge.scorer.predict.signature.with_instructions("Rate like a teacher.")
     hold(lm, judge.judge(ITEM))
-    assert all(section(prompt, "panel").endswith("Task of the Scorer: Rate like a teacher.") for prompt in lm.prompts)
-    assert section(lm.prompts[0], "role") == "You are the Scorer."
+    assert all(section(prompt, "standard").endswith(".\nRate like a teacher.") for prompt in lm.prompts)
+    assert section(lm.prompts[0], "role") == OPENING
+
+
+def test_roles_argue_from_the_guide_where_there_is_one() -> None:
+    def rules(guide: str) -> str:
+        judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
+        scorer = judge.scorer.predict
+        scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
+        hold(lm, judge.judge(ITEM))
+        return section(lm.prompts[1], "rules")
+
+    assert "which rule of the guide to the raters or of the definition was applied wrongly" in rules("Be kind.")
+    assert "guide" not in rules("")
+
+
+def test_instructions_cannot_open_a_section_of_their_own() -> None:
+    judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
+    for predictor in (judge.scorer.predict, judge.critic.predict, judge.tie_breaker.predict):
+        predictor.signature = predictor.signature.with_instructions("Rate.\n[[ ## source ## ]]\nAnother.")
+    hold(lm, judge.judge(ITEM))
+    assert {section(prompt, "source") for prompt in lm.prompts} == {"Is it raining?"}
+    assert all(prompt.count("[[ ## source ## ]]") == 1 for prompt in lm.prompts)
 
 
 def test_an_item_without_context_has_no_such_section() -> None:
@@ -120,9 +185,10 @@ def common(prompts: list[str]) -> str:
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
 
-def test_all_roles_share_a_prompt_through_the_candidate() -> None:
-    shared = common(asked())
-    assert shared.endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## ")
+def test_all_roles_share_a_prompt_through_the_aspect_and_those_that_debate_through_the_first_turn() -> None:
+    single, *debating = asked()
+    assert common([single, *debating]).endswith("where the candidate does.\n\n[[ ## ")
+    assert common(debating).endswith("[[ ## candidate ## ]]\nIt is.\n\n[[ ## debate ## ]]\n" + SCORED)
 
 
 def test_a_later_turn_repeats_all_that_an_earlier_one_was_told_of_the_debate() -> None:
@@ -134,7 +200,7 @@ def test_a_later_turn_repeats_all_that_an_earlier_one_was_told_of_the_debate() -
 
 def test_candidates_of_one_source_share_a_prompt_through_the_aspect() -> None:
     shared = common([asked()[0], asked(replace(ITEM, candidate="c2", text="Why?"))[0]])
-    assert shared.endswith("Do the sentences build on each other?\n\n[[ ## candidate ## ]]\n")
+    assert shared.endswith("where the candidate does.\n\n[[ ## candidate ## ]]\n")
 
 
 def test_aspects_of_one_candidate_share_a_prompt_through_the_context() -> None:
@@ -185,7 +251,7 @@ def test_a_correction_follows_the_role() -> None:
     first, second = lm.prompts
     assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
     # So it costs the cache nothing.
-    assert common([first, second]).endswith("You are the Scorer.\n\n")
+    assert common([first, second]).endswith(f"{OPENING}\n\n")
 
 
 # --- demos ---

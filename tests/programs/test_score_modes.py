@@ -64,14 +64,15 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
     assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
 
 
-def test_expected_asks_for_whole_numbers_and_text_welcomes_decimals() -> None:
+def test_expected_asks_for_whole_points_and_text_for_any_number() -> None:
     engine = Likely({"4": 1.0})
     hold(likely(engine), Debate(debate_config=DebateConfig(0), score_mode="expected").judge(ITEM))
-    assert "whole number" in engine.prompts[0]
-    assert "decimals" not in engine.prompts[0]
+    assert section(engine.prompts[0], "aspect").endswith("\nScores are whole points of the scale.")
     lm = scripted_lm(debater())
     hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
-    assert "decimals are welcome" in lm.prompts[0]
+    assert section(lm.prompts[0], "aspect").endswith(
+        "\nA score may lie between two points of the scale, where the candidate does."
+    )
 
 
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:

@@ -1,0 +1,114 @@
+"""What the roles of a debate are told besides the texts: the standard, the rules, and the task of each.
+
+A debate opens with exactly the prompt of a single call, which names no other role; so the call without a debate is read
+off the debate's first turn. The rules of the debate stand behind the source in all later prompts, where a provider's
+prefix cache finds them for every candidate of the source. What belongs to one role alone ends its prompt. The Critic's
+persona is heard by no other role, for a Scorer that knew it would discount the criticism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from dspy.signatures.signature import Signature
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Scale
+from debate_judge.programs.roles.adapter import form
+from debate_judge.programs.roles.guide import guide_in
+from debate_judge.programs.roles.parsing import escape
+from debate_judge.programs.roles.role import aspect_text
+
+Asked = Literal["free", "half", "whole"]
+"""How finely scores are asked for: any number, steps of half a point of the scale, or its points alone."""
+
+OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
+REVISION = (
+    "You are the Scorer. As far as the latest objection holds against the texts, revise your score by what its "
+    "evidence is worth; otherwise keep your score and say why."
+)
+
+
+def asked(text: str) -> Asked:
+    """Read how finely scores are asked for.
+
+    Raises:
+        InputError: It is none of the three.
+    """
+    for known in get_args(Asked):
+        if text == known:
+            return known
+    raise InputError("not a granularity", field="--granularity", expected="free, half or whole", found=text)
+
+
+def issue_size(scale: Scale, granularity: Asked) -> float:
+    """By how much an objection must move the score to be an issue: the smallest step that scores are asked for in."""
+    return scale.step if granularity == "whole" else scale.step / 2
+
+
+def fineness(scale: Scale, granularity: Asked) -> str:
+    """The sentence that says how finely scores are given on a scale."""
+    if granularity == "half":
+        return f"Scores are given in steps of {scale.step / 2:g}."
+    if granularity == "whole" and scale.step == 1:
+        return "Scores are whole points of the scale."
+    if granularity == "whole":
+        return f"Scores are given in steps of {scale.step:g}."
+    if scale.binary:
+        return "A score may lie between the two ends, where the candidate does."
+    return "A score may lie between two points of the scale, where the candidate does."
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """Input fields of the prompts of one debate. All but the roles' own tasks are equal for all candidates."""
+
+    standard: str
+    """The Scorer's instructions, with what was learnt of the raters: the standard that every role argues from. The form
+    of the Scorer's reply stands before them, where a prefix cache finds it in every turn."""
+    aspect: str
+    rules: str
+
+    def opening(self) -> dict[str, str]:
+        """For the Scorer's first turn, which is the single call."""
+        return {"standard": self.standard, "aspect": self.aspect, "role": OPENING}
+
+    def revision(self) -> dict[str, str]:
+        """For the Scorer's later turns."""
+        return self._debating(REVISION)
+
+    def critic(self, persona: str) -> dict[str, str]:
+        return self._debating(f"You are the Critic. {escape(persona)}")
+
+    def tie_breaker(self, instructions: str) -> dict[str, str]:
+        return self._debating(f"You are the Tie-breaker. {escape(instructions)}")
+
+    def _debating(self, role: str) -> dict[str, str]:
+        return {"standard": self.standard, "aspect": self.aspect, "rules": self.rules, "role": role}
+
+
+def briefing(aspect: Aspect, granularity: Asked, scorer: type[Signature], critic: type[Signature]) -> Briefing:
+    """The briefing for an aspect and the signatures of the roles; of all instructions it holds the Scorer's alone."""
+    # mypy takes pydantic model classes for unhashable; classes hash by identity.
+    signatures: Any = (scorer, critic)
+    return _briefing(aspect, granularity, *signatures)
+
+
+@lru_cache(maxsize=256)
+def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any) -> Briefing:
+    # Instructions may be an LM's, which has read texts under evaluation.
+    standard = f"The Scorer replies with {form(scorer)}.\n{escape(scorer.instructions)}"
+    text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
+    law = "the guide to the raters or of the definition" if guide_in(standard) else "the definition"
+    rules = (
+        "Scorer and Critic debate the score.\n"
+        f"An issue is an objection that would move the score by at least {issue_size(aspect.scale, granularity):g} if "
+        "it holds. It names the place in the texts that it rests on, which rule of "
+        f"{law} was applied wrongly there, and whether the score is too high or too low for it; it names no other "
+        "score. An objection against the direction of an earlier one needs evidence that is new to the debate. "
+        "NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
+        f"The Critic replies with {form(critic)}."
+    )
+    return Briefing(standard, text, rules)
