@@ -1,7 +1,7 @@
 """A guide to the raters inside a role's instructions: how it is put there, and how it is found again.
 
-The guide is part of the instructions, and not an input field, so that DSPy's optimizers and exports carry it and all roles
-of a debate, who read the Scorer's instructions as their standard, read it as well.
+The guide is part of the instructions, and not an input field, so that DSPy's optimizers and exports carry it. The
+Scorer's instructions are the standard of a debate, so that all of its roles read the guide.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ class JudgeOptionFlags:
     score_mode: str | None = setting(
         None, "how a reply becomes a score: text, sampled:k or expected (probabilities)", metavar="MODE"
     )
+    granularity: str | None = setting(
+        None, "how finely a debate asks for its scores: free (any number), half or whole points", metavar="STEP"
+    )
     roles: str | None = setting(
         None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
     )
@@ -54,7 +57,7 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = _value(value.strip())
-        named = {"score_mode": self.score_mode, "roles": self.roles, "same_role": self.same_role}
+        named = {name: getattr(self, name) for name in ("score_mode", "granularity", "roles", "same_role")}
         options |= {name: value for name, value in named.items() if value is not None}
         if isinstance(options.get("roles"), str):
             options["roles"] = _roles(options["roles"])

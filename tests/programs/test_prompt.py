@@ -119,8 +119,8 @@ def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
 def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     granularity: str, scale: Scale, size: str, fineness: str
 ) -> None:
-    lm = scripted_lm(OPEN_DEBATE)
-    item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 100, 10) if scale.high == 100 else scale))
+    lm = scripted_lm(debater(score="1", decision="ISSUE", final_score="1"))
+    item = replace(ITEM, aspect=replace(COHERENCE, scale=scale))
     judge = Debate(debate_config=DebateConfig(1, True), granularity=granularity)
     hold(lm, judge.judge(item))
     assert all(section(prompt, "aspect").endswith(f"\n{fineness}") for prompt in lm.prompts)
