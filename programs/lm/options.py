@@ -119,6 +119,7 @@ class LMOptions:
         tpm: float | None = None,
         budget: str | None = None,
         deadline: float | None = None,
+        attempt: float | None = None,
         prices: str | Path | None = None,
         batch: str | None = None,
     ) -> LMOptions:
@@ -134,7 +135,7 @@ class LMOptions:
             budget=usual.budget if budget is None else BudgetCaps.of(budget),
             prices=None if prices is None else Path(prices),
             deadline=usual.deadline if deadline is None else deadline,
-            attempt=usual.attempt if deadline is None else min(usual.attempt, deadline),
+            attempt=min(attempt or usual.attempt, deadline or usual.deadline),
             patience=usual.patience if deadline is None else min(usual.patience, deadline),
             batch=batch,
         )

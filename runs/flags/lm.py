@@ -42,6 +42,13 @@ class LimitFlags:
         None, "stop, to be resumed, before more is spent", metavar="calls=N,tokens=N,usd=X", decides=False
     )
     deadline: float = setting(_USUAL.deadline, "for one call with its retries", gt=0, metavar="SECONDS", decides=False)
+    attempt: float | None = setting(
+        None,
+        f"for one attempt of a call; {_USUAL.attempt:g}, or the deadline where that is shorter",
+        gt=0,
+        metavar="SECONDS",
+        decides=False,
+    )
     prices: str | None = setting(None, "TOML file with prices per million tokens", metavar="FILE", decides=False)
     batch: Literal["openai"] | None = setting(
         None, "OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours", decides=False
@@ -72,6 +79,7 @@ def limits(flags: LimitFlags) -> LMOptions:
         tpm=flags.tpm,
         budget=flags.budget,
         deadline=flags.deadline,
+        attempt=flags.attempt,
         prices=flags.prices,
         batch=flags.batch,
     )

@@ -12,6 +12,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import CompileFlags, build_parser
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import read, read_config
 from debate_judge.runs.score import ScoreFlags
 
@@ -206,7 +207,7 @@ def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     assert aside == {
         *("name", "tracking_uri", "store", "json"),
         *("concurrency", "no_preflight", "max_unscored"),
-        *("rpm", "tpm", "budget", "deadline", "prices", "batch"),
+        *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
     }
 
 
@@ -285,3 +286,20 @@ def test_a_setting_that_must_be_given_is_asked_for() -> None:
         ScoreFlags(source="texts.jsonl", out="scores.jsonl")
     assert caught.value.field == "--program"
     assert "folder of an export" in str(caught.value.expected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "attempt", "deadline"),
+    [
+        ({}, 300, 900),
+        ({"deadline": 100.0}, 100, 100),
+        ({"deadline": 9000.0}, 300, 9000),
+        ({"deadline": 9000.0, "attempt": 5000.0}, 5000, 9000),
+        ({"deadline": 100.0, "attempt": 5000.0}, 100, 100),
+    ],
+)
+def test_an_attempt_may_take_as_long_as_the_user_says_within_the_deadline(
+    flags: dict[str, float], attempt: float, deadline: float
+) -> None:
+    options = limits(Settings(**flags))
+    assert (options.attempt, options.deadline) == (attempt, deadline)
