@@ -165,9 +165,7 @@ class LoadedJudge:
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""
-        self._closed = True
-        if not self._runner.inherited:
-            self._opened.close()
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> LoadedJudge:
         return self
@@ -175,7 +173,9 @@ class LoadedJudge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._closed = True
+        if not self._runner.inherited:
+            self._opened.__exit__(kind, error, trace)
 
     def _items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
         unknown = sorted(set(row) - _ROW)
