@@ -40,6 +40,7 @@ class JudgeLM(dspy.LM):
         engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
         async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
         endpoint: Where the calls go, so that two servers with one model name never share replies.
+        destination: The same for people; None where nothing leaves the process.
         store: Replies already paid for.
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
@@ -54,6 +55,7 @@ class JudgeLM(dspy.LM):
         engine: Any,
         async_engine: Any,
         endpoint: str = "",
+        destination: str | None = None,
         store: ReplyStore | None = None,
         concurrency: int = 16,
         options: LMOptions | None = None,
@@ -62,6 +64,7 @@ class JudgeLM(dspy.LM):
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
+        self.destination = destination
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store

@@ -52,7 +52,10 @@ def run(arguments: CompareFlags) -> int:
         return 0
     journal = Journal(replies_folder(arguments.store, arguments.lm))
     try:
-        with JudgeRunner(_lm(arguments, journal)) as runner:
+        lm = _lm(arguments, journal)
+        if lm.destination is not None:
+            print(lm.destination, file=sys.stderr)
+        with JudgeRunner(lm) as runner:
             compared(arguments, work, runner)
             if work.plan is not None:
                 ablated(arguments, work, work.plan, runner)
