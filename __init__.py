@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from debate_judge.optimize import testing as testing
+    from debate_judge import testing as testing
     from debate_judge.optimize.job import compile_judge as compile
     from debate_judge.runs.export.folder import load
 
@@ -19,7 +19,7 @@ __all__ = ["compile", "load", "testing"]
 _WHERE = {
     "compile": ("debate_judge.optimize.job", "compile_judge"),
     "load": ("debate_judge.runs.export.folder", "load"),
-    "testing": ("debate_judge.optimize", "testing"),
+    "testing": ("debate_judge.testing", None),
 }
 
 
@@ -29,7 +29,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, attribute = _WHERE[name]
-    return getattr(import_module(module), attribute, None) or import_module(f"{module}.{attribute}")
+    found = import_module(module)
+    return found if attribute is None else getattr(found, attribute)
 
 
 def __dir__() -> list[str]:

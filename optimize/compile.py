@@ -11,22 +11,18 @@ A compile that was stopped goes on where it was when the same command is run aga
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags
 from debate_judge.runs.flags.parser import make_parser, read
-
-if TYPE_CHECKING:
-    from debate_judge.optimize.job import Result
 
 EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -86,6 +82,7 @@ def _compile(settings: Settings) -> int:
     from debate_judge.runs.flags.named_texts import personas
     from debate_judge.runs.tracking.tracker import TrackingError
 
+    require_file(settings.json, "--json")
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
@@ -97,7 +94,7 @@ def _compile(settings: Settings) -> int:
     print(table(result))
     print(next_steps(result))
     if settings.json:
-        _write_json(Path(settings.json), result)
+        write_json(settings.json, result.to_json(), "--json")
     return 0
 
 
@@ -114,10 +111,6 @@ def _progress_lines() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-def _write_json(path: Path, result: Result) -> None:
-    path.write_text(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

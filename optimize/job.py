@@ -216,6 +216,8 @@ def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
             max_tokens=settings.max_tokens,
             options=limits(settings),
         )
+        if lm.destination is not None:
+            logger.info(lm.destination)
         with JudgeRunner(lm, progress=progress) as runner:
             yield runner
     finally:

@@ -6,6 +6,7 @@ from debate_judge.data.agreement.tables import Agreement
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.job import Result
 from debate_judge.optimize.publishing import describe
+from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import decisions as decision_tables
@@ -92,13 +93,15 @@ def next_steps(result: Result) -> str:
     usual = type(settings)()
     data = f"--data {settings.data} " if settings.data != usual.data else ""
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
+    # An export's own address is not used unless it is given again.
+    server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
     return "\n".join(
         [
             "",
             f"Export      {result.export}",
             "Compare     " + result.tracked.ui_hint,
             "            then open " + result.tracked.link,
-            f"Score       {command('score')} --program {result.export} --in texts.jsonl --out scores.jsonl",
+            f"Score       {command('score')} --program {result.export} {server}--in texts.jsonl --out scores.jsonl",
             f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
         ]
     )

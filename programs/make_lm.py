@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.address import address_of, without_credentials
+from debate_judge.programs.lm.address import (
+    COMPATIBLE,
+    address_of,
+    base_variable,
+    destination,
+    without_credentials,
+)
 from debate_judge.programs.lm.batch.setup import line_for, require_batchable
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engines import engines_for
@@ -57,13 +64,13 @@ def make_lm(
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
-    api_base = address_of(api_base)
     if options.batch is not None:
         require_batchable(spec)
     if spec == OFFLINE:
         return _offline(engine, store, concurrency, options)
     if "/" not in spec:
         raise _not_an_lm(spec)
+    api_base = server_of(spec, api_base)
     from dspy.clients.lm import _is_openai_reasoning_model
 
     if _is_openai_reasoning_model(spec):
@@ -75,7 +82,8 @@ def make_lm(
         spec,
         engine=engines[0],
         async_engine=engines[1],
-        endpoint=without_credentials(api_base or ""),
+        endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
+        destination=destination(spec, api_base),
         store=store,
         concurrency=concurrency,
         options=options,
@@ -84,6 +92,19 @@ def make_lm(
         temperature=temperature,
         max_tokens=max_tokens,
     )
+
+
+def server_of(spec: str, api_base: str | None) -> str | None:
+    """The address of the server of PROVIDER/MODEL, by the flag or the environment; None is the provider's usual one.
+
+    Raises:
+        InputError: What is given is no address.
+    """
+    given, variable = address_of(api_base), base_variable(spec)
+    if given is not None or spec.partition("/")[0] not in COMPATIBLE:
+        # LiteLLM looks into the environment by itself.
+        return given
+    return address_of(os.environ.get(variable), variable)
 
 
 def _offline(engine: LocalEngine | None, store: ReplyStore | None, concurrency: int, options: LMOptions) -> JudgeLM:

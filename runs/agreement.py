@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.flags.common import SEED, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import make_parser, read
@@ -80,15 +81,14 @@ def _run(arguments: AgreementFlags) -> int:
         table = agreement_table(rows.aspects, resamples=arguments.resamples, seed=arguments.seed, progress=bar.update)
     decisions = _decisions(arguments, rows)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
-    text = json.dumps(values, indent=2, allow_nan=False)
     if arguments.json == "-":
-        print(text)
+        print(json.dumps(values, indent=2, allow_nan=False))
         return 0
     print(_render(table, rows))
     if decisions:
         print("\n" + render(decisions, units="groups"))
     if arguments.json:
-        Path(arguments.json).write_text(text + "\n", encoding="utf-8")
+        write_json(arguments.json, values, "--json")
     return 0
 
 
@@ -128,8 +128,7 @@ def _check_output(arguments: AgreementFlags) -> None:
     out = Path(arguments.json)
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
         raise InputError("the output would replace the input", field="--json", found=arguments.json)
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError("cannot be written", field="--json", expected="a file in a folder that exists", found=out.name)
+    require_file(out, "--json")
 
 
 def _scale(text: str | None) -> Scale | None:

@@ -46,6 +46,9 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
     task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
+    trust_export: bool = setting(
+        False, "use the server's address that the export names, once you have said yes on the terminal", decides=False
+    )
     lm: str | None = setting(None, "another LM than the judge was compiled with: offline or PROVIDER/MODEL")
     transcripts: str | None = setting(None, "also write every debate, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
@@ -104,10 +107,13 @@ def _estimate(arguments: ScoreFlags) -> int:
     from debate_judge.runs.estimates.items import estimate_scoring
     from debate_judge.runs.estimates.table import render
     from debate_judge.runs.export import folder as export
-    from debate_judge.runs.export.loaded import chosen_aspects, lm_of
+    from debate_judge.runs.export.lm_choice import foreign_address, lm_of
+    from debate_judge.runs.export.loaded import chosen_aspects
 
     found = export.find(arguments.program, arguments.judge)
-    spec, api_base, settings = lm_of(found, arguments.lm, arguments.api_base, arguments.max_tokens)
+    # Nothing is sent, so the export's address is as good as one that the user names.
+    api_base = arguments.api_base or foreign_address(found, arguments.lm, None)
+    spec, api_base, settings = lm_of(found, arguments.lm, api_base, arguments.max_tokens)
     target = Target(
         spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate or "")
     )
@@ -126,6 +132,7 @@ def _replies(arguments: ScoreFlags, spec: str) -> Path:
 def _judge(arguments: ScoreFlags) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
     from debate_judge.runs.export import folder as export
+    from debate_judge.runs.export.lm_choice import confirmed
 
     found = export.find(arguments.program, arguments.judge)
     own = found.manifest["lm"]["spec"]
@@ -135,16 +142,22 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     asks = any(chosen.judge.named_predictors() for chosen in found.judge.aspects.values())
     if spec == OFFLINE and asks:
         _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
+    api_base = arguments.api_base
+    if arguments.trust_export:
+        api_base = confirmed(found, arguments.lm, api_base)
     store = _replies(arguments, spec)
-    return export.open_judge(
+    judge = export.open_judge(
         found,
         lm=arguments.lm,
-        api_base=arguments.api_base,
+        api_base=api_base,
         concurrency=arguments.concurrency,
         store=store,
         options=limits(arguments),
         max_tokens=arguments.max_tokens,
     )
+    if asks and judge.lm.destination is not None:
+        _say(judge.lm.destination)
+    return judge
 
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:

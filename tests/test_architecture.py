@@ -40,7 +40,11 @@ STORE = ROOT / "runs" / "store"
 
 SOURCES = sorted(
     path
-    for path in (ROOT / "__init__.py", *(p for layer in LAYERS for p in (ROOT / layer).rglob("*.py")))
+    for path in (
+        ROOT / "__init__.py",
+        ROOT / "testing.py",
+        *(p for layer in LAYERS for p in (ROOT / layer).rglob("*.py")),
+    )
     if not path.is_relative_to(STORE)
 )
 
@@ -84,7 +88,7 @@ def name_of(path: Path) -> str:
 
 
 def layer_of(path: Path) -> str:
-    """The folder at the top that a file is in; for the package's own `__init__` the last, which may import all."""
+    """The folder at the top that a file is in; for the package's own modules the last, which may import all."""
     return path.relative_to(ROOT).parts[0] if path.parent != ROOT else LAYERS[-1]
 
 

@@ -10,12 +10,12 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
-from debate_judge.optimize.testing import check_corpus, check_judge, check_tuner
 from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
 from debate_judge.programs import JUDGES, KINDS, build, judge_class
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.testing import check_corpus, check_judge, check_tuner
 from tests.tiny_models import with_tiny_model
 
 

@@ -62,7 +62,8 @@ def copy(tmp_path: Path) -> Path:
     """A folder with a copy of the package in which the blocks have their places."""
     package = tmp_path / "debate_judge"
     package.mkdir()
-    shutil.copy(ROOT / "__init__.py", package)
+    for module in ("__init__.py", "testing.py"):
+        shutil.copy(ROOT / module, package)
     for folder in ("data", "programs", "runs", "optimize"):
         shutil.copytree(ROOT / folder, package / folder, ignore=shutil.ignore_patterns("store", "__pycache__"))
     for (file, table), code in blocks().items():
@@ -86,7 +87,10 @@ def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path) -> None:
         for n in range(12)
     ]
     (copy / "fruit.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    check = "from debate_judge import data, testing; testing.check_corpus(data.load('fruit=fruit.jsonl'), raters=2)"
+    check = (
+        "from debate_judge import data; from debate_judge.testing import check_corpus; "
+        "check_corpus(data.load('fruit=fruit.jsonl'), raters=2)"
+    )
     run(copy, "-c", check)
     options = ("--store", "store", "--name", "fruit", "--json", "result.json", *SMALL)
     run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", "longest", *options)

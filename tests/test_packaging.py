@@ -56,7 +56,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("sources") / "my checkout-2"
     for layer in LAYERS:
         shutil.copytree(ROOT / layer, place / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
-    for name in ("__init__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("__init__.py", "testing.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, place / name)
     for name in ("runs/store/artifacts/code/debate_judge/data/schema.py", "runs/store/mine.py", "tests/test_it.py"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -234,11 +234,28 @@ def test_processes_share_a_judge_by_its_export(
     assert Path(run(installed.python, "work.py", exported).strip()) == installed.package / "__init__.py"
 
 
+_FORMS = (
+    "import debate_judge.testing; found = debate_judge.testing",
+    "from debate_judge import testing as found",
+    "import importlib; found = importlib.import_module('debate_judge.testing')",
+    "from debate_judge.testing import check_judge; import sys; found = sys.modules['debate_judge.testing']",
+    "import debate_judge; found = debate_judge.testing",
+)
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_the_contracts_are_a_module_of_the_package(form: str, installed: Installed, run: Callable[..., str]) -> None:
+    told = run(installed.python, "-c", f"{form}; print(found.__name__, found.__file__, found.check_corpus.__name__)")
+    assert told.strip() == f"debate_judge.testing {installed.package / 'testing.py'} check_corpus"
+
+
 _TYPED = """
+import debate_judge.testing
 from debate_judge import compile, load
 
 reveal_type(load("x").score(text="a", source="b"))
 reveal_type(compile)
+reveal_type(debate_judge.testing.check_corpus)
 load(1)
 """
 
@@ -253,7 +270,8 @@ def test_an_installed_wheel_brings_its_types(wheel: Path, tmp_path: Path) -> Non
         [sys.executable, "-m", "mypy", *options, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     lines = done.stdout.splitlines()
-    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "error"], done.stdout
+    assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], done.stdout
     assert "dict[str, debate_judge.runs.runner.streaming.Score]" in lines[0]
     assert "-> debate_judge.optimize.job.Result" in lines[1]
-    assert 'Argument 1 to "load" has incompatible type "int"' in lines[2]
+    assert "def (corpus: debate_judge.data.schema.Corpus" in lines[2]
+    assert 'Argument 1 to "load" has incompatible type "int"' in lines[3]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.errors import InputError
 
@@ -44,3 +48,38 @@ def make_folder(path: Path, field: str) -> None:
         # A folder that is there says nothing about whether it may be written to; only a file in it does.
         with tempfile.TemporaryFile(dir=path):
             pass
+
+
+def require_file(path: str | Path | None, field: str) -> None:
+    """See that a file can be written, and make its folder; a file that is there is left as it is.
+
+    Args:
+        path: The file; None asks for nothing.
+        field: The flag that named it.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    if path is None:
+        return
+    path = Path(path)
+    with opening(path, field):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not path.exists():
+            make_folder(path.parent, field)
+        elif path.is_file():
+            path.open("ab").close()
+        elif not os.access(path, os.W_OK):
+            # A pipe or a device, which opening alone could block or change.
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def write_json(path: str | Path, record: Mapping[str, Any], field: str) -> None:
+    """Write a record as a file of JSON.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    with opening(Path(path), field):
+        Path(path).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

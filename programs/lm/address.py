@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
@@ -10,8 +11,36 @@ COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://loca
 """Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
 
 
-def address_of(url: str | None) -> str | None:
+def key_variable(spec: str) -> str:
+    """The environment variable that holds the key for PROVIDER/MODEL."""
+    return f"{spec.partition('/')[0].upper()}_API_KEY"
+
+
+def base_variable(spec: str) -> str:
+    """The environment variable that may hold the server's address for PROVIDER/MODEL."""
+    return f"{spec.partition('/')[0].upper()}_API_BASE"
+
+
+def destination(spec: str, address: str | None) -> str:
+    """What the user is told about where the calls of PROVIDER/MODEL go.
+
+    Args:
+        spec: The LM.
+        address: Of its server, where it is not the provider's usual one.
+    """
+    provider = spec.partition("/")[0]
+    place = address or COMPATIBLE.get(provider)
+    where = f"the provider {provider!r}" if place is None else without_credentials(place)
+    variable = key_variable(spec)
+    return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")
+
+
+def address_of(url: str | None, field: str = "--api-base") -> str | None:
     """The address of a server, in one form whether or not it was written with a slash at its end.
+
+    Args:
+        url: As the user wrote it; None or empty is no address.
+        field: The flag or variable that it stands in.
 
     Raises:
         InputError: It is none.
@@ -26,7 +55,7 @@ def address_of(url: str | None) -> str | None:
     if not known:
         raise InputError(
             "not the address of a server",
-            field="--api-base",
+            field=field,
             expected="http://HOST[:PORT]/PATH or https://..., e.g. http://localhost:8000/v1",
             found=without_credentials(url),
         )

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import hashlib
 import json
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class JudgeLM(dspy.LM):
         engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
         async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
         endpoint: Where the calls go, so that two servers with one model name never share replies.
+        destination: The same for people; None where nothing leaves the process.
         store: Replies already paid for.
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
@@ -53,6 +55,7 @@ class JudgeLM(dspy.LM):
         engine: Any,
         async_engine: Any,
         endpoint: str = "",
+        destination: str | None = None,
         store: ReplyStore | None = None,
         concurrency: int = 16,
         options: LMOptions | None = None,
@@ -61,13 +64,15 @@ class JudgeLM(dspy.LM):
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
+        self.destination = destination
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.price = price
         self.concurrency = concurrency
-        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control)
+        limit = kwargs.get("max_tokens")
+        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         if isinstance(self._line, OpenAICompatible):
             self._line.on_rate_limits = self.caller.on_rate_limits
@@ -177,8 +182,13 @@ class JudgeLM(dspy.LM):
             self.meter.hit(role, stored, batch=self.batches is not None)
             return stored
 
-        landed = asyncio.get_running_loop().create_future()
-        self._flying[key] = landed
+        landed = self._flying[key] = asyncio.get_running_loop().create_future()
+
+        def over() -> None:
+            del self._flying[key]
+            landed.set_result(None)
+
+        handed_on = False
         try:
             if self.batches is not None:
                 way = partial(self.batches.chat, key, role, messages, settings)
@@ -186,32 +196,34 @@ class JudgeLM(dspy.LM):
                 # It is in the store already, with all that came in the same job.
                 self.meter.spend(role, reply, batch=True)
                 return reply
-            async with prefix_warmup.turn(messages, self.caller.limiter.full) as over:
+            async with prefix_warmup.turn(messages, self.caller.limiter.full) as led:
 
                 async def send() -> Reply:
                     try:
                         reply: Reply = await self._line.chat(self.model, messages, settings)
                         return reply
                     finally:
-                        over()
+                        led()
 
-                reply = await self.caller.call(send, size, settings.get("max_tokens"))
-            self.keep(key, role, reply)
-            if self.caller.limiter.crowded:
-                # Replies come in bursts: those who wait for the places that became free go out first, all of them,
-                # and only then is what came with them read and thought about.
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            return reply
+                handed_on = True
+                keep = partial(self.keep, key, role)
+                reply = await self.caller.call(send, size, settings.get("max_tokens"), keep, over)
         finally:
-            del self._flying[key]
-            landed.set_result(None)
+            # If it is cancelled, its request may still bring the reply; until then no one else makes the call.
+            if not handed_on:
+                over()
+        if self.caller.limiter.crowded:
+            # Replies come in bursts: those who wait for the places that became free go out first, all of them,
+            # and only then is what came with them read and thought about.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return reply
 
     async def _control(self) -> Reply:
         """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""
         self.meter.ask("control")
-        # Numbered, so that no two answers are answers to the same call.
-        text = f"Reply with OK. ({self.meter.executed['control'] + 1})"
+        # No two answers are answers to the same call, in this run or another: a gateway may keep what it answered.
+        text = f"Reply with OK. ({uuid.uuid4().hex[:12]})"
         reply: Reply = await self._line.chat(self.model, [{"role": "user", "content": text}], self.kwargs)
         self.meter.spend("control", reply)
         return reply

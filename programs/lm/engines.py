@@ -12,7 +12,7 @@ from typing import Any
 
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
-from debate_judge.programs.lm.address import COMPATIBLE
+from debate_judge.programs.lm.address import COMPATIBLE, key_variable
 from debate_judge.programs.lm.reply import Messages, Reply
 
 
@@ -28,7 +28,7 @@ def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any,
         options = {"api_base": api_base} if api_base else {}
         return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
     prefix = spec.partition("/")[0]
-    key = os.environ.get(f"{prefix.upper()}_API_KEY")
+    key = os.environ.get(key_variable(spec))
     # A local server that wants no key still needs DSPy to be given one.
     config = RouterConfig(
         api_keys={provider: key or "unused"} if key or api_base else None,
@@ -38,8 +38,7 @@ def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any,
     if prefix in COMPATIBLE and (key or api_base or prefix != "openai"):
         from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
-        address = api_base or os.environ.get(f"{prefix.upper()}_API_BASE") or COMPATIBLE[prefix]
-        return LM15Engine(config), OpenAICompatible(address, key)
+        return LM15Engine(config), OpenAICompatible(api_base or COMPATIBLE[prefix], key)
     return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
 
 

@@ -10,6 +10,8 @@ from debate_judge.programs.lm.redaction import clean_text
 
 UNREACHABLE = "unreachable"
 """`provider_code` of a failure to connect, which no item can be to blame for."""
+STRAY = "stray answer"
+"""`provider_code` of a failure in which something other than the call's answer came: the server may charge for it."""
 
 
 class ProviderDownError(dspy.LMError):

@@ -65,8 +65,8 @@ class StoredEngine:
         key, size, reply = self._look_up(request)
         if reply is None:
             send = partial(self._asend, request)
-            reply = await self._lm.caller.call(send, size, request.config.max_tokens)
-            self._lm.keep(key, self.role, reply)
+            keep = partial(self._lm.keep, key, self.role)
+            reply = await self._lm.caller.call(send, size, request.config.max_tokens, keep)
         return response_of(request.model, reply)
 
     def _look_up(self, request: Request) -> tuple[str, int, Reply | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import dspy
 
 from debate_judge.data.agreement.decisions import Decided, decide
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.journal import Journal
@@ -52,7 +52,10 @@ def run(arguments: CompareFlags) -> int:
         return 0
     journal = Journal(replies_folder(arguments.store, arguments.lm))
     try:
-        with JudgeRunner(_lm(arguments, journal)) as runner:
+        lm = _lm(arguments, journal)
+        if lm.destination is not None:
+            print(lm.destination, file=sys.stderr)
+        with JudgeRunner(lm) as runner:
             compared(arguments, work, runner)
             if work.plan is not None:
                 ablated(arguments, work, work.plan, runner)
@@ -125,7 +128,7 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
             print("\n" + published_decisions(made, arguments.style))
             record["published_decisions"] = decisions_to_json(made)
     if arguments.json:
-        _write(Path(arguments.json), record)
+        write_json(arguments.json, record, "--json")
     if work.figure is not None:
         from debate_judge.runs.comparison.figures import table_figure
 
@@ -156,7 +159,7 @@ def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: Jud
         "temperature_of_repeats": None if runner.lm.kwargs.get("temperature") is None else plan.temperature,
         **findings.to_json(),
     }
-    _write(folder / "ablations.json", record)
+    write_json(folder / "ablations.json", record, "--ablations")
     for name, figure in ablation_figures(findings, setup, setting.where, setting.note).items():
         figure.savefig(folder / f"{name}.png")
     print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
@@ -209,7 +212,3 @@ def _sampling(arguments: CompareFlags) -> dict[str, Any]:
 
 def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:
     return "\n\n".join(f"{prose(b.title, style)}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
-
-
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

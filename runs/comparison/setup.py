@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import make_folder, require_file
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
@@ -69,25 +69,11 @@ def prepare(arguments: CompareFlags) -> Work:
         figure,
         _plan(arguments, options),
     )
-    for flag, file in (("--json", arguments.json), ("--figure", arguments.figure)):
-        _require_place(flag, file)
-    _require_place("--ablations", arguments.ablations, folder=True)
+    require_file(arguments.json, "--json")
+    require_file(arguments.figure, "--figure")
+    if arguments.ablations is not None:
+        make_folder(Path(arguments.ablations), "--ablations")
     return work
-
-
-def _require_place(flag: str, name: str | None, *, folder: bool = False) -> None:
-    """Refuse an output that cannot be written, before anything is spent."""
-    if name is None:
-        return
-    path = Path(name)
-    place = path if folder else path.parent
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", field=flag, found=name) from None
-    if not os.access(place, os.W_OK) or (not folder and path.is_dir()):
-        expected = "a folder" if folder else "a file in a folder"
-        raise InputError("cannot be written", field=flag, expected=f"{expected} that may be written to", found=name)
 
 
 def _external(given: Sequence[str], setup: EvalSetup, whole: Corpus, taken: Set[str]) -> dict[str, EntrantScores]:

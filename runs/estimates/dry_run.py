@@ -20,7 +20,7 @@ from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
-from debate_judge.programs.make_lm import OFFLINE, make_lm
+from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -135,7 +135,7 @@ class Target:
         """What the calls of a role cost: proposers are asked at once, all others in batches where those are wanted."""
         if self.spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
-        price = price_of(self.spec, self.options.prices, listed=self.api_base is None)
+        price = price_of(self.spec, self.options.prices, listed=server_of(self.spec, self.api_base) is None)
         return price.batch() if price is not None and self.options.batch and role != "proposer" else price
 
 

@@ -123,13 +123,15 @@ def load(
     Args:
         path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
         lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
-        api_base: Address of an OpenAI-compatible server.
+        api_base: Address of an OpenAI-compatible server. One that the export names is not used unless it is given
+            here as well: texts and key go there.
         concurrency: LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
-        InputError: It cannot be found or is no usable export, or `lm` is no LM.
+        InputError: It cannot be found or is no usable export, `lm` is no LM, or only the export says where the calls
+            would go.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
     return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)

@@ -22,6 +22,7 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -165,9 +166,7 @@ class LoadedJudge:
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""
-        self._closed = True
-        if not self._runner.inherited:
-            self._opened.close()
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> LoadedJudge:
         return self
@@ -175,7 +174,9 @@ class LoadedJudge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._closed = True
+        if not self._runner.inherited:
+            self._opened.__exit__(kind, error, trace)
 
     def _items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
         unknown = sorted(set(row) - _ROW)
@@ -223,18 +224,6 @@ def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
     return [judge.task.aspect(name) for name in known if name in wanted]
 
 
-def lm_of(
-    export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
-) -> tuple[str, str | None, dict[str, Any]]:
-    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here."""
-    own = export.manifest["lm"]
-    spec = lm or own["spec"]
-    if lm is None or lm == own["spec"]:
-        api_base = api_base or own.get("api_base")
-    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
-    return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
-
-
 def open_judge(
     export: Export,
     *,
@@ -245,7 +234,11 @@ def open_judge(
     options: LMOptions | None = None,
     max_tokens: int | None = None,
 ) -> LoadedJudge:
-    """Give an export its LM; for the arguments see `runs.export.folder.load`, for the options `programs.lm.options`."""
+    """Give an export its LM; for the arguments see `runs.export.folder.load`, for the options `programs.lm.options`.
+
+    Raises:
+        InputError: The address would be one that only the export names.
+    """
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
     # Bounded, so that a judge that serves for months does not grow.
     recent = Memory(room=10_000)

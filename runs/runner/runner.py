@@ -47,6 +47,7 @@ class JudgeRunner:
         self._progress = progress
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
+        self._submitted: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
 
     def __enter__(self) -> JudgeRunner:
@@ -58,7 +59,11 @@ class JudgeRunner:
     ) -> None:
         if self.inherited:
             return
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
+        for future in list(self._submitted):
+            future.cancel()
+        # The replies that are on their way are paid for. Only an interrupt does not wait for them.
+        orderly = kind is None or issubclass(kind, Exception)
+        asyncio.run_coroutine_threadsafe(self._cancel_all(drain=orderly), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -109,7 +114,10 @@ class JudgeRunner:
         except RuntimeError:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._submitted.add(future)
+        future.add_done_callback(self._submitted.discard)
+        return future
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and return its result; an interrupt here cancels it there."""
@@ -156,7 +164,12 @@ class JudgeRunner:
             raise error
         return done.results[0]
 
-    async def _cancel_all(self) -> None:
+    async def _cancel_all(self, *, drain: bool) -> None:
+        if drain:
+            # What was submitted has been cancelled, which reaches the tasks of a group one turn later.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await self.lm.caller.requests.drain()
         current = asyncio.current_task()
         tasks = [t for t in asyncio.all_tasks() if t is not current]
         for task in tasks:

@@ -2,7 +2,8 @@
 
 MLflow runs this file when it loads the model ("models from code"), with the model's own copy of the project on the
 path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
-`concurrency`; other names are ignored, with a warning. API keys are read from the environment.
+`concurrency`; other names are ignored, with a warning. API keys are read from the environment. A judge that was
+compiled with `--api-base` needs `api_base` there: no model decides where texts and keys go.
 """
 
 from __future__ import annotations

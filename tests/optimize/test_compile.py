@@ -164,3 +164,16 @@ def test_a_judge_that_cannot_score_ends_the_compile_and_leaves_no_export(
     assert command.main(flags) == command.EXIT_INPUT
     assert "log-probabilities" in capsys.readouterr().err
     assert not (tmp_path / "exports").exists()
+
+
+@pytest.mark.parametrize("place", ["a file/r.json", "a folder", "x" * 300 + ".json"])
+def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").write_text("")
+    (tmp_path / "a folder").mkdir()
+    monkeypatch.setattr("debate_judge.optimize.job.compile_judge", lambda *found: pytest.fail("the compile began"))
+    assert command.main([*QUICK, "--json", place]) == 2
+    message = capsys.readouterr().err
+    assert "field '--json': cannot be written" in message
+    assert "Traceback" not in message

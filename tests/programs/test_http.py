@@ -14,7 +14,7 @@ import pytest
 
 from debate_judge.programs.lm.http import connection as module
 from debate_judge.programs.lm.http.chat_completions import id_of
-from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.http.connection import Answer, StrayAnswerError, UnreachableError, WireError
 from debate_judge.programs.lm.http.pool import Pool, wire
 
 Pieces = Sequence[bytes | None]
@@ -94,7 +94,15 @@ def owner(answer: Answer) -> str:
 
 async def ask(pool: Pool, names: Sequence[str]) -> list[str]:
     """Whose answers come, one call after the other."""
-    return [owner(await pool.post(name.encode())) for name in names]
+    return [owner(await post(pool, name.encode())) for name in names]
+
+
+async def post(pool: Pool, body: bytes) -> Answer:
+    """Post as a caller does: once more where something else than the answer came, and then it must come."""
+    try:
+        return await pool.post(body)
+    except StrayAnswerError:
+        return await pool.post(body)
 
 
 NAMES = ["a", "b", "c", "d"]
@@ -271,7 +279,7 @@ def test_an_answer_that_comes_before_the_request_is_sent_is_not_its_answer() -> 
     async def run() -> None:
         async with serving(lambda number, request, body: [good(body[:5])]) as (server, pool):
             assert await ask(pool, ["a"]) == ["a"]
-            call = asyncio.create_task(pool.post(large))
+            call = asyncio.create_task(post(pool, large))
             await asyncio.sleep(0)
             server.writers[0].write(good(b"stray"))
             assert owner(await call) == "xxxxx"

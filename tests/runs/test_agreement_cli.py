@@ -182,7 +182,7 @@ def test_bad_arguments_are_refused_and_the_input_is_never_overwritten(
         [path, "--json", path],
         [path, "--seed", "-1"],
         [path, "--resamples", "-1"],
-        [path, "--json", str(tmp_path / "no" / "folder.json")],
+        [path, "--json", str(tmp_path / "r.jsonl" / "t.json")],
         [path, "--aspects", "coherence,typo"],
         [path, "--scale", "many"],
         [str(tmp_path / "missing.jsonl")],

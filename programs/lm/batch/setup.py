@@ -61,6 +61,5 @@ def line_for(
     key = os.environ.get("OPENAI_API_KEY")
     if not key and api_base is None:
         raise dspy.LMNotConfiguredError("--batch openai needs a key: set OPENAI_API_KEY", model=spec)
-    address = api_base or os.environ.get("OPENAI_API_BASE") or COMPATIBLE["openai"]
-    service = BatchService(address, key or None, spec, options)
+    service = BatchService(api_base or COMPATIBLE["openai"], key or None, spec, options)
     return BatchDispatcher(service, book, store=store, meter=meter, pace=options.batch_pace, model=spec)

@@ -15,8 +15,8 @@ import orjson
 from dspy import lm15
 from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.programs.lm.errors import UNREACHABLE
-from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.errors import STRAY, UNREACHABLE
+from debate_judge.programs.lm.http.connection import Answer, StrayAnswerError, UnreachableError, WireError
 from debate_judge.programs.lm.http.pool import Wire, wire
 from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
 from debate_judge.programs.lm.limits.retries import retry_after
@@ -92,6 +92,8 @@ class OpenAICompatible:
             answer = await self._open().post(orjson.dumps(body_of(model, messages, settings)))
         except UnreachableError as error:
             raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=UNREACHABLE) from error
+        except StrayAnswerError as error:
+            raise lm15.TransportError(str(error), provider_code=STRAY) from error
         except WireError as error:
             raise lm15.TransportError(str(error)) from error
         except ssl.SSLCertVerificationError as error:

@@ -42,7 +42,14 @@ class UnreachableError(WireError):
 
 
 class StaleError(WireError):
-    """A connection that had been used before brought no answer to this request; a new one may."""
+    """A connection that had been used before ended without a byte of an answer; a new one may bring it."""
+
+
+class StrayAnswerError(WireError):
+    """A connection that had been used before brought something else than the answer to this request.
+
+    The server has the request and may charge for it; a new connection brings the answer to another one.
+    """
 
 
 class Connection(asyncio.Protocol):
@@ -85,7 +92,8 @@ class Connection(asyncio.Protocol):
             body: Sent behind it, with its length.
 
         Raises:
-            StaleError: The connection was used before, and what came cannot be the answer to this request.
+            StaleError: The connection was used before, and ended before an answer.
+            StrayAnswerError: The connection was used before, and what came cannot be the answer to this request.
             WireError: The connection broke, or the answer cannot be read.
         """
         self._waiter = asyncio.get_running_loop().create_future()
@@ -109,7 +117,7 @@ class Connection(asyncio.Protocol):
         if self._waiter is None or self._waiter.done():
             return
         if reason is not None or self._head is None:
-            self._fail(f"the connection broke: {reason or 'closed by the server'}")
+            self._fail(f"the connection broke: {reason or 'closed by the server'}", StaleError)
             return
         # The end of the connection may be the end of the body (RFC 9112, section 6.3).
         self._http.receive_data(b"")
@@ -151,11 +159,11 @@ class Connection(asyncio.Protocol):
             http.start_next_cycle()
         self._waiter.set_result(Answer(self._head.status_code, headers, body))
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, on_old: type[WireError] = StrayAnswerError) -> None:
         """Give up on the answer; a request that has met nothing but old bytes, or none, is worth a new connection."""
         assert self._waiter is not None
-        stale = bool(self.ids) and (self._head is None or self._transport.get_write_buffer_size() > 0)
-        self._waiter.set_exception(StaleError(why) if stale else WireError(why))
+        old = bool(self.ids) and (self._head is None or self._transport.get_write_buffer_size() > 0)
+        self._waiter.set_exception(on_old(why) if old else WireError(why))
 
     def keep(self, identity: str) -> None:
         """Note that the connection is unused from now on, after an answer with this id."""

@@ -8,14 +8,14 @@ one. Therefore:
   its own. Anything else ends it: cancelled requests, errors, answers without id.
 - It is not used again if anything has arrived since, be it unread by h11, by the event loop or in the socket.
 - What still arrives later, between that look and the answer, is told by its id: one that this connection has brought
-  before marks a copy. So is what arrives before the request is sent, or is no HTTP. The request is then made again on
-  a new connection, which can bring nothing old.
+  before marks a copy. So is what arrives before the request is sent, or is no HTTP. The caller is told so
+  (`StrayAnswerError`), for the server has the request and may charge for it; unused connections, which may bring
+  copies as well, are closed, and on a new one, which can bring nothing old, the request may be made again.
 - If a new connection brings an id that another has brought, ids tell nothing about this server (some send always the
   same, some draw from a few hundred). From then on every connection is used for one request only.
 
 What no client can tell: a server whose ids are otherwise its answers' own answers one request twice, under two ids, and
-the second answer arrives after the next request was written on that connection. A request that is made again because
-of a copy may be charged twice, for the server has received it.
+the second answer arrives after the next request was written on that connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from urllib.request import getproxies, proxy_bypass
 
 import h11
 
-from debate_judge.programs.lm.http.connection import Answer, Connection, StaleError, UnreachableError
+from debate_judge.programs.lm.http.connection import (
+    Answer,
+    Connection,
+    StaleError,
+    StrayAnswerError,
+    UnreachableError,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,6 +115,7 @@ class Pool:
 
         Raises:
             UnreachableError: No connection could be made.
+            StrayAnswerError: Something else came than the answer. To post again costs one more call.
             WireError: The connection failed.
         """
         kept = self._kept()
@@ -116,8 +123,11 @@ class Pool:
             try:
                 return await self._exchange(kept, body)
             except StaleError as error:
-                # Or the server has closed it at just this moment; neither is a failure of the call.
+                # The server has closed it at just this moment, and has not begun to answer: no failure of the call.
                 _LOG.debug("a kept connection is dropped: %s", error)
+            except StrayAnswerError:
+                self._drop_idle()
+                raise
         return await self._exchange(await self._connect(), body)
 
     async def _exchange(self, connection: Connection, body: bytes) -> Answer:
@@ -140,10 +150,10 @@ class Pool:
         """Whether the connection may be used again after an answer with this id.
 
         Raises:
-            StaleError: The answer is a copy of an earlier one.
+            StrayAnswerError: The answer is a copy of an earlier one.
         """
         if identity in connection.ids:
-            raise StaleError(f"the answer {identity[:100]!r} was sent twice")
+            raise StrayAnswerError(f"the answer {identity[:100]!r} was sent twice")
         if not connection.ids and self._ids_differ and identity in self._recent:
             self._ids_differ = False
             _LOG.info("%s gives several answers one id; its connections are not kept", self._host)
@@ -174,8 +184,11 @@ class Pool:
             raise UnreachableError(str(error)) from error
         return connection
 
-    async def aclose(self) -> None:
+    def _drop_idle(self) -> None:
         while self._idle:
             self._idle.pop().abort()
+
+    async def aclose(self) -> None:
+        self._drop_idle()
         # The loop closes sockets in its next turn.
         await asyncio.sleep(0)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import dspy
 
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
 from debate_judge.programs.lm.limits.retries import Backoff
 from debate_judge.programs.lm.options import LMOptions
+
+if TYPE_CHECKING:
+    from debate_judge.programs.lm.reply import Reply
 
 _AT_ONCE = 0.1
 """Seconds of Retry-After below which it asks for no wait at all; a call that is refused again waits all the same."""
@@ -26,15 +31,16 @@ class CallAttempts:
 
     def __init__(self, number: int, options: LMOptions, breaker: CircuitBreaker, backoff: Backoff) -> None:
         self._number, self._options, self._breaker, self._backoff = number, options, breaker, backoff
-        self._answers_before = self._answers = breaker.answers
+        self._answers = breaker.answers
+        self._alone = True
         self._outages = breaker.outages
         self._failures = 0
         self._refusals = 0
         self._used = 0.0
-        self.any = False
-        """Whether an attempt has been made."""
         self.wait: float | None = None
         """Seconds from the last failure to the next attempt; None if that was the last one, or none was made."""
+        self.request: asyncio.Task[Reply] | None = None
+        """The last attempt's, if there was one; it goes on when the call is cancelled, for its answer is paid for."""
 
     @property
     def time_left(self) -> float:
@@ -45,8 +51,8 @@ class CallAttempts:
 
     @property
     def others_were_answered(self) -> bool:
-        """Whether the provider has answered any call since this one began."""
-        return self._breaker.answers > self._answers_before
+        """Whether the provider has answered any call between the last two failures of this one."""
+        return not self._alone
 
     def start_over(self) -> float:
         """Forget the failures, which were the provider's; returns seconds to wait."""
@@ -67,7 +73,7 @@ class CallAttempts:
             ProviderDownError: The provider has been down for too long.
         """
         breaker, options = self._breaker, self._options
-        alone = breaker.answers == self._answers
+        alone = self._alone = breaker.answers == self._answers
         hold = breaker.failed(error, self._number, sent)
         wait = self._next_wait(error)
         self._answers = breaker.answers
@@ -88,6 +94,11 @@ class CallAttempts:
         if self._failures > options.retries or self._used >= options.deadline:
             self.wait = None
         return hold
+
+    def stray(self) -> None:
+        """Take in that something else came than the answer, which says nothing about the provider: ask at once."""
+        self._failures += 1
+        self.wait = None if self._failures > self._options.retries else 0.0
 
     def _next_wait(self, error: dspy.LMError) -> float:
         """Seconds until the next attempt: what the provider asks for, or longer each time."""

@@ -102,6 +102,11 @@ class Budget:
         with self._lock:
             self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
 
+    def forfeit(self, need: TokenNeed) -> None:
+        """Charge a request that was sent and whose answer is lost: the most that it may have cost."""
+        with self._lock:
+            self._paid = [a + b for a, b in zip(self._paid, self._most(need), strict=True)]
+
     def _most(self, need: TokenNeed) -> tuple[float, float, float]:
         cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
         return 1.0, need.most_input + need.most_output, cost

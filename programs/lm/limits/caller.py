@@ -11,17 +11,21 @@ import itertools
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import dspy
 
-from debate_judge.programs.lm.errors import fatal, lm_error
+from debate_judge.programs.lm.errors import STRAY, fatal, lm_error
+from debate_judge.programs.lm.limits import control_call
 from debate_judge.programs.lm.limits.attempts import CallAttempts
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
+from debate_judge.programs.lm.limits.control_call import ControlCall
+from debate_judge.programs.lm.limits.deadline import deadline
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.limits.rate_limiter import Limiter
+from debate_judge.programs.lm.limits.requests import RequestsInFlight
 from debate_judge.programs.lm.limits.retries import Backoff, retry
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
@@ -29,6 +33,16 @@ from debate_judge.programs.lm.reply import Reply
 
 _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What stays the same over the attempts of a call; see `Caller.call`."""
+
+    send: Callable[[], Awaitable[Reply]]
+    size: int
+    max_tokens: int | None
+    keep: Callable[[Reply], None] | None
 
 
 class Caller:
@@ -41,6 +55,7 @@ class Caller:
         price: Needed for a budget in money.
         control: Makes a call that any model can answer. When it fails too, the provider is down, not the item at
             fault.
+        control_tokens: Limit on the length of the reply to it.
     """
 
     def __init__(
@@ -50,6 +65,8 @@ class Caller:
         options: LMOptions,
         price: Price | None = None,
         control: Callable[[], Awaitable[Reply]] | None = None,
+        *,
+        control_tokens: int | None = None,
     ) -> None:
         self._model = model
         self._options = options
@@ -58,66 +75,102 @@ class Caller:
         self.limiter = Limiter(concurrency, options, self._budget)
         self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
         self.breaker = CircuitBreaker(model, options)
-        self._control = control
-        self._question: asyncio.Task[bool] | None = None
+        self._control_tokens = control_tokens
+        self._control = ControlCall(control and partial(self._control_call, control), self.breaker)
         self._numbers = itertools.count()
         self._backoff = Backoff(options.first_wait, options.longest_wait)
+        self.requests = RequestsInFlight()
 
-    async def call(self, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None) -> Reply:
+    async def call(
+        self,
+        send: Callable[[], Awaitable[Reply]],
+        size: int,
+        max_tokens: int | None,
+        keep: Callable[[Reply], None] | None = None,
+        over: Callable[[], None] = lambda: None,
+    ) -> Reply:
         """Make one call.
+
+        A call that is cancelled while a request of it is out leaves the request to end by itself, within its deadline:
+        the provider charges for the answer, so it is kept. `requests.drain` waits for it.
 
         Args:
             send: Makes one attempt; may be cancelled at any time.
             size: UTF-8 bytes of the call's texts.
             max_tokens: Limit on the reply's length.
+            keep: Called with the reply as soon as it is there, even if the call has been cancelled meanwhile.
+            over: Called once, when nothing more can come of this call.
 
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
+            InputError: As `keep` raises it.
         """
         attempts = self._attempts()
-        once = partial(self._attempt, attempts, send, size, max_tokens)
-        return await retry(once, partial(self._wait_after, attempts))
+        once = partial(self._attempt, attempts, _Call(send, size, max_tokens, keep))
+        try:
+            return await retry(once, partial(self._wait_after, attempts))
+        finally:
+            if attempts.request is None or attempts.request.done():
+                over()
+            else:
+                attempts.request.add_done_callback(lambda _: over())
 
     def _attempts(self) -> CallAttempts:
         return CallAttempts(next(self._numbers), self._options, self.breaker, self._backoff)
 
-    async def _attempt(
-        self, attempts: CallAttempts, send: Callable[[], Awaitable[Reply]], size: int, max_tokens: int | None
-    ) -> Reply:
-        """Wait for a place, and send once.
-
-        Raises:
-            dspy.LMError: The attempt failed; or none was made, because the provider is down or the budget spent.
-        """
-        need, attempts.wait = self._need(size, max_tokens), None
+    async def _attempt(self, attempts: CallAttempts, call: _Call) -> Reply:
+        """Wait for a place, and send once; raises as `call` does."""
+        need, attempts.wait = self._need(call.size, call.max_tokens), None
         # A call that was let through before goes first. Not while the provider is down: it may have failed by itself,
         # and only another call would then show that the provider answers again.
-        await self.limiter.acquire(need, first=attempts.any and not self.breaker.open)
-        attempts.any, comes_back, sent = True, False, time.monotonic()
+        await self.limiter.acquire(need, first=attempts.request is not None and not self.breaker.open)
+        comes_back = False
+        attempts.request = request = self.requests.start(self._request(attempts, call, need))
         try:
-            async with asyncio.timeout(attempts.time_left):
-                reply = await send()
-        except Exception as raised:
-            error = lm_error(raised, self._model)
-            self._failed(error, attempts, sent)
-            if attempts.wait is not None and isinstance(error, dspy.LMRateLimitError):
+            return await asyncio.shield(request)
+        except dspy.LMRateLimitError:
+            if attempts.wait is not None:
                 # It keeps its place while it waits: another call in this place would only be refused as well.
                 await asyncio.sleep(attempts.wait)
                 comes_back, attempts.wait = True, 0.0
-            raise error from raised
-        else:
-            self._settle(size, need, reply)
-            self._answered()
-            self.limiter.succeeded()
-            return reply
+            raise
         finally:
-            self.limiter.release(need, pass_on=not comes_back)
+            if request.done():
+                self.limiter.release(need, pass_on=not comes_back)
+            else:
+                # Cancelled. The place stays taken: a budget must not count on what this request may still cost.
+                request.add_done_callback(lambda _: self.limiter.release(need))
+
+    async def _request(self, attempts: CallAttempts, call: _Call, need: TokenNeed) -> Reply:
+        """Send once and take in what comes of it, whether or not the call still waits for it."""
+        sent = time.monotonic()
+        try:
+            async with deadline(attempts.time_left):
+                reply = await call.send()
+        except Exception as raised:
+            error = lm_error(raised, self._model)
+            self._forfeit(need, error)
+            self._failed(error, attempts, sent)
+            raise error from raised
+        self._settle(call.size, need, reply)
+        self._answered()
+        self.limiter.succeeded()
+        if call.keep is not None:
+            call.keep(reply)
+        return reply
+
+    def _forfeit(self, need: TokenNeed, error: dspy.LMError) -> None:
+        """Charge what a request may have cost whose answer came too late or was lost."""
+        too_late = isinstance(error, dspy.LMTimeoutError) and error.status is None
+        if self._budget is not None and (too_late or error.provider_code == STRAY):
+            self._budget.forfeit(need)
 
     async def _wait_after(self, attempts: CallAttempts, error: Exception) -> float:
         """Seconds until the next attempt; raises `error` if there is none."""
         if attempts.wait is not None:
             return attempts.wait
-        if isinstance(error, dspy.LMError) and dspy.is_retryable_lm_error(error) and await self._is_down(attempts):
+        transient = isinstance(error, dspy.LMError) and dspy.is_retryable_lm_error(error)
+        if transient and await self._control.is_down(attempts):
             return attempts.start_over()
         raise error
 
@@ -147,38 +200,26 @@ class Caller:
             self._estimate = TokenEstimator()
         self.limiter.on_rate_limits(pace)
 
-    async def _is_down(self, attempts: CallAttempts) -> bool:
-        """Whether it is the provider's fault that a call has failed for the last time.
-
-        The breaker alone cannot tell at the end of a run, when all calls that are left may be such that no provider
-        could answer them, nor when there are so few calls that an outage has not met enough of them.
-        """
-        if attempts.others_were_answered and not self.breaker.doubtful:
-            return False
-        question = self._ask_control()
-        return self.breaker.doubtful if question is None else await asyncio.shield(question)
-
-    def _ask_control(self) -> asyncio.Task[bool] | None:
-        """Start the control call unless it is running; None if it could not tell more than is known."""
-        if self._control is None or self.breaker.unreachable:
-            return None
-        if self._question is None or self._question.done():
-            self._question = asyncio.create_task(self._control_fails(self._control))
-        return self._question
-
-    async def _control_fails(self, control: Callable[[], Awaitable[Reply]]) -> bool:
-        if self._budget is not None and not self._budget.admits(NOTHING):
-            return True
+    async def _control_call(self, send: Callable[[], Awaitable[Reply]]) -> None:
+        need = self._need(control_call.SIZE, self._control_tokens)
+        if self._budget is not None and not self._budget.admits(need):
+            raise self._budget.spent()
+        # It waits for no place, but takes one: calls that wait must not find the budget spent by what it reserves.
+        self.limiter.take(need)
         try:
-            async with asyncio.timeout(self._options.attempt):
-                self._settle(0, NOTHING, await control())
+            async with deadline(self._options.attempt):
+                reply = await send()
         except Exception as raised:
             error = lm_error(raised, self._model)
-            if dspy.is_retryable_lm_error(error) or error.status is None:
-                self.breaker.confirm()
-                return True
-        self._answered()
-        return False
+            if error.status is not None and not dspy.is_retryable_lm_error(error):
+                self._answered()
+            self._forfeit(need, error)
+            raise error from raised
+        else:
+            self._settle(0, need, reply)
+            self._answered()
+        finally:
+            self.limiter.release(need)
 
     def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
         """Make one call from a thread of its own, with the same retries and budget but no limit on its pace.
@@ -235,7 +276,7 @@ class Caller:
             raise
         if hold is not None:
             self.limiter.hold(hold)
-            self._ask_control()
+            self._control.ask()
         slower = isinstance(error, (dspy.LMRateLimitError, dspy.LMTimeoutError)) or error.status in _OVERLOADED
         if slower or self.breaker.suspicious:
             self.limiter.congested(sent)
@@ -246,6 +287,9 @@ class Caller:
 
     def _count(self, error: dspy.LMError, attempts: CallAttempts, sent: float) -> float | None:
         """Seconds to hold all calls back from now on, or None for no change."""
+        if error.provider_code == STRAY:
+            attempts.stray()
+            return None
         if dspy.is_retryable_lm_error(error):
             return attempts.failed(error, sent)
         if error.status is not None:

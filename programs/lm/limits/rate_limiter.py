@@ -115,11 +115,9 @@ class Limiter:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
             dspy.LMError: The error that `fail` was called with.
         """
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._move_to(loop)
+        loop = self._on_loop()
         if not self._waiting and self._delay(time.monotonic(), need) == 0.0:
-            self._admit(need)
+            self.take(need)
             return
         future: asyncio.Future[None] = loop.create_future()
         (self._waiting.appendleft if first else self._waiting.append)((future, need))
@@ -217,7 +215,9 @@ class Limiter:
             delay = max(delay, self._tokens.wait(now, need.tokens))
         return delay
 
-    def _admit(self, need: TokenNeed) -> None:
+    def take(self, need: TokenNeed = NOTHING) -> None:
+        """Take a place without waiting for it."""
+        self._on_loop()
         self.in_flight += 1
         if self._budget is not None:
             self._budget.reserve(need)
@@ -241,7 +241,7 @@ class Limiter:
                 if delay > 0.0:
                     self._pump_in(delay, now)
                     return
-                self._admit(need)
+                self.take(need)
                 future.set_result(None)
             self._waiting.popleft()
 
@@ -257,8 +257,11 @@ class Limiter:
         self._timer, self._timer_at = None, math.inf
         self._pump()
 
-    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Calls that waited on an earlier loop ended with it.
-        self._loop, self._timer, self._timer_at = loop, None, math.inf
-        self._waiting.clear()
-        self.in_flight = 0
+    def _on_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # Calls that waited on an earlier loop ended with it.
+            self._loop, self._timer, self._timer_at = loop, None, math.inf
+            self._waiting.clear()
+            self.in_flight = 0
+        return loop

@@ -1,4 +1,4 @@
-"""All that authors of judges, data sets and tuners need for their tests; `from debate_judge import testing`.
+"""All that authors of judges, data sets and tuners need for their tests, as one module to import.
 
 Functions with asserts, to be called from any test framework.
 """

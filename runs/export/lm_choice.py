@@ -1,0 +1,91 @@
+"""Which LM an export is scored with, and where its calls go: an address that only the export names is not used.
+
+An export may come from anywhere. Calls carry the texts and the user's key, so they go to the provider that the spec
+names or to an address that the user has given: by `--api-base`, by the provider's environment variable, or by saying
+yes to the export's own (`confirmed`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.address import base_variable, key_variable, without_credentials
+from debate_judge.runs.export.manifest import Export
+
+
+def lm_of(
+    export: Export, lm: str | None, api_base: str | None, max_tokens: int | None = None
+) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
+
+    Raises:
+        InputError: Only the export says where the calls would go.
+    """
+    own = export.manifest["lm"]
+    spec = lm or own["spec"]
+    address = foreign_address(export, lm, api_base)
+    if address is not None:
+        raise InputError(
+            "the export says where texts and key would go, and you have not",
+            file=export.folder,
+            field="lm.api_base",
+            expected="an address that you give yourself",
+            found=repr(address),
+            remedy="if you trust it, give it yourself: --api-base ADDRESS, or load(..., api_base=ADDRESS); for another "
+            "LM: --lm",
+        )
+    if lm is None and "://" in spec:
+        # Some of LiteLLM's providers take an address in place of a model's name.
+        raise InputError(
+            "the export's LM is an address, to which texts and key would go",
+            file=export.folder,
+            field="lm.spec",
+            expected="PROVIDER/MODEL",
+            found=repr(spec),
+            remedy="if you trust it, name it yourself with --lm",
+        )
+    settings = {name: own[name] for name in ("temperature", "max_tokens") if own.get(name) is not None}
+    return spec, api_base, settings if max_tokens is None else {**settings, "max_tokens": max_tokens}
+
+
+def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
+    """The address that only the export names; None where the calls go elsewhere, or where the user names it as well."""
+    own: Mapping[str, Any] = export.manifest["lm"]
+    address: str | None = own.get("api_base")
+    if not address or api_base or (lm is not None and lm != own["spec"]):
+        return None
+    given = os.environ.get(base_variable(own["spec"]))
+    return None if given and without_credentials(given).rstrip("/") == address.rstrip("/") else address
+
+
+def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | None:
+    """The address to use after the user was asked on the terminal whether to trust the export's; else `api_base`.
+
+    Raises:
+        InputError: The user said no, or there is no terminal to ask at.
+    """
+    address = foreign_address(export, lm, api_base)
+    if address is None:
+        return api_base
+    if not sys.stdin.isatty():
+        raise InputError(
+            "there is no terminal at which you could be asked whether you trust the export",
+            field="--trust-export",
+            expected="a terminal, or the address given with --api-base",
+            found=repr(address),
+        )
+    spec = export.manifest["lm"]["spec"]
+    print(
+        f"The export sends all texts, and the key in {key_variable(spec)} if there is one, to {address!r}.\n"
+        "Type yes to allow it: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise InputError("not confirmed, so nothing was sent", field="--trust-export", found=repr(address))
+    return address
