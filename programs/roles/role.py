@@ -42,11 +42,13 @@ class JudgeSignature(dspy.Signature):
     # The order of these fields is the order in the prompt: what most calls share comes first, and the
     # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
     standard: str = dspy.InputField(default="")
+    examples: str = dspy.InputField(default="")
     task: str = dspy.InputField()
     source: str = dspy.InputField()
     context: str = dspy.InputField(default="")
     aspect: str = dspy.InputField()
     rules: str = dspy.InputField(default="")
+    similar: str = dspy.InputField(default="")
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
     role: str = dspy.InputField(default="")
