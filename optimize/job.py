@@ -27,6 +27,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import make_lm, replies_folder
+from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_rows
@@ -137,6 +138,8 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     one_of("tuner", settings.tuner, tuple(TUNERS))
     options = settings.options()
     judge = _start(settings, options)
+    if settings.wanted_examples:
+        require_shown(judge)
     # Whatever way of scoring the user chose, the single call scores in the same.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     rated = _rated_data(settings, judge)

@@ -113,7 +113,7 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
     lm = {"spec": settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
     folder = Path(settings.store) / "exports" / plan.name
-    return export.save(folder, judge, lm=lm, evidence=evidence, name=plan.name)
+    return export.save(folder, judge, lm=lm, evidence=evidence, name=plan.name, demos=settings.export_examples)
 
 
 def describe(point: Point, calls: float = 1.0) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
@@ -25,6 +26,37 @@ def _run_name(name: str) -> str:
     if not re.fullmatch(r"[\w.+-]+", name):
         raise InputError("not a name for a run and its folder", expected="letters, digits, . _ + -")
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class WantedExamples:
+    """The rated examples that a judge may be given."""
+
+    count: int
+    nearest: bool
+    """Whether each item is shown those most like it, instead of one choice for all items."""
+
+    @classmethod
+    def of(cls, text: str) -> WantedExamples:
+        """Read `N` or `nearest:N`.
+
+        Raises:
+            InputError: It is neither.
+        """
+        kind, _, number = text.rpartition(":")
+        if kind not in ("", "nearest") or text.startswith(":") or not number.isdecimal() or int(number) < 1:
+            raise InputError(
+                "not a number of rated examples",
+                field="--examples",
+                expected="N or nearest:N, with N of 1 or more",
+                found=text,
+            )
+        return cls(int(number), kind == "nearest")
+
+
+def _examples(text: str) -> str:
+    WantedExamples.of(text)
+    return text
 
 
 @flag_group("judge")
@@ -50,6 +82,13 @@ class SearchFlags:
     )
     tolerance: float = setting(0.02, "dev agreement that may be given up for fewer LM calls", ge=0)
     shared: bool = setting(False, "one judge for all aspects together")
+    examples: Annotated[str, AfterValidator(_examples)] | None = setting(
+        None,
+        "rated candidates of train in the prompts: N that span the scale, or nearest:N most like the item; a judge "
+        "that shows them is measured, and chosen only with --export-examples, for the export holds their texts",
+        metavar="N",
+    )
+    export_examples: bool = setting(False, "allow a judge with --examples to be chosen, and its export to hold texts")
     seed: int = SEED
     resamples: int = resampling(100)
 
@@ -73,6 +112,11 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     Raises:
         InputError: A value cannot be used.
     """
+
+    @property
+    def wanted_examples(self) -> WantedExamples | None:
+        """What `examples` asks for, if anything."""
+        return WantedExamples.of(self.examples) if self.examples else None
 
     def identity(self) -> str:
         """Fingerprint of what decides the result; where things are stored and shown does not."""

@@ -101,6 +101,12 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     on_scale: ClassVar[bool] = True
     """Whether scores lie on the aspect's scale; where they do not, they are reported as given."""
 
+    shows_examples: ClassVar[bool] = False
+    """Whether its roles read rated examples (`programs.roles.examples`)."""
+
+    nearest_examples: int = 0
+    """How many rated examples an item is shown, those most like it; 0 shows all to every item."""
+
     compares: bool = False
     """Whether candidates that come in pairs are set against each other (`converse_pair`), not scored one by one."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from debate_judge.data.schema import Aspect, Scale, Task
 
 FACTUALITY = Aspect(
@@ -14,7 +16,20 @@ FACTUALITY = Aspect(
 )
 """Binary: 1 is factual, 0 is hallucinated."""
 
-ANSWERS = Task("question-answering", "question", "answer", (FACTUALITY,), "knowledge")
+ANSWER_RULE = (
+    "Under test is what the answer says in reply to the question. What the question takes for granted is not, unless "
+    "the answer asserts it too. A true answer that evades the question, or says less than was asked, is factual; what "
+    "is true of something else than was asked for, and given as the answer, is not."
+)
+"""Whether the premises of a question count, and what becomes of evasive answers."""
+
+ANSWERS = Task(
+    "question-answering",
+    "question",
+    "answer",
+    (replace(FACTUALITY, definition=f"{FACTUALITY.definition} {ANSWER_RULE}"),),
+    "knowledge",
+)
 REPLIES = Task("dialogue-factuality", "dialogue history", "reply", (FACTUALITY,), "knowledge")
 SUMMARIES = Task("summary-factuality", "document", "summary", (FACTUALITY,))
 CLAIMS = Task("claim-factuality", "prompt", "claim", (FACTUALITY,))

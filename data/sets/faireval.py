@@ -9,7 +9,9 @@ copy is a folder with these files, with or without the two subfolders. Records l
 
 and line i of the review is the majority's label for question i: CHATGPT, VICUNA13B or TIE.
 
-A group is a question with its two answers. The better answer is rated 1 and the other 0; in a tie both have 0.5.
+A group is a question with its two answers. The better answer is rated 1 and the other 0; in a tie both have 0.5. These
+are outcomes of a comparison, and no grades of an answer by itself: so the definition anchors the ends and the middle of
+whatever scale a judge is asked on, 0 to 1 one by one and 1 to 10 side by side (`programs.chateval`).
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ TASK = Task(
             "preference",
             "How good the answer is as a whole, so that it would be preferred to another answer or not. Weigh how "
             "helpful it is for this question, whether it stays with it, whether it is accurate, and whether it goes as "
-            "deep as the question wants; mere length is no merit. 0 is an answer that would lose against most others, "
-            "0.5 one that is level with them, 1 one that would win.",
+            "deep as the question wants; mere length is no merit. The lower end of the scale is an answer that would "
+            "lose against most others, its middle one that is level with them, its upper end one that would win.",
             Scale(0, 1, 0.5),
         ),
     ),

@@ -6,9 +6,10 @@ agent hears depends on the number of turns, so a talk of T turns holds every sho
 The algorithms as printed leave four things open, settled here by the paper's text:
 
 - `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
-- In Algorithm 1 nothing is ever added to the first agent's history (`if m > 1`), and an agent hears itself and
-  those before it, in every turn so far. That is `one-by-one`, to the letter; in the authors' published program
-  every agent hears everything, which is `round-table` here.
+- Algorithm 1 as printed adds h_n, what agent n says, to the history H_m of agent m for m >= n and m > 1 only. So the
+  first agent never hears any other, and its second turn repeats the first word for word; the second never hears the
+  third. The text around it (what "previous other agents have said") and the authors' published program let every
+  agent hear everything that was said before. That is `one-by-one`; the printed form is `one-by-one-printed`.
 - In Algorithm 2 the buffer is never emptied; each message is meant to be heard once.
 - In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it sums up all that was
   said so far. The summary after the last turn would not be read and is not made.
@@ -84,13 +85,16 @@ Strategy = Callable[[Sequence[Speaker], Speaker | None, int], Awaitable[Discussi
 
 
 async def one_by_one(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """Algorithm 1: a message reaches its speaker and those who speak later in the order, the first agent never."""
-    return await _in_order(speakers, turns, lambda n, m: m >= n and m > 0)
-
-
-async def round_table(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """In order like Algorithm 1, but a message reaches every agent."""
+    """In order, and every message reaches every agent: Algorithm 1 as the authors' published program has it."""
     return await _in_order(speakers, turns, lambda n, m: True)
+
+
+async def one_by_one_printed(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
+    """Algorithm 1 to the letter: a message reaches its speaker and those after it in the order, the first agent never.
+
+    In the paper's numbering, from 1: h_n goes to H_m for m >= n, m > 1.
+    """
+    return await _in_order(speakers, turns, lambda n, m: m >= n and m > 0)
 
 
 async def _in_order(speakers: Sequence[Speaker], turns: int, reaches: Callable[[int, int], bool]) -> DiscussionLog:
@@ -155,7 +159,7 @@ async def no_talk(speakers: Sequence[Speaker], summarizer: Speaker | None, turns
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
     {
         "one-by-one": one_by_one,
-        "round-table": round_table,
+        "one-by-one-printed": one_by_one_printed,
         "simultaneous": simultaneous,
         "summarizer": simultaneous_with_summarizer,
         "none": no_talk,

@@ -19,7 +19,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, DiscussionLog, Speaker, Utterance
-from debate_judge.programs.chateval.referees import COMPARISON_SCALE, ROLES, Referee, RefereeOpinion, Summarizer
+from debate_judge.programs.chateval.referees import ROLES, Referee, RefereeOpinion, Summarizer, compared_aspect
 from debate_judge.programs.chateval.voting import MAJORITY, PairVerdict, pair_transcripts, spoken, tally
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Unscored, Verdict, unscored
 from debate_judge.programs.roles.role import NoAnswer, RoleReply
@@ -33,7 +33,9 @@ class ChatEval(Judge):
 
     Args:
         roles: Name -> role text; the order is the order of speaking.
-        communication: One of `programs.chateval.communication.STRATEGIES`.
+        communication: One of `programs.chateval.communication.STRATEGIES`. With `one-by-one` every referee hears
+            all that was said before; with `one-by-one-printed`, Algorithm 1 to the letter, only what itself and those
+            before it in the order have said, and the first hears nothing at all.
         turns: T, how often each referee speaks.
         samples: k, replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether `compare` shows the answers in both orders (balanced position calibration).
@@ -144,7 +146,7 @@ class ChatEval(Judge):
         return await asyncio.gather(*(self._compared(pair, rounds) for pair in orders))
 
     async def _compared(self, pair: tuple[Item, Item], rounds: int) -> DiscussionLog:
-        aspect = replace(pair[0].aspect, scale=COMPARISON_SCALE)
+        aspect = compared_aspect(pair[0].aspect)
         pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
         return await self._discuss(pair[0], rounds, lambda referee, heard, n: referee.compare(pair, heard, n))
 

@@ -15,44 +15,63 @@ from typing import Any
 
 import dspy
 
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply, material, sample
+from debate_judge.programs.roles.wording import kinds
 
 ROLES = MappingProxyType(
     {
-        "general-public": "You stand for the general public: a curious reader without special knowledge who wants to "
-        "know what happened and how it goes on. Form an opinion of your own first, and say what such a reader gains "
-        "from the text and what is missing.",
-        "critic": "You are the critic. You look at fluent writing, clear sentences and well-chosen words. Where "
-        "others have spoken, question whether their judgement is well considered, and offer another view where two "
-        "opinions or two texts seem to be level.",
-        "news-author": "You are a news author. What counts for you is that every statement agrees with the source: "
-        "help the others to see what the source bears out and what it does not.",
+        "general-public": "You stand for the general public: the reader without special knowledge for whom the text "
+        "was written. Form an opinion of your own first: say what such a reader gets from the text, what is missing "
+        "or puzzling, and how much that matters.",
+        "critic": "You are the critic. You look at fluent writing, clear sentences and well-chosen words, and you ask "
+        "of every judgement, your own included, whether it is well considered. Where two opinions or two texts are "
+        "level, say that they are.",
+        "news-author": "You are a news author, used to checking before anything is printed. What counts for you is "
+        "that every statement is right: borne out by the given material where that holds facts, and by what is known "
+        "for certain where it holds none.",
         "psychologist": "You are a psychologist. You study how people think and behave: explain how people will "
-        "understand the text and respond to it, and help the others to weigh that.",
+        "understand the text and respond to it.",
         "scientist": "You are a scientist, used to systematic study. Reason from evidence, put every claim to the "
-        "test, and help the others to solve disputed points by method instead of impression.",
-        "annotator": "You are an annotator, one of the referees of this text evaluation.",
-        "evaluator": "You evaluate the candidate.",
+        "test, and settle doubtful points by method instead of impression.",
+        "annotator": "You are an annotator.",
+        "evaluator": "You are the evaluator.",
     }
 )
-"""Name -> text: the paper's five, the one role of its ablation (section 4.1), and that of a lone judge."""
+"""Name -> text: the paper's five, the one role of its ablation (section 4.1), and that of a lone judge.
+
+They say whom a referee stands for, whatever kind of text is rated, and nothing of others, for it may speak alone.
+"""
 
 _ALONE = (
-    "Judge in the given aspect only, by its definition and against the source. Think critically, then give your "
-    "score. Use the whole scale; decimals are welcome."
+    "Judge in the given aspect only, by its definition and by the material. Think critically, then give your score. "
+    "Use the whole scale; half points are welcome."
 )
 _TOGETHER = (
-    "Other referees have the same task. Where a debate is given, it is what you have heard of the discussion so "
-    "far: think critically about it and answer it from your own point of view. Judge in the given aspect only, by "
-    "its definition and against the source, and close with the score that you now stand by; it need not be that of "
-    "the others. Keep your contribution short and clear. Use the whole scale; decimals are welcome."
+    "Other referees have the same task. Where a debate is given, it is what was said so far, your own words included: "
+    "weigh it from your own point of view. Raise only what would move a score by half a point or more, and say by how "
+    "much and on what it rests. To agree is worth as much as to object: where an opinion convinces you, say so in one "
+    "sentence and look for nothing else. Judge in the given aspect only, by its definition and by the material. Change "
+    "your score for a reason that the material bears out and not to meet the others; close with the score that you "
+    "now stand by. Keep your contribution short and clear. Use the whole scale; half points are welcome."
 )
 
 COMPARISON_SCALE = Scale(1, 10)
 """On which two answers are scored to be compared, as in the paper (Table 4), whatever scale raters used."""
+
+
+def compared_aspect(aspect: Aspect) -> Aspect:
+    """The aspect on the scale of comparisons; where its definition names points, it says how they lie on that scale."""
+    raters, ours = aspect.scale, COMPARISON_SCALE
+    told = ""
+    if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
+        told = (
+            f" Points named in this definition are on a scale of {raters}; yours is {ours}: what it says of "
+            f"{raters.low:g} holds for {ours.low:g}, and what it says of {raters.high:g} for {ours.high:g}."
+        )
+    return replace(aspect, scale=ours, definition=aspect.definition + told)
 
 
 class Refereeing(JudgeSignature):
@@ -131,16 +150,10 @@ class Referee(Role):
     ) -> RoleReply[RefereeOpinion] | NoAnswer:
         """Score both answers, the first of `pair` shown as answer 1; else as `rate`."""
         first, second = pair
-        task = first.task
-        told = (
-            f"The source is a {task.source_label}; answer 1 and answer 2 are two {task.candidate_label} texts for it. "
-            "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
-            "stand nor their length may count."
-        )
-        if first.context:
-            told += f" The context is a {task.context_label} that belongs to the source."
         inputs = {
-            "task": told,
+            "task": f"{kinds(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
+            "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
+            "stand nor their length may count. Two that are equally good get equal scores.",
             "answer_1": material(first, "")["candidate"],
             "answer_2": material(second, "")["candidate"],
         }

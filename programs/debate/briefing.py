@@ -17,6 +17,7 @@ from dspy.signatures.signature import Signature
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.roles.adapter import form
+from debate_judge.programs.roles.examples import NO_EXAMPLES, ShownExamples
 from debate_judge.programs.roles.guide import guide_in
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.roles.role import aspect_text
@@ -63,17 +64,19 @@ def fineness(scale: Scale, granularity: Asked) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Input fields of the prompts of one debate. All but the roles' own tasks are equal for all candidates."""
+    """Input fields of the prompts of one debate. All but the roles' own tasks are equal for all candidates, and so are
+    rated examples unless they are chosen for the item."""
 
     standard: str
     """The Scorer's instructions, with what was learnt of the raters: the standard that every role argues from. The form
     of the Scorer's reply stands before them, where a prefix cache finds it in every turn."""
     aspect: str
     rules: str
+    examples: ShownExamples = NO_EXAMPLES
 
     def opening(self) -> dict[str, str]:
         """For the Scorer's first turn, which is the single call."""
-        return {"standard": self.standard, "aspect": self.aspect, "role": OPENING}
+        return {**self._shared(), "role": OPENING}
 
     def revision(self) -> dict[str, str]:
         """For the Scorer's later turns."""
@@ -86,7 +89,11 @@ class Briefing:
         return self._debating(f"You are the Tie-breaker. {escape(instructions)}")
 
     def _debating(self, role: str) -> dict[str, str]:
-        return {"standard": self.standard, "aspect": self.aspect, "rules": self.rules, "role": role}
+        return {**self._shared(), "rules": self.rules, "role": role}
+
+    def _shared(self) -> dict[str, str]:
+        shown = {"examples": self.examples.shared, "similar": self.examples.similar}
+        return {"standard": self.standard, "aspect": self.aspect, **shown}
 
 
 def briefing(aspect: Aspect, granularity: Asked, scorer: type[Signature], critic: type[Signature]) -> Briefing:

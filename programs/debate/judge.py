@@ -8,6 +8,7 @@ one debate of n_max rounds holds the debate of every smaller n as its prefix, at
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from debate_judge.programs.debate.briefing import Asked, Briefing, asked, briefing
@@ -17,6 +18,7 @@ from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.debate.tie_breaker import TieBreaker
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
+from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
 
@@ -31,12 +33,14 @@ class Debate(Judge):
             (`programs.roles.score_modes`). The Tie-breaker's is always the number that it writes.
         granularity: How finely the prompts ask for scores: `free` (any number), `half` or `whole` points of the
             scale. Score mode `expected` always asks for whole ones, whose tokens have a probability each.
+        nearest_examples: Of the rated examples among the Scorer's demonstrations, how many an item is shown.
 
     Raises:
         InputError: The score mode or the granularity is unknown.
     """
 
     kind = "debate"
+    shows_examples = True
     settable = ("score_mode", "granularity")
 
     def __init__(
@@ -45,12 +49,14 @@ class Debate(Judge):
         debate_config: DebateConfig | None = None,
         score_mode: str = "text",
         granularity: str = "free",
+        nearest_examples: int = 0,
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
         self.scorer = Scorer(Mode.of(score_mode))
         self.critic = Critic(persona)
         self.tie_breaker = TieBreaker()
         self.persona = persona
+        self.nearest_examples = nearest_examples
         self.granularity: Asked = "whole" if self.scorer.mode.name == "expected" else asked(granularity)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
@@ -83,7 +89,9 @@ class Debate(Judge):
 
     def brief(self, item: Item) -> Briefing:
         """What the roles are told about an item besides the texts."""
-        return briefing(item.aspect, self.granularity, self.scorer.predict.signature, self.critic.predict.signature)
+        scorer = self.scorer.predict
+        told = briefing(item.aspect, self.granularity, scorer.signature, self.critic.predict.signature)
+        return replace(told, examples=shown(scorer.demos, item, self.nearest_examples)) if scorer.demos else told
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
@@ -116,6 +124,7 @@ class Debate(Judge):
             "tie_breaker": self.debate_config.tie_breaker,
             "score_mode": str(self.scorer.mode),
             "granularity": self.granularity,
+            "nearest_examples": self.nearest_examples,
         }
 
     @classmethod
@@ -125,7 +134,7 @@ class Debate(Judge):
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
         debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
         ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
-        return cls(persona, debate_config, *ways)
+        return cls(persona, debate_config, *ways, int(config.get("nearest_examples", 0)))
 
 
 def is_open(transcript: Transcript) -> bool:

@@ -21,8 +21,9 @@ from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 
 class Form(dspy.Signature):
-    """You fill in an evaluation form. Take the evaluation steps one after the other, apply each to the candidate
-    and the source, and judge by the definition of the aspect alone. The form has one field, the score."""
+    """You fill in an evaluation form. Apply the evaluation steps, one after the other and without writing anything
+    down, to the candidate and the source, and judge by the definition of the aspect alone. The form has one field,
+    the score."""
 
     task: str = dspy.InputField()
     source: str = dspy.InputField()

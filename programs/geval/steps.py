@@ -16,9 +16,11 @@ from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, 
 
 class Deriving(dspy.Signature):
     """You prepare an evaluation that others will carry out. From the task and the definition of the aspect,
-    work out the steps by which a careful rater gets from reading the material to a score: what to read first,
-    what to compare with what, which faults and merits count for this aspect and how they move the score along
-    the scale. The steps must serve for every candidate of the task, so name no particular text."""
+    work out the steps by which a careful rater gets from the material to a score: what to look at, what to compare
+    with what, which faults and merits count for this aspect and by how much they move the score along the scale.
+    Raters have all of the material before them at once, see one candidate and no other, and write down nothing but
+    the score: ask for nothing that this rules out, such as notes or a step to take before the candidate is read.
+    The steps must serve for every candidate of the task, so name no particular text."""
 
     task: str = dspy.InputField()
     aspect: str = dspy.InputField()

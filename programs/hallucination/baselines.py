@@ -13,6 +13,7 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of
 from debate_judge.programs.hallucination.debate import (
     FACTUALITY,
     OPINION,
@@ -25,6 +26,7 @@ from debate_judge.programs.hallucination.debate import (
 )
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.role import NoAnswer, Role
+from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
@@ -112,14 +114,11 @@ class HallucinationCheck(Judge):
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Check `item`; there are no rounds."""
-        task = (
-            f"The source is a {item.task.source_label}; the candidate is a {item.task.candidate_label}, the response."
-        )
-        inputs = {"task": task}
+        context = "" if self.self_check else item.context
+        told = f"{kinds(item.task, bool(context))} The candidate is the response."
+        inputs = {"task": f"{told} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else told}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
-        elif item.context:
-            inputs["task"] += f" The context is a {item.task.context_label} that belongs to the source."
         answer = await self.checker.ask(item, read_view, inputs=inputs)
         if isinstance(answer, NoAnswer):
             return EMPTY.add(answer.at("checker", 0))

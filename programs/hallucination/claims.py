@@ -3,17 +3,22 @@
 What a response is taken apart into depends on its form, which is read off the task's label for the source:
 `answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates
 that the task calls claims have the form `claim`: they were taken out of a response already and stand as they are.
+
+A short answer is no statement without its question, so the two are one claim (as in the paper's table 12). What is
+under test is the answer: `CHECKED_ANSWER` tells every checker so.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 import dspy
 
 from debate_judge.data.schema import Task
+from debate_judge.data.sets.factuality import ANSWER_RULE
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
@@ -44,6 +49,26 @@ def form_of(task: Task) -> Form:
     return next((form for word, form in _LABELS if word in label), "document")
 
 
+CHECKED_ANSWER = f"{ANSWER_RULE} An answer that is evasive and nothing worse has a severity of 1 at most."
+"""What all who check an answer to a question are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement to be verified."""
+
+    text: str
+    told: str
+    """What its checkers are told about where it comes from."""
+
+    @classmethod
+    def of(cls, text: str, task: Task, form: Form, fused: bool) -> Claim:
+        """The claim `text` from a response of a task; `fused` where it is a question with its answer."""
+        if fused:
+            return cls(text, f"The claim is a question with its {task.candidate_label}. {CHECKED_ANSWER}")
+        return cls(text, "" if form == "claim" else f"The claim stands in this kind of text: {task.candidate_label}.")
+
+
 class Selecting(dspy.Signature):
     """You prepare a reply of a conversation for fact-checking. Keep what the reply states about the world, word for
     word, and leave out what nobody could check: opinions, feelings, wishes, greetings, offers and questions to the
@@ -58,8 +83,9 @@ class Selecting(dspy.Signature):
 class Extracting(dspy.Signature):
     """You take a text apart into atomic claims, so that others can check each against evidence. A claim is one
     statement that is true or false. It names whom and what it is about, with pronouns resolved, for its reader sees
-    nothing else; the source, where one is given, serves to resolve them. Together the claims say what the text says:
-    nothing is left out, added, softened or corrected, also where it is wrong."""
+    nothing else; the source, where one is given, serves to resolve them and gives no claims of its own, so what only a
+    question takes for granted is none. Together the claims say what the text says: nothing is left out, added,
+    softened or corrected, also where it is wrong."""
 
     task: str = dspy.InputField()
     source: str = dspy.InputField(default="")
@@ -98,9 +124,9 @@ class ClaimExtractor(Role):
 
         The source of a `document` is not shown: claims must say what the text says, not what it should say.
         """
-        task = f"The candidate is a {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
+        task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
         if form != "document":
-            task = f"The source is a {item.task.source_label}. {task}"
+            task = f"Source: {item.task.source_label}. {task}"
         inputs = {"task": task, "candidate": replies.escape(text)}
         if form == "document":
             inputs["source"] = ""

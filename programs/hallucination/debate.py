@@ -18,6 +18,7 @@ from typing import Literal
 import dspy
 
 from debate_judge.data.schema import Scale
+from debate_judge.programs.hallucination.claims import Claim
 from debate_judge.programs.hallucination.evidence import Evidence
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
@@ -46,14 +47,16 @@ SCORINGS: tuple[Scoring, ...] = ("verdict", "severity", "verdict+severity")
 
 SEVEREST = 5
 _GRADES = (
-    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a figure that is "
-    "slightly off; 2 an error of some weight that does not turn the meaning, such as a wrong term; 3 an error that "
-    "misleads about something essential, such as a gross exaggeration or a context that was twisted; 4 the evidence "
-    "contradicts the statement at its core, as where somebody else did it; 5 invented, without any ground"
+    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a rounded figure; "
+    "2 a wrong detail beside the point of the statement, such as a wrong term, or a year or number that it mentions in "
+    "passing; 3 an error that misleads about something essential while the core holds, such as a gross exaggeration or "
+    "a context that was twisted; 4 the core is contradicted: what it is checked against speaks of the same matter and "
+    "says otherwise, as where someone else did it, or where the year or number is what the statement is about; 5 the "
+    "core is invented: what it is checked against says nothing of the matter"
 )
 OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
 FACTUALITY = "True or False and nothing else"
-SEVERITY = f"one whole number from 0 to 5 and nothing else: {_GRADES}"
+SEVERITY = f"one whole number from 0 to 5, below 4 with True and above 0 with False, and nothing else: {_GRADES}"
 
 
 class Verifying(dspy.Signature):
@@ -70,24 +73,29 @@ class Verifying(dspy.Signature):
 
 
 _TOGETHER = (
-    " Do not repeat what others have said: take it as a starting point and develop a view of your own, then say "
-    "whether the claim is factual and how severe its error is."
+    " Agreement is worth as much as an objection: where you have nothing to add, say in one sentence that you agree "
+    "and on what evidence. An objection counts only if it would turn the verdict or move the severity by a whole "
+    "grade; name the words of claim and evidence that it rests on. Then say whether the claim is factual and how "
+    "severe its error is."
 )
 
 AGENTS: Mapping[str, str] = MappingProxyType(
     {
         "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
-        "many, and how they relate. The claim is factual if the evidence bears out all of it; it is not if any "
-        "part is contradicted or finds no support. Say whether it is factual and how severe its error is.",
+        "many, and how they relate. The claim is factual if the evidence bears out all of it, slips of severity 1 "
+        "apart; it is not if any part is contradicted or finds no support. Say whether it is factual and how severe "
+        "its error is.",
         "trust": "You are the Trust agent in a debate about a claim. The opinion of the agent before you stands under "
         "debate. Believe it as far as the evidence allows: look for what in the evidence supports it, and carry "
-        "those points further." + _TOGETHER,
+        "those points further. Where the evidence is against it, so are you." + _TOGETHER,
         "skeptic": "You are the Skeptic agent in a debate about a claim. The opinion of the agent before you stands "
-        "under debate. Doubt it: hold each of its statements against the claim and the evidence, and look for what it "
-        "overlooked, took for granted or misread. Where you find nothing, say so." + _TOGETHER,
+        "under debate. Put it to the test: hold each of its statements against the claim and the evidence, and look "
+        "for what it overlooked, took for granted or misread. An opinion that stands the test is confirmed, and to "
+        "confirm it is as good a result as to refute it." + _TOGETHER,
         "leader": "You are the Leader of a debate about a claim. The opinions of two agents stand under debate: Trust "
-        "tends to believe whoever spoke before, Skeptic to doubt. Allow for both habits, weigh what is sound and what "
-        "is not in either opinion against the evidence, and come to the conclusion that you hold for true." + _TOGETHER,
+        "tends to believe the opinion before it, Skeptic to doubt it. Allow for both habits, weigh what is sound and "
+        "what is not in either opinion against the evidence, and come to the conclusion that you hold for true."
+        + _TOGETHER,
     }
 )
 """Name -> instructions. Each is the instructions of its own predictor, so that a tuner finds it by its name."""
@@ -143,10 +151,9 @@ class ChainAgent(Role):
         super().__init__(name, Verifying, AGENTS[name])
 
     async def assess(
-        self, item: Item, claim: str, evidence: Evidence, heard: Sequence[ClaimTurn]
+        self, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn]
     ) -> RoleReply[View] | NoAnswer:
         """Judge `claim` by `evidence`, knowing the opinions that were `heard` and nothing else."""
-        kind = f"The claim was made by a {item.task.candidate_label}."
         known = (
             "The evidence is all that counts; whether the claim is true in the world does not."
             if evidence.text
@@ -155,9 +162,9 @@ class ChainAgent(Role):
         if evidence.how == "searched":
             known = "The evidence was found on the web and may be beside the point or in error."
         inputs = {
-            "task": f"{kind} {known}",
+            "task": f"{claim.told} {known}".lstrip(),
             "evidence": replies.escape(evidence.text),
-            "claim": replies.escape(claim),
+            "claim": replies.escape(claim.text),
         }
         return await self.ask(item, read_view, debate="\n\n".join(map(_line, heard)), inputs=inputs)
 
@@ -197,7 +204,7 @@ class Chain:
     scoring: Scoring
 
     async def verify(
-        self, item: Item, number: int, claim: str, evidence: Evidence, agents: Mapping[str, ChainAgent]
+        self, item: Item, number: int, claim: Claim, evidence: Evidence, agents: Mapping[str, ChainAgent]
     ) -> tuple[tuple[ClaimTurn, ...], Failure | None]:
         """Hold the debate about claim `number`; a failure ends it where it happens."""
         said: list[ClaimTurn] = []

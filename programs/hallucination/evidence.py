@@ -28,6 +28,15 @@ from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 # together; not after a capital, which spares most initials and abbreviations such as U.S.
 _END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
 
+_REFERS_BACK = re.compile(
+    r"[\"“'‘(\[]*(?:he|she|it|they|his|hers?|its|theirs?|this|that|these|those|both|the (?:former|latter))\b",
+    re.IGNORECASE,
+)
+"""The beginning of an English sentence whose subject stands in a sentence before it."""
+
+_FURTHEST = 3
+"""Sentences that are looked back at most for a subject."""
+
 AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
 
 
@@ -151,13 +160,24 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def best(passages: tuple[str, ...], queries: Sequence[str], limit: int, ranker: Ranker) -> tuple[str, ...]:
-    """The `limit` passages that are most like one of the queries, in the order of the text they come from."""
+    """The `limit` passages that are most like one of the queries, in the order of the text they come from.
+
+    A passage that begins with a pronoun does not say of whom it speaks: the passages before it come with it, back to
+    one that does not.
+    """
     if len(passages) <= limit:
         return passages
     similarity = ranker.similarities(passages, queries).max(axis=0)
     # Among equals the earlier passage wins, so that the choice is the same everywhere.
     chosen = sorted(range(len(passages)), key=lambda i: (-float(similarity[i]), i))[:limit]
-    return tuple(passages[i] for i in sorted(chosen))
+    return tuple(passages[i] for i in sorted({j for i in chosen for j in _with_subject(passages, i)}))
+
+
+def _with_subject(passages: tuple[str, ...], place: int) -> range:
+    start = place
+    while start > max(0, place - _FURTHEST) and _REFERS_BACK.match(passages[start]):
+        start -= 1
+    return range(start, place + 1)
 
 
 def knowledge(item: Item, form: Form) -> str:
@@ -173,7 +193,7 @@ class Gathering:
     whole: int
     """Given knowledge of up to so many characters is evidence as it stands."""
     limit: int
-    """Sentences or snippets that are taken otherwise."""
+    """Sentences or snippets that are taken otherwise, besides those that name the subjects of these sentences."""
     ranker: Ranker
     search: SearchProvider | None
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.claims import FORMS, ClaimExtractor, FactSelector, Form, form_of, joined
+from debate_judge.programs.hallucination.claims import FORMS, Claim, ClaimExtractor, FactSelector, Form, form_of, joined
 from debate_judge.programs.hallucination.debate import (
     AGENTS,
     SCORINGS,
@@ -34,13 +34,17 @@ from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, V
 from debate_judge.programs.roles.role import NoAnswer
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
+PAPERS_MINIMUM = 2
+"""Rounds that every claim is debated for (section 4.1.2), also where all agents agree in the first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """All that can be set about the judge, except the maximum of rounds."""
 
-    min_rounds: int = 2
-    """Rounds before which agreement ends no debate. A maximum below it is kept nevertheless."""
+    min_rounds: int = PAPERS_MINIMUM
+    """Rounds before which agreement ends no debate. A maximum below it is kept nevertheless. A compile searches the
+    paper's minimum and 1 (`Hallucination.variants`); any other stays as it is set."""
     transition: str = "true-skeptic"
     """A key of `programs.hallucination.debate.TRANSITIONS`."""
     scoring: Scoring = "verdict+severity"
@@ -105,7 +109,9 @@ class Hallucination(Judge):
         """Check `item` with at most `rounds` rounds about each claim; claims are verified at the same time."""
         form = form_of(item.task) if self.options.form == "auto" else self.options.form
         claims, transcript = await self._detect(item, form)
-        checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(claims, 1)))
+        fused = self._fused(item, form)
+        stated = [Claim.of(text, item.task, form, fused) for text in claims]
+        checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(stated, 1)))
         failures = []
         for part in checked:
             for turn in part.turns:
@@ -122,7 +128,7 @@ class Hallucination(Judge):
         transcript, text = EMPTY, item.text
         if form == "claim":
             return (text,), transcript.add(_claims_turn((text,), 0, item))
-        if form == "answer" and len(text.split()) <= self.options.short_answer:
+        if self._fused(item, form):
             claim = joined(item.source, text)
             return (claim,), transcript.add(_claims_turn((claim,), 0, item))
         if form == "dialogue":
@@ -138,8 +144,12 @@ class Hallucination(Judge):
             return (), transcript.add(found.at("claims", 0))
         return found.value, transcript.add(_claims_turn(found.value, found.calls, item))
 
-    async def _check(self, item: Item, form: Form, number: int, claim: str, rounds: int) -> Transcript:
-        found = await self.gathering.evidence(item, form, claim, self.queries)
+    def _fused(self, item: Item, form: Form) -> bool:
+        """Whether the item's only claim is its question with its answer."""
+        return form == "answer" and len(item.text.split()) <= self.options.short_answer
+
+    async def _check(self, item: Item, form: Form, number: int, claim: Claim, rounds: int) -> Transcript:
+        found = await self.gathering.evidence(item, form, claim.text, self.queries)
         if isinstance(found, NoAnswer):
             return EMPTY.add(replace(found, detail=f"claim {number}: {found.detail}").at("evidence", 0))
         options = self.options
@@ -164,6 +174,18 @@ class Hallucination(Judge):
         open_claims = any(not agreed(state) for state in states.values())
         reason: StopReason = "rounds over" if open_claims else "no issue" if held or not states else "single call"
         return Verdict(score, held, reason, transcript.calls, transcript)
+
+    def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
+        """By the minimum of rounds: the paper's, and 1.
+
+        A debate with the smaller minimum is the beginning of the other one, so the search over both makes no LM call
+        that the paper's does not make.
+        """
+        if self.options.min_rounds != PAPERS_MINIMUM or self.debate_config.rounds < PAPERS_MINIMUM:
+            return super().variants(personas)
+        shorter: Hallucination = self.deepcopy()
+        shorter.options = replace(self.options, min_rounds=1)
+        return {f"at least {PAPERS_MINIMUM} rounds": self, "at least 1 round": shorter}
 
     def dry_run_copy(self) -> Hallucination:
         one: Hallucination = self.deepcopy()

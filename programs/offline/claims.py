@@ -76,7 +76,7 @@ def assess(prompt: Prompt) -> dict[str, str]:
 def _given(prompt: Prompt) -> str:
     """What a response can be read against; a question alone says nothing about its answer."""
     source, context = prompt.input("source"), prompt.input("context")
-    asks = re.search(r"source is a (?:question|prompt)", prompt.input("task"))
+    asks = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
     return context if asks else f"{source}\n{context}"
 
 

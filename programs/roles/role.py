@@ -18,6 +18,7 @@ from debate_judge.programs.lm.errors import fatal
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.adapter import RoleLastAdapter, UnreadableError, UnusableError
 from debate_judge.programs.roles.expected_score import Alternatives
+from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import Failure, UnscoredReason
 
 ADAPTER = RoleLastAdapter()
@@ -41,11 +42,13 @@ class JudgeSignature(dspy.Signature):
     # The order of these fields is the order in the prompt: what most calls share comes first, and the
     # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
     standard: str = dspy.InputField(default="")
+    examples: str = dspy.InputField(default="")
     task: str = dspy.InputField()
     source: str = dspy.InputField()
     context: str = dspy.InputField(default="")
     aspect: str = dspy.InputField()
     rules: str = dspy.InputField(default="")
+    similar: str = dspy.InputField(default="")
     candidate: str = dspy.InputField()
     debate: str = dspy.InputField(default="")
     role: str = dspy.InputField(default="")
@@ -183,12 +186,8 @@ def sample(number: int) -> dict[str, Any]:
 
 def material(item: Item, debate: str) -> dict[str, str]:
     """The input fields of an item. Every text that a data set or an agent wrote is escaped."""
-    task = item.task
-    sentence = f"The source is a {task.source_label}; the candidate is a {task.candidate_label}."
-    if item.context:
-        sentence += f" The context is a {task.context_label} that belongs to the source."
     return {
-        "task": sentence + " One aspect of the candidate is rated.",
+        "task": f"{kinds(item.task, bool(item.context))} One aspect of the candidate is rated.",
         "source": _escaped(item.source),
         "context": _escaped(item.context),
         "aspect": aspect_text(item.aspect),

@@ -24,6 +24,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.redaction import clean
+from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import fetch
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
@@ -32,6 +33,7 @@ from debate_judge.runs.export.manifest import (
     SCHEMA_VERSION,
     Export,
     State,
+    held_texts,
     program_fingerprint,
     program_state,
     read,
@@ -47,7 +49,7 @@ _README = """\
 # {name}
 
 A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, and how well it agrees with the raters \
-on held-out sources, are in manifest.json under "evidence".
+on held-out sources, are in manifest.json under "evidence".{texts}
 
 Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
@@ -75,15 +77,19 @@ def save(
         lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
         evidence: JSON values about its agreement with the raters.
         name: Its name, for people.
-        demos: Whether to keep demonstrations, which hold texts of the training data.
+        demos: Whether to keep demonstrations, which hold texts of the training data; the manifest then says so.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: The folder holds something that is no export, or the judge's class cannot be imported by its name.
+        InputError: The folder holds something that is no export, the judge's class cannot be imported by its name, or
+            the judge shows rated examples and `demos` is false: without them it would be another judge than the one
+            whose evidence is given.
     """
     folder = Path(folder)
+    if not demos:
+        _refuse_examples(judge)
     kinds = {chosen.judge.kind for chosen in judge.aspects.values()}
     states = {aspect: program_state(chosen.judge, demos) for aspect, chosen in judge.aspects.items()}
     manifest = _manifest(judge, states, demos) | {
@@ -161,6 +167,8 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         if left_out:
             aspects[name]["demos_left_out"] = left_out
             log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
+        if texts := held_texts(states[name]):
+            aspects[name]["holds_texts"] = texts
     task = task_record(judge.task)
     # Through JSON once: floats and tuples must have the form that a reader computes the fingerprint from.
     plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
@@ -171,6 +179,17 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         "task": plain[0],
         "aspects": plain[1],
     }
+
+
+def _refuse_examples(judge: CompiledJudge) -> None:
+    for aspect, chosen in judge.aspects.items():
+        if examples_of(chosen.judge):
+            raise InputError(
+                f"the judge of {aspect!r} shows rated examples, which are texts of the data",
+                field="demos",
+                expected="permission to export them, or a judge without them",
+                remedy="choose --export-examples, or leave --examples out",
+            )
 
 
 def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,11 +236,15 @@ def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State
         _write_json(folder / manifest["aspects"][aspect]["state"], state)
     spec, note = manifest["lm"].get("spec", ""), manifest["evidence"].get("note")
     note = f" ({note})" if note else ""
+    texts = sum(sum(entry.get("holds_texts", {}).values()) for entry in manifest["aspects"].values())
     readme = _README.format(
         name=manifest["name"],
         task=manifest["task"]["name"],
         aspects=", ".join(manifest["aspects"]),
         lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
+        texts=f" Its prompts show {texts} rated texts of that data, which stand in the folder `state`."
+        if texts
+        else "",
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
     _write_json(folder / MANIFEST, manifest)

@@ -19,6 +19,7 @@ from debate_judge.data.schema import GRANULARITIES, Aspect, Scale, Task, fingerp
 from debate_judge.programs import KINDS, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
+from debate_judge.programs.roles.examples import is_rated
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 2
@@ -83,6 +84,14 @@ def program_state(judge: Judge, demos: bool) -> State:
         name: {k: v for k, v in state.items() if k in _STATE_KEYS and (demos or k != "demos")}
         for name, state in judge.dump_state().items()
     }
+
+
+def held_texts(state: State) -> dict[str, int]:
+    """How many texts of the data a judge's state holds, by what they are; empty where it holds none."""
+    demos = [demo for own in state.values() for demo in own.get("demos", ())]
+    rated = sum(map(is_rated, demos))
+    found = {"rated_examples": rated, "demonstrations": len(demos) - rated}
+    return {kind: count for kind, count in found.items() if count}
 
 
 def read(path: str | Path, judges: Collection[str] = ()) -> Export:

@@ -19,6 +19,8 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.chateval.referees import ROLES as BUILT_IN
+from debate_judge.programs.chateval.referees import Referee
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
@@ -70,9 +72,25 @@ A1, B1, G1 = "alpha, turn 1, score 1: a1", "beta, turn 1, score 2: b1", "gamma, 
 A2, B2, G2 = "alpha, turn 2, score 2: a2", "beta, turn 2, score 3: b2", "gamma, turn 2, score 4: g2"
 
 
-def test_one_by_one_follows_algorithm_1() -> None:
+def test_by_default_every_referee_hears_all_that_was_said_before() -> None:
     lm = numbered()
-    transcript = run(lm, ChatEval(ROLES, "one-by-one").converse(ITEM, 1))
+    transcript = run(lm, ChatEval(ROLES).converse(ITEM, 1))
+    # In turn 1 whoever spoke before; in turn 2 everything, for the first agent as for the others.
+    assert heard(lm) == [
+        ("alpha", ""),
+        ("beta", A1),
+        ("gamma", lines(A1, B1)),
+        ("alpha", lines(A1, B1, G1)),
+        ("beta", lines(A1, B1, G1, A2)),
+        ("gamma", lines(A1, B1, G1, A2, B2)),
+    ]
+    order = [("alpha", 0), ("beta", 0), ("gamma", 0), ("alpha", 1), ("beta", 1), ("gamma", 1)]
+    assert [(t.role, t.round) for t in transcript.turns] == order
+
+
+def test_the_printed_one_by_one_follows_algorithm_1_to_the_letter() -> None:
+    lm = numbered()
+    transcript = run(lm, ChatEval(ROLES, "one-by-one-printed").converse(ITEM, 1))
     # Turn 1. alpha: H1 = (). beta: H2 = (A1). gamma: H3 = (A1, B1). Each message goes to its speaker and to those
     # after it, but never to H1. Turn 2. alpha: H1 is still empty, the same question, so its reply is the same.
     # beta: H2 = (A1, B1, again). gamma: H3 = (A1, B1, G1, again, B2).
@@ -87,12 +105,6 @@ def test_one_by_one_follows_algorithm_1() -> None:
     order = [("alpha", 0), ("beta", 0), ("gamma", 0), ("alpha", 1), ("beta", 1), ("gamma", 1)]
     assert [(t.role, t.round) for t in transcript.turns] == order
     assert lm.meter.asked == {"alpha": 2, "beta": 2, "gamma": 2}
-
-
-def test_round_table_lets_everybody_hear_everything_said_before() -> None:
-    lm = numbered()
-    run(lm, ChatEval(TWO, "round-table").converse(ITEM, 1))
-    assert heard(lm) == [("alpha", ""), ("beta", A1), ("alpha", lines(A1, B1)), ("beta", lines(A1, B1, A2))]
 
 
 def test_simultaneous_talk_follows_algorithm_2() -> None:
@@ -122,7 +134,7 @@ def test_the_summarizer_replaces_the_history_as_in_algorithm_3() -> None:
 
 @pytest.mark.parametrize(
     ("communication", "together"),
-    [("one-by-one", 1), ("round-table", 1), ("simultaneous", 3), ("summarizer", 3), ("none", 3)],
+    [("one-by-one", 1), ("one-by-one-printed", 1), ("simultaneous", 3), ("summarizer", 3), ("none", 3)],
 )
 def test_agents_who_speak_at_once_are_asked_at_once(communication: str, together: int) -> None:
     lm = numbered(latency=0.01)
@@ -136,6 +148,17 @@ def test_the_ensemble_hears_nobody_and_knows_of_nobody() -> None:
     assert heard(lm) == [("alpha", ""), ("beta", ""), ("gamma", "")]
     assert not any("referees" in prompt for prompt in lm.prompts)
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (2.0, 3, "rounds over")
+
+
+def test_a_built_in_referee_speaks_of_others_only_where_there_are_others() -> None:
+    for name, text in BUILT_IN.items():
+        alone, together = (Referee(name, text, alone=alone).predict.signature.instructions for alone in (True, False))
+        assert not re.search(r"other|debate|referees|agree|discuss", alone.replace("another", "")), alone
+        assert together.startswith(text)
+        assert "To agree is worth as much as to object" in together
+        assert "half a point or more" in together
+        # Texts are rated of which none is a story, and questions that have no source.
+        assert not re.search(r"happened|story|article|against the source", alone)
 
 
 def test_a_single_agent_is_a_single_call() -> None:
@@ -153,7 +176,7 @@ def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
     assert (first.score, first.rounds, first.calls) == (2.0, 0, 3)
 
 
-@pytest.mark.parametrize("communication", ["one-by-one", "round-table", "simultaneous", "summarizer"])
+@pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
 def test_a_talk_holds_every_shorter_talk(communication: str) -> None:
     judge = ChatEval(ROLES, communication)
     longer: Transcript = run(numbered(), judge.converse(ITEM, 2))
@@ -235,10 +258,14 @@ def test_no_text_can_pass_for_a_field_or_for_another_speaker() -> None:
     assert verdict.score == 2.0
     headers = [re.findall(r"^\[\[ ## (\w+) ## \]\]", prompt, re.MULTILINE) for prompt in lm.prompts[1:]]
     names = ["task", "source", "aspect", "candidate", "debate", "role", "rationale", "score"]
-    assert headers == [names, names]
-    # One paragraph a message: beta hears alpha, then alpha, itself and alpha again.
+    assert headers == [names] * 3
+    # One paragraph a message: beta hears alpha, alpha both, beta all three.
     messages = [section(prompt, "debate").split("\n\n") for prompt in lm.prompts[1:]]
-    assert [[m.partition(",")[0] for m in ms] for ms in messages] == [["alpha"], ["alpha", "beta", "alpha"]]
+    assert [[m.partition(",")[0] for m in ms] for ms in messages] == [
+        ["alpha"],
+        ["alpha", "beta"],
+        ["alpha", "beta", "alpha"],
+    ]
 
 
 def test_every_role_is_a_predictor_of_its_own() -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.sets import faireval
 from debate_judge.programs.chateval.judge import ChatEval
+from debate_judge.programs.chateval.referees import COMPARISON_SCALE, compared_aspect
 from debate_judge.programs.chateval.voting import PairVerdict
 from debate_judge.programs.judge import Item, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
@@ -75,13 +77,37 @@ def test_a_prompt_shows_two_answers_and_no_candidate() -> None:
         assert "1 to 10" in section(prompt, "aspect")
 
 
+def test_the_points_of_a_definition_are_told_on_the_scale_of_the_comparison() -> None:
+    anchored = replace(ASPECT, definition="How clear it is. 0 is muddled, 1 is clear.")
+    told = compared_aspect(anchored)
+    assert told.scale == COMPARISON_SCALE
+    assert told.definition == (
+        "How clear it is. 0 is muddled, 1 is clear. Points named in this definition are on a scale of 0 to 1; yours is "
+        "1 to 10: what it says of 0 holds for 1, and what it says of 1 for 10."
+    )
+    # Nothing is to be told where no point is named, or where the scales are one.
+    assert compared_aspect(ASPECT).definition == ASPECT.definition
+    same = replace(anchored, scale=COMPARISON_SCALE)
+    assert compared_aspect(same) == same
+
+
+def test_faireval_is_asked_about_on_the_scale_that_its_anchors_are_on() -> None:
+    aspect = faireval.TASK.aspects[0]
+    assert not re.search(r"\d", aspect.definition)
+    lm = by_position(biased)
+    items = [Item("g", text, faireval.TASK, aspect, "How?", text) for text in ("good", "bad")]
+    compared(ChatEval(ONE, "none", turns=1), lm, *items)
+    assert section(lm.prompts[0], "aspect") == f"preference (1 to 10, 1 worst, 10 best): {aspect.definition}"
+    assert section(lm.prompts[0], "task").startswith("Source: question. Candidate: answer. Answer 1 and answer 2 are ")
+
+
 def test_a_comparison_is_a_discussion_by_the_same_strategy() -> None:
     lm = scripted_lm(debater(rationale="because", score_1="7", score_2="5"))
     comparison = compared(ChatEval(TWO, "one-by-one", both_orders=False), lm, GOOD, BAD)
     a, b = "alpha, turn 1, scores 7 and 5: because", "beta, turn 1, scores 7 and 5: because"
     again = "alpha, turn 2, scores 7 and 5: because"
-    # alpha hears nobody and is asked the same in turn 2; beta hears alpha, then alpha, itself and alpha again.
-    assert [section(prompt, "debate") for prompt in lm.prompts] == ["", a, f"{a}\n\n{b}\n\n{again}"]
+    histories = ["", a, f"{a}\n\n{b}", f"{a}\n\n{b}\n\n{again}"]
+    assert [section(prompt, "debate") for prompt in lm.prompts] == histories
     assert comparison.transcripts[0].turns[0].text == "answer 1: 7, answer 2: 5. because"
     assert comparison.calls == 4
 

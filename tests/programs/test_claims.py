@@ -13,7 +13,8 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets.factuality import CLAIMS
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.programs.hallucination.claims import form_of, read_claims
+from debate_judge.programs.hallucination.baselines import HallucinationCheck
+from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of, read_claims
 from debate_judge.programs.hallucination.judge import Hallucination, Options
 from debate_judge.programs.judge import DebateConfig, Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
@@ -65,12 +66,16 @@ def test_the_form_of_a_response_is_read_off_its_source(task: Task, form: str) ->
     assert form_of(task) == form
 
 
-def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
-    async def under_lm(work: Awaitable[Any]) -> Any:
+def under_lm(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
+    async def awaited() -> Any:
         with dspy.context(lm=lm, trace=None):
             return await work
 
-    return asyncio.run(under_lm(Hallucination(Options(**options), DebateConfig(rounds=0)).judge(item)))
+    return asyncio.run(awaited())
+
+
+def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
+    return under_lm(lm, Hallucination(Options(**options), DebateConfig(rounds=0)).judge(item))
 
 
 def factual(claims: str) -> ScriptedLM:
@@ -89,6 +94,23 @@ def test_a_claim_stands_as_it_is_without_the_prompt_that_brought_it_about() -> N
     asked(Item("g", "c", CLAIMS, CLAIMS.aspects[0], "Who was he?", "Harold died in 1066."), lm)
     assert [section(prompt, "claim") for prompt in lm.prompts] == ["Harold died in 1066."]
     assert "Who was he?" not in lm.prompts[0]
+
+
+def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
+    joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
+    asked(ITEM, joined)
+    asked(ITEM, apart, short_answer=0)
+    under_lm(single, HallucinationCheck().judge(ITEM))
+    # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
+    # that was taken out of the answer stands without the question.
+    told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]
+    assert [CHECKED_ANSWER in text for text in told] == [True, True, False]
+    assert told[0].startswith("The claim is a question with its answer. ")
+    assert told[2].startswith("The claim stands in this kind of text: answer. The evidence is all that counts")
+    # Only answers have a question.
+    summary = factual("Ann won.")
+    asked(Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], "A long article.", "Ann won."), summary)
+    assert not any("question" in section(prompt, "task") for prompt in summary.prompts)
 
 
 def test_a_longer_answer_is_taken_apart_beside_its_question() -> None:

@@ -76,6 +76,26 @@ def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None
     assert found == (PASSAGES[1], PASSAGES[3])
 
 
+def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its_subject() -> None:
+    text = (
+        "Rain fell in Elm.",
+        "Ann Ash was born in Elm.",
+        "She moved to Oakham.",
+        '"It was in 1931," she said.',
+        "Then she opened a bakery.",
+        "Thistles grow in Elm.",
+    )
+    assert best(text, ("moved to Oakham",), 1, TfIdf()) == text[1:3]
+    assert best(text, ("was it in 1931?",), 1, TfIdf()) == text[1:4]
+    # A sentence that names its subject, or only begins like a pronoun, stands by itself.
+    assert best(text, ("bakery",), 1, TfIdf()) == (text[4],)
+    assert best(text, ("thistles",), 1, TfIdf()) == (text[5],)
+    # There is nothing before the first, and the search for a name ends after a few sentences.
+    assert best(("He won.", "Rain fell.", "Snow fell."), ("won",), 1, TfIdf()) == ("He won.",)
+    many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
+    assert best(many, ("bees",), 1, TfIdf()) == many[2:]
+
+
 def test_passages_that_no_query_touches_are_taken_from_the_top() -> None:
     assert best(PASSAGES, ("zzz",), 2, TfIdf()) == PASSAGES[:2]
 

@@ -80,6 +80,15 @@ def test_steps_are_derived_from_task_and_aspect_alone() -> None:
     assert headers(lm.prompts[1]) == form
 
 
+def test_steps_are_asked_for_that_can_be_carried_out_with_everything_in_sight() -> None:
+    told = GEval().instructions()
+    asks = " ".join(told["steps.predict"].split())
+    assert "all of the material before them at once" in asks
+    assert "such as notes or a step to take before the candidate is read" in asks
+    assert "read first" not in asks
+    assert "without writing anything down" in " ".join(told["scorer.predict"].split())
+
+
 def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     judge = GEval("sampled:3")
     run(rater(), judge.judge(ITEM))

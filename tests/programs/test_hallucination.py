@@ -143,6 +143,40 @@ def test_agreement_ends_the_chain_once_the_minimum_is_reached(minimum: int, call
     assert run(lm, judge(min_rounds=minimum).judge(ITEM)).calls == calls
 
 
+def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
+    variants = judge().variants({})
+    assert list(variants) == ["at least 2 rounds", "at least 1 round"]
+
+    def held(one: Any) -> tuple[Transcript, list[str]]:
+        lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
+        return run(lm, one.converse(ITEM, 3)), lm.prompts
+
+    (longer, asked), (shorter, asked_too) = map(held, variants.values())
+    # The one begins the other, so that a search over both asks no more than the paper's.
+    assert (longer.calls, shorter.calls) == (7, 4)
+    assert longer.turns[: len(shorter.turns)] == shorter.turns
+    assert asked[: len(asked_too)] == asked_too
+    read = variants["at least 1 round"].verdict(shorter, 3)
+    assert isinstance(read, Verdict)
+    assert (read.stop_reason, read.rounds) == ("no issue", 1)
+
+
+@pytest.mark.parametrize("one", [judge(min_rounds=1), judge(min_rounds=3), judge(rounds=1)])
+def test_a_minimum_that_was_set_or_cannot_matter_is_not_searched(one: Hallucination) -> None:
+    assert list(one.variants({}).values()) == [one]
+
+
+def test_what_the_agents_are_told_names_no_role_that_is_not_heard() -> None:
+    told = judge().instructions()
+    assert not any(name in told["initial.predict"] for name in ("Trust", "Skeptic", "Leader", "debate", "objection"))
+    assert "Skeptic" not in told["trust.predict"]
+    assert "Trust" not in told["skeptic.predict"]
+    # Agreement is an answer, and an objection has a least weight.
+    for name in ("trust", "skeptic", "leader"):
+        assert "Agreement is worth as much as an objection" in told[f"{name}.predict"]
+        assert "move the severity by a whole grade" in told[f"{name}.predict"]
+
+
 def test_a_chain_holds_every_shorter_chain() -> None:
     def script() -> ScriptedLM:
         return panel(initial="T", trust="TFT", skeptic="FTT", leader="FFT")

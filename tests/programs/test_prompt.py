@@ -71,7 +71,7 @@ def test_the_source_comes_first_and_the_role_last() -> None:
 def test_what_the_roles_are_shown() -> None:
     prompt = asked()[0]
     assert section(prompt, "task") == (
-        "The source is a conversation; the candidate is a reply. The context is a fact that belongs to the source. "
+        "Source: conversation. Candidate: reply. Context, which belongs to the source: fact. "
         "One aspect of the candidate is rated."
     )
     assert section(prompt, "source") == "Is it raining?"

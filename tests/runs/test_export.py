@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read, save
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -136,6 +138,37 @@ def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:
     kept = read(write(tmp_path / "with", judge, demos=True)).judge
     assert asked_by(kept) == asked_by(judge)
     assert "demos_left_out" not in read(tmp_path / "with").manifest["aspects"]["tone"]
+
+
+def example(text: str) -> RatedExample:
+    return RatedExample("tone", "7", f"A source, {text}.", "", f"A candidate, {text}.", 3.5, (3.0, 4.0))
+
+
+@pytest.mark.parametrize("nearest", [0, 1])
+def test_rated_examples_are_exported_only_with_permission_and_then_told(tmp_path: Path, nearest: int) -> None:
+    judge = compiled()
+    tone = replace(
+        judge.aspects["tone"], judge=with_examples(judge.aspects["tone"].judge, [example("PRIVATE")], nearest)
+    )
+    judge = replace(judge, aspects={**judge.aspects, "tone": tone})
+    # Without them it would be another judge than the one whose evidence it carries.
+    with pytest.raises(InputError, match="the judge of 'tone' shows rated examples") as error:
+        write(tmp_path / "x", judge)
+    assert "--export-examples" in str(error.value)
+    assert not (tmp_path / "x").exists()
+    kept = read(write(tmp_path / "x", judge, demos=True))
+    assert examples_of(kept.judge.aspects["tone"].judge) == (example("PRIVATE"),)
+    assert asked_by(kept.judge) == asked_by(judge)
+    assert any("PRIVATE" in prompt for _, prompt in asked_by(kept.judge))
+    entries = kept.manifest["aspects"]
+    assert [entry.get("holds_texts") for entry in entries.values()] == [{"rated_examples": 1}, None, None]
+    assert "Its prompts show 1 rated texts of that data" in (tmp_path / "x" / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_export_without_texts_of_the_data_says_nothing_of_them(tmp_path: Path) -> None:
+    folder = write(tmp_path / "x", demos=True)
+    assert b"holds_texts" not in content(folder)
+    assert b"rated texts" not in content(folder)
 
 
 def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

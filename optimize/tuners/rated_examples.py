@@ -1,0 +1,137 @@
+"""Which rated candidates of train a judge is shown as examples."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from debate_judge.data.schema import Aspect, Candidate, Corpus, RatedGroup
+from debate_judge.optimize.settings import WantedExamples
+from debate_judge.programs.judge import Judge
+from debate_judge.programs.roles.examples import RatedExample, with_examples
+
+PER_SOURCE = 4
+"""Candidates that share a source where sources have several: a source costs more tokens than they do, and how raters
+tell its candidates apart shows their use of the scale."""
+
+
+def with_rated_examples(
+    judge: Judge,
+    corpus: Corpus,
+    aspects: Sequence[Aspect],
+    wanted: WantedExamples,
+    *,
+    seed: int,
+    without: frozenset[str] = frozenset(),
+) -> Judge:
+    """A copy of the judge that shows rated candidates of `corpus`.
+
+    Args:
+        judge: The judge; it is not changed.
+        corpus: Train.
+        aspects: Those that the judge judges; each gets examples of its own.
+        wanted: How many, and whether those most like the item.
+        seed: Of the choice.
+        without: Ids of groups whose ratings must not be shown.
+
+    Raises:
+        InputError: The judge shows no examples.
+    """
+    found: list[RatedExample] = []
+    for aspect in aspects:
+        if wanted.nearest:
+            found += rated_candidates(corpus, aspect, without=without)
+        else:
+            found += choose_examples(corpus, aspect, wanted.count, seed=seed, without=without)
+    return with_examples(judge, found, nearest=wanted.count if wanted.nearest else 0)
+
+
+def choose_examples(
+    corpus: Corpus, aspect: Aspect, count: int, *, seed: int, without: frozenset[str] = frozenset()
+) -> list[RatedExample]:
+    """Rated candidates that span the scale, of as few sources as `PER_SOURCE` allows.
+
+    The sources whose candidates are rated most differently come first, and of each the candidates whose ratings are
+    spread most evenly. Where sources have one candidate each, the ratings of all of them are spread evenly.
+
+    Args:
+        corpus: Train.
+        aspect: Whose ratings count.
+        count: Examples to choose; fewer where there are not so many.
+        seed: Decides between equals.
+        without: Ids of groups that must not be chosen.
+
+    Returns:
+        The examples, those of one source together, from the best rated to the worst.
+    """
+    groups = _rated(corpus, aspect, without)
+    random.Random(seed).shuffle(groups)
+    if all(len(candidates) == 1 for _, candidates in groups):
+        singles = _spread([(group, candidates[0]) for group, candidates in groups], aspect, count)
+        return [_example(group, candidate, aspect) for group, candidate in singles]
+    found: list[RatedExample] = []
+    for group, candidates in sorted(groups, key=lambda pair: -_range(pair[1], aspect)):
+        chosen = _spread([(group, c) for c in candidates], aspect, min(PER_SOURCE, count - len(found)))
+        found += [_example(group, candidate, aspect) for _, candidate in chosen]
+    return found
+
+
+def rated_candidates(corpus: Corpus, aspect: Aspect, *, without: frozenset[str] = frozenset()) -> list[RatedExample]:
+    """Every rated candidate, in the order of the corpus; the arguments are those of `choose_examples`."""
+    return [
+        _example(group, candidate, aspect)
+        for group, candidates in _rated(corpus, aspect, without)
+        for candidate in candidates
+    ]
+
+
+def _rated(corpus: Corpus, aspect: Aspect, without: frozenset[str]) -> list[tuple[RatedGroup, list[Candidate]]]:
+    rated = [
+        (group, [candidate for candidate in group.candidates if candidate.rating(aspect.name) is not None])
+        for group in corpus.groups
+        if group.id not in without
+    ]
+    return [(group, candidates) for group, candidates in rated if candidates]
+
+
+def _spread(
+    pairs: Sequence[tuple[RatedGroup, Candidate]], aspect: Aspect, count: int
+) -> list[tuple[RatedGroup, Candidate]]:
+    """Up to `count` of the candidates, those nearest to evenly spaced ratings, from the best to the worst."""
+    left = sorted(pairs, key=lambda pair: -_rating(pair[1], aspect))
+    if count >= len(left):
+        return left
+    if count < 1:
+        return []
+    high, low = _rating(left[0][1], aspect), _rating(left[-1][1], aspect)
+    chosen: list[tuple[RatedGroup, Candidate]] = []
+    for number in range(count):
+        wanted = high - (high - low) * number / max(1, count - 1)
+        chosen.append(min(left, key=lambda pair: abs(_rating(pair[1], aspect) - wanted)))
+        left.remove(chosen[-1])
+    return sorted(chosen, key=lambda pair: -_rating(pair[1], aspect))
+
+
+def _range(candidates: Sequence[Candidate], aspect: Aspect) -> float:
+    ratings = [_rating(candidate, aspect) for candidate in candidates]
+    return max(ratings) - min(ratings)
+
+
+def _rating(candidate: Candidate, aspect: Aspect) -> float:
+    rating = candidate.rating(aspect.name)
+    if rating is None:
+        raise ValueError(f"candidate {candidate.id!r} has no rating of {aspect.name!r}")
+    return rating
+
+
+def _example(group: RatedGroup, candidate: Candidate, aspect: Aspect) -> RatedExample:
+    ratings = candidate.ratings[aspect.name]
+    return RatedExample(
+        aspect=aspect.name,
+        group=group.id,
+        source=group.source,
+        context=group.context,
+        candidate=candidate.text,
+        rating=_rating(candidate, aspect),
+        ratings=tuple(ratings) if len(ratings) > 1 else (),
+    )

@@ -1,0 +1,191 @@
+"""Rated examples: candidates of other sources with their human ratings, for every role of a judge to read.
+
+They are demonstrations of the Scorer's predictor, so that DSPy's own tools see them in the program's state and an
+export can hold them. A demonstration with a rating has no reply, so it never becomes a chat turn: all of them together
+are one text in the prompt. That text is the same for all items of an aspect, or it holds those that are most like the
+item. An item is never shown an example of its own source, which would tell its rating where the item is a train item.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import dspy
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.judge import Item, Judge
+from debate_judge.programs.roles.parsing import escape
+
+PREDICTOR = "scorer.predict"
+"""Whose demonstrations they are."""
+
+EXPLAINED = (
+    "Candidates of other sources with what the raters gave them in this aspect; they show how these raters use the "
+    "scale and are not to be judged. One source a line, as JSON; rating is the mean over raters, ratings are theirs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RatedExample:
+    """One candidate with its human rating in one aspect."""
+
+    aspect: str
+    group: str
+    source: str
+    context: str
+    candidate: str
+    rating: float
+    """The mean over raters."""
+    ratings: tuple[float, ...] = ()
+    """The single raters'; empty where they are not known or there is but one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExamples:
+    """The examples of one prompt as text; at most one of the two is not empty."""
+
+    shared: str = ""
+    """Equal for all items of an aspect, but for those whose own source is among the examples."""
+    similar: str = ""
+    """Chosen for the item."""
+
+
+NO_EXAMPLES = ShownExamples()
+
+
+def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int = 0) -> Judge:
+    """A copy of the judge that shows these examples, in place of others that it may have shown.
+
+    Args:
+        judge: The judge; it is not changed.
+        examples: Of one or several aspects; an item is shown those of its own. None at all take them away.
+        nearest: How many of them an item is shown: those most like it. 0 shows all of them to every item.
+
+    Raises:
+        InputError: The judge's prompts have no place for examples.
+    """
+    require_shown(judge)
+    copy: Judge = judge.deepcopy()
+    copy.nearest_examples = nearest if examples else 0
+    scorer = _scorer(copy)
+    demos = [demo for demo in scorer.demos if not is_rated(demo)]
+    scorer.demos = demos + [dspy.Example(**asdict(e) | {"ratings": list(e.ratings)}) for e in examples]
+    return copy
+
+
+def require_shown(judge: Judge) -> None:
+    """Refuse a judge whose prompts have no place for rated examples.
+
+    Raises:
+        InputError: They have none.
+    """
+    if not judge.shows_examples:
+        raise InputError(
+            f"the judge {judge.kind!r} shows no rated examples",
+            field="--examples",
+            expected="a debate or its single call",
+            remedy="leave the flag out",
+        )
+
+
+def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
+    """The rated examples that a judge holds."""
+    return _read(_scorer(judge).demos) if judge.shows_examples else ()
+
+
+def shown(demos: Iterable[Any], item: Item, nearest: int) -> ShownExamples:
+    """The text of the rated examples among `demos` that `item` is shown.
+
+    Args:
+        demos: Demonstrations of the Scorer's predictor.
+        item: About which the roles are asked.
+        nearest: As in `with_examples`.
+    """
+    of_aspect = tuple(example for example in _read(demos) if example.aspect == item.aspect.name)
+    own = _even(item.source)
+    others = [example for example in of_aspect if _even(example.source) != own]
+    if not others:
+        return NO_EXAMPLES
+    if not nearest:
+        return ShownExamples(shared=rendered(tuple(others)))
+    likeness = _likeness(of_aspect, item)
+    best = sorted(others, key=lambda example: -likeness[example])[:nearest]
+    return ShownExamples(similar=rendered(tuple(best)))
+
+
+@lru_cache(maxsize=256)
+def rendered(examples: tuple[RatedExample, ...]) -> str:
+    """The examples as one text, each source once with its candidates.
+
+    Texts of a data set are hostile: as values of JSON no text can pass itself off as a rating or as another source, and
+    escaped none can open a section of the prompt.
+    """
+    sources: dict[tuple[str, str], list[RatedExample]] = {}
+    for example in examples:
+        sources.setdefault((example.source, example.context), []).append(example)
+    lines = []
+    for (source, context), of_source in sources.items():
+        record: dict[str, Any] = {"source": escape(source)}
+        if context:
+            record["context"] = escape(context)
+        lines.append(json.dumps(record | {"candidates": [_record(e) for e in of_source]}, ensure_ascii=False))
+    return "\n".join([EXPLAINED, *lines])
+
+
+def _record(example: RatedExample) -> dict[str, Any]:
+    record: dict[str, Any] = {"candidate": escape(example.candidate), "rating": round(example.rating, 2)}
+    return record | ({"ratings": list(example.ratings)} if len(example.ratings) > 1 else {})
+
+
+def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedExample, float]:
+    """How like the item each example is: the cosine of the candidates plus that of the sources."""
+    sources = tuple(dict.fromkeys(example.source for example in examples))
+    candidates = tuple(dict.fromkeys(example.candidate for example in examples))
+    of_source = dict(zip(sources, _cosines(sources, item.source), strict=True))
+    of_candidate = dict(zip(candidates, _cosines(candidates, item.text), strict=True))
+    # Rounded, so that sums in another order rank equals by their place all the same.
+    return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
+
+
+def _cosines(passages: tuple[str, ...], text: str) -> list[float]:
+    vectorizer, matrix = _fitted(passages)
+    found: list[float] = (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist()
+    return found
+
+
+@lru_cache(maxsize=64)
+def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
+
+    # Runs of characters find inflected forms, and work where no blanks stand between words.
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+    return vectorizer, vectorizer.fit_transform(passages)
+
+
+def _read(demos: Iterable[Any]) -> tuple[RatedExample, ...]:
+    return tuple(_example(demo) for demo in demos if is_rated(demo))
+
+
+def is_rated(demo: Any) -> bool:
+    """Whether a demonstration is a rated example: it has a rating, as a reply of no role has."""
+    return "rating" in demo and "candidate" in demo
+
+
+def _example(demo: Any) -> RatedExample:
+    ratings = tuple(map(float, demo.get("ratings") or ()))
+    texts = {name: str(demo.get(name, "")) for name in ("aspect", "group", "source", "context", "candidate")}
+    return RatedExample(**texts, rating=float(demo["rating"]), ratings=ratings)
+
+
+def _scorer(judge: Judge) -> Any:
+    return dict(judge.named_predictors())[PREDICTOR]
+
+
+@lru_cache(maxsize=4096)
+def _even(source: str) -> str:
+    """The text with its whitespace evened out: sources that are equal so are one, as in `RatedGroup.source_key`."""
+    return " ".join(source.split())
