@@ -19,8 +19,8 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_metric
-from debate_judge.optimize.tuners import Tuning
-from debate_judge.optimize.tuners.guide_author import GuideAuthor, GuideLimits
+from debate_judge.optimize.tuners import GuideLimits, Tuning
+from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -235,11 +235,11 @@ def tune(tuning: Tuning) -> Judge:
     rounds = min(1, tuning.rounds)
     optimizer = GuideOptimizer(
         evaluate=lambda judge, items: tuning.runner.converse(judge, items, rounds, f"{tuning.label}: guide"),
-        reflect=tuning.runner.lm,
+        reflect=tuning.reflection,
         rounds=rounds,
         statistic=tuning.statistic,
         proposals=max(1, tuning.effort.proposals),
-        limits=GuideLimits(),
+        limits=tuning.guide,
         seed=tuning.seed,
         label=tuning.label,
     )

@@ -12,6 +12,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 
 from debate_judge.data.schema import Aspect, Task
+from debate_judge.optimize.tuners import GuideLimits
 from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quoted
 from debate_judge.programs.roles.parsing import escape
 
@@ -59,16 +60,6 @@ class MergeGuides(dspy.Signature):
     limit: str = dspy.InputField(desc="how long the guide may be")
     correction: str = dspy.InputField(desc="what was wrong with your last guide, if anything")
     guide: str = dspy.OutputField(desc="the one guide")
-
-
-@dataclass(frozen=True)
-class GuideLimits:
-    """How much is shown to the reflecting LM, and how much it may write."""
-
-    words: int = 220
-    """Of one guide."""
-    tokens: int = 14_000
-    """Of the rated texts in one prompt."""
 
 
 @dataclass(frozen=True)

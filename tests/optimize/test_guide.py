@@ -10,9 +10,8 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning
 from debate_judge.optimize.tuners.guide import GuideOptimizer, guide_of
-from debate_judge.optimize.tuners.guide_author import GuideLimits
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.judge import Judge, corpus_items
@@ -208,6 +207,7 @@ def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
                 statistic="spearman",
                 feedback=None,
                 runner=runner,
+                reflection=lm,
                 personas={},
                 effort=Effort(proposals=2, trials=4),
                 seed=0,

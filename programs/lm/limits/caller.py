@@ -41,6 +41,7 @@ class Caller:
         price: Needed for a budget in money.
         control: Makes a call that any model can answer. When it fails too, the provider is down, not the item at
             fault.
+        beside: The caller of another model, whose budget this one shares.
     """
 
     def __init__(
@@ -50,10 +51,14 @@ class Caller:
         options: LMOptions,
         price: Price | None = None,
         control: Callable[[], Awaitable[Reply]] | None = None,
+        *,
+        beside: Caller | None = None,
     ) -> None:
         self._model = model
         self._options = options
         self._budget = Budget(options.budget, price) if options.budget else None
+        if beside is not None:
+            self._budget = None if beside._budget is None else beside._budget.beside(price)
         self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
         self.limiter = Limiter(concurrency, options, self._budget)
         self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
