@@ -11,13 +11,11 @@ from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.reflection import reflection_lm
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -110,9 +108,8 @@ class Run:
     search: Search = search
 
     @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, engine: LocalEngine | None = None) -> Run:
-        """The compile itself; `engine` is that of a dry run, for the reflecting LM."""
-        reflection = reflection_lm(plan.settings, runner.lm, engine)
+    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
+        """The compile itself."""
         return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
 
 

@@ -21,7 +21,7 @@ from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
-from debate_judge.optimize.reflection import REFLECTION
+from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
 from debate_judge.optimize.search.study import SearchPlan, SearchResult, evaluate, first_points, search
 from debate_judge.optimize.selection import TUNED, select_all
@@ -73,8 +73,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     steps = tqdm(total=3 * len(samples), desc="dry run", unit="aspect", delay=2, file=sys.stderr)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
+        reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
         for sample in samples:
-            run = _run(case, sample, runner)
+            run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
             score_held_out(run, select_all(run)[0])
             steps.update()
 
@@ -164,10 +165,8 @@ def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
 # --- the cases ---
 
 
-def _run(case: EstimateCase, sample: CompilePlan, runner: JudgeRunner) -> Run:
-    run = Run.of(sample, runner, NoTracking(), DryRunEngine(case))
-    tuner = run.tuner
-    run = replace(run, tuner=lambda tuning: tuner(replace(tuning, folder=None)))
+def _run(case: EstimateCase, plain: Run) -> Run:
+    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
     if case.name == "lower":
         return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_cheapest)
     if case.name == "upper":

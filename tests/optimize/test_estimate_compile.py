@@ -71,16 +71,18 @@ class WordyEngine(offline.OfflineEngine):
 
 
 def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = estimated(aspects=("fluency", "relevance"), max_rounds=2, lm="openai/wordy", api_base="http://127.0.0.1:9")
+    found = estimated(
+        aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro", lm="openai/wordy", api_base="http://127.0.0.1:9"
+    )
     monkeypatch.setattr(make_lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
     real = executed(
         *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
-        *("--max-rounds", "2", "--rpm", "1e9", "--tpm", "1e12"),
+        *("--max-rounds", "2", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),
     )
     low, usual, high = (used.calls for used in found.total)
     assert low <= real <= high
     assert usual == pytest.approx(real, rel=0.25)
-    plain = estimated(aspects=("fluency", "relevance"), max_rounds=2)
+    plain = estimated(aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro")
     assert found.total[1].calls > 1.2 * plain.total[1].calls
 
 
