@@ -32,6 +32,7 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
                     items_of(corpus.task, group, aspect),
                     group.ratings(aspect.name),
                     [c.ratings.get(aspect.name, ()) for c in group.candidates],
+                    [c.comments.get(aspect.name, ()) for c in group.candidates],
                 )
                 for group in corpus.groups
                 if group.ranks_humans(aspect.name)
@@ -44,22 +45,29 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
     candidates = [candidate for group in corpus.groups for candidate in group.candidates]
     pairs = [
-        (item, candidate.ratings[aspect.name])
+        (item, candidate.ratings[aspect.name], candidate.comments.get(aspect.name, ()))
         for item, candidate in zip(corpus_items(corpus, aspect), candidates, strict=True)
         if candidate.ratings.get(aspect.name)
     ]
     random.Random(seed).shuffle(pairs)
     batches = [pairs[i : i + BATCH] for i in range(0, len(pairs), BATCH)]
-    return [
-        _example([i for i, _ in batch], [math.fsum(r) / len(r) for _, r in batch], [r for _, r in batch])
-        for batch in batches
-        if len(batch) > 1
-    ]
+    found = []
+    for batch in batches:
+        if len(batch) > 1:
+            items, raters, comments = zip(*batch, strict=True)
+            found.append(_example(list(items), [math.fsum(r) / len(r) for r in raters], raters, comments))
+    return found
 
 
-def _example(items: list[Item], ratings: Sequence[float | None], raters: Sequence[tuple[float, ...]]) -> dspy.Example:
-    """Questions, the mean rating of each, and the single ratings behind it."""
-    return dspy.Example(questions=items, ratings=list(ratings), raters=list(raters)).with_inputs("questions")
+def _example(
+    items: list[Item],
+    ratings: Sequence[float | None],
+    raters: Sequence[tuple[float, ...]],
+    comments: Sequence[tuple[str, ...]],
+) -> dspy.Example:
+    """Questions, the mean rating of each, and the single ratings and the comments behind it."""
+    rated = dspy.Example(questions=items, ratings=list(ratings), raters=list(raters), comments=list(comments))
+    return rated.with_inputs("questions")
 
 
 def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic: Statistic) -> float:

@@ -43,13 +43,14 @@ class _Rated:
         """As it is shown to the reflecting LM: the judge's first score and its reason, without any debate."""
         example = self.example
         candidates = []
-        for item, mean, ratings, transcript in zip(
-            example.questions, example.ratings, example.raters, self.transcripts, strict=True
+        for item, mean, ratings, comments, transcript in zip(
+            example.questions, example.ratings, example.raters, example.comments, self.transcripts, strict=True
         ):
             if mean is not None:
                 first = next((turn for turn in transcript.turns if turn.score is not None), None)
                 score, reason = (first.score, first.text) if first else (None, "")
-                candidates.append(RatedCandidate(escape(item.text), ratings, mean, score, escape(reason)))
+                told = tuple(map(escape, comments))
+                candidates.append(RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told))
         one = example.questions[0]
         return RatedSource(escape(one.source), escape(one.context), tuple(candidates))
 

@@ -39,8 +39,8 @@ class WriteGuide(dspy.Signature):
     task: str = dspy.InputField(desc="what is rated")
     aspect: str = dspy.InputField(desc="the aspect with its scale and definition")
     rated: str = dspy.InputField(
-        desc="one JSON object per source: its text, and its candidates with the mean of the raters, single ratings, "
-        "and the score and reason of the judge"
+        desc="one JSON object per source: its text, and its candidates with the mean of the raters, single ratings "
+        "and comments where there are any, and the score and reason of the judge"
     )
     former_guide: str = dspy.InputField(desc="the guide that the judge had, if any")
     limit: str = dspy.InputField(desc="how long the guide may be")

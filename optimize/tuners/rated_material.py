@@ -15,7 +15,7 @@ BYTES_PER_TOKEN = 4
 """Of UTF-8 text, roughly; a limit in tokens is kept by this measure."""
 
 _LONGEST_REASON = 400
-"""Characters of the judge's reasons that are shown."""
+"""Characters of the judge's reasons, and of a rater's comment, that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class RatedCandidate:
     score: float | None
     """The judge's; None where it left the candidate unscored."""
     reason: str = ""
+    comments: tuple[str, ...] = ()
+    """What the raters wrote about it."""
 
     @property
     def difference(self) -> float:
@@ -40,6 +42,8 @@ class RatedCandidate:
         found: dict[str, Any] = {"candidate": self.text, "raters_mean": round(self.mean, 2)}
         if len(self.ratings) > 1:
             found["ratings"] = list(self.ratings)
+        if self.comments:
+            found["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
         if self.score is not None:
             found |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
         return found
@@ -97,10 +101,10 @@ def pack(sources: Iterable[RatedSource], tokens: int) -> list[list[RatedSource]]
 
 
 def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
-    """The first run of `words` words that `text` shares with a source or a candidate, or an empty text."""
+    """The first run of `words` words that `text` shares with a source, a candidate or a comment, or an empty text."""
     shown = set()
     for source in sources:
-        for passage in (source.source, source.context, *(c.text for c in source.candidates)):
+        for passage in (source.source, source.context, *(t for c in source.candidates for t in (c.text, *c.comments))):
             shown.update(_runs(passage, words))
     return next((run for run in _runs(text, words) if run in shown), "")
 
