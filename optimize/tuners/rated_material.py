@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,21 +84,47 @@ class RatedSource:
         return replace(self, candidates=tuple(kept))
 
 
-def pack(sources: Iterable[RatedSource], tokens: int) -> list[list[RatedSource]]:
-    """Put sources into packs of at most `tokens` tokens, each source once, the largest differences first.
+def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
+    """Each source once, with the candidates of all that have its text and context."""
+    found: dict[tuple[str, str], RatedSource] = {}
+    for source in sources:
+        key = (source.source, source.context)
+        known = found[key].candidates if key in found else ()
+        found[key] = replace(source, candidates=(*known, *source.candidates))
+    return list(found.values())
 
+
+def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[RatedSource]]:
+    """Put sources into at most `most` packs of at most `tokens` tokens, each source once.
+
+    The largest differences come first, within a pack and into it; but every fourth source is one that judge and raters
+    agree on, for what the raters let pass shows there alone, and where not all sources fit those would be left out.
     A source that alone exceeds the limit loses candidates, and is shown in a pack of its own if that is not enough.
     """
     packs: list[list[RatedSource]] = []
-    room = 0
-    for source in sorted(sources, key=lambda s: -s.difference):
+    room: list[int] = []
+    for source in _mixed(sorted(sources, key=_difference)):
         fitted = source.within(tokens)
-        if not packs or fitted.tokens > room:
+        number = next((i for i, left in enumerate(room) if fitted.tokens <= left), len(packs))
+        if number == most:
+            continue
+        if number == len(packs):
             packs.append([])
-            room = tokens
-        packs[-1].append(fitted)
-        room -= fitted.tokens
-    return packs
+            room.append(tokens)
+        packs[number].append(fitted)
+        room[number] -= fitted.tokens
+    return [sorted(one, key=_difference) for one in packs]
+
+
+def _difference(source: RatedSource) -> float:
+    return -source.difference
+
+
+def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
+    """Three from the front, then one from the back, until all are out."""
+    left = deque(ordered)
+    for number in range(len(ordered)):
+        yield left.pop() if number % 4 == 3 else left.popleft()
 
 
 def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
