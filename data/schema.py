@@ -116,6 +116,8 @@ class Candidate:
     text: str
     ratings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Aspect name -> one value per rater, in the file's order."""
+    comments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Aspect name -> what raters wrote about their ratings; a tuner may read it, no judge does."""
 
     def rating(self, aspect: str) -> float | None:
         """The mean over raters, or None without a rating of this aspect."""
@@ -179,7 +181,7 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """Hash of all texts and ratings; equal content gives equal digests in any process."""
+        """Hash of all texts, ratings and comments; equal content gives equal digests in any process."""
         return fingerprint(group_record(g) for g in self.groups)
 
     def rated_aspects(self) -> tuple[str, ...]:
@@ -195,11 +197,16 @@ def group_record(group: RatedGroup) -> dict[str, object]:
         "source": group.source,
         "context": group.context,
         "references": list(group.references),
-        "candidates": [
-            {"id": c.id, "text": c.text, "ratings": {k: list(v) for k, v in c.ratings.items()}}
-            for c in group.candidates
-        ],
+        "candidates": [_candidate_record(c) for c in group.candidates],
     }
+
+
+def _candidate_record(candidate: Candidate) -> dict[str, object]:
+    found: dict[str, object] = {"id": candidate.id, "text": candidate.text}
+    found["ratings"] = {aspect: list(values) for aspect, values in candidate.ratings.items()}
+    if candidate.comments:
+        found["comments"] = {aspect: list(texts) for aspect, texts in candidate.comments.items()}
+    return found
 
 
 def fingerprint(values: Iterator[object] | object) -> str:

@@ -86,7 +86,8 @@ def _compile(settings: Settings) -> int:
     try:
         result = compile_judge(settings, personas(Path(settings.personas) if settings.personas else None))
     except dspy.LMError as error:
-        print(describe(error, settings.lm), file=sys.stderr)
+        second = settings.reflection_lm
+        print(describe(error, second if second and error.model == second else settings.lm), file=sys.stderr)
         return EXIT_LM
     except TrackingError as error:
         print(f"error: {error}", file=sys.stderr)

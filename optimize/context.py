@@ -15,6 +15,7 @@ from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
 from debate_judge.programs.judge import Judge
+from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -102,12 +103,14 @@ class Run:
     runner: JudgeRunner
     tracker: Trials
     tuner: Tuner
+    reflection: JudgeLM
+    """What the tuner has guides and instructions written by."""
     search: Search = search
 
     @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials) -> Run:
+    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
         """The compile itself."""
-        return cls(plan, runner, tracker, TUNERS[plan.settings.tuner])
+        return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
 
 
 def label_of(aspects: Sequence[Aspect]) -> str:

@@ -21,12 +21,13 @@ from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
+from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
 from debate_judge.optimize.search.study import SearchPlan, SearchResult, evaluate, first_points, search
 from debate_judge.optimize.selection import TUNED, select_all
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuning
-from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Stage, Target, dry_run_all, reply_tokens
@@ -62,6 +63,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
         limits(settings),
         reply_tokens(lengths),
+        {REFLECTION: settings.reflection_lm or settings.lm},
     )
     plan = prepared(settings, personas)
     samples = [_sample(plan, unit) for unit in plan.units]
@@ -71,8 +73,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     steps = tqdm(total=3 * len(samples), desc="dry run", unit="aspect", delay=2, file=sys.stderr)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
+        reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
         for sample in samples:
-            run = _run(case, sample, runner)
+            run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
             score_held_out(run, select_all(run)[0])
             steps.update()
 
@@ -86,7 +89,7 @@ def notes(settings: Settings) -> list[str]:
 
 
 def _row(stage: str, role: str) -> str:
-    return f"{stage}, {'proposals' if role == 'proposer' else 'evaluations'}" if stage.endswith("tuning") else stage
+    return f"{stage}, {'proposals' if role == REFLECTION else 'evaluations'}" if stage.endswith("tuning") else stage
 
 
 @contextmanager
@@ -162,8 +165,8 @@ def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
 # --- the cases ---
 
 
-def _run(case: EstimateCase, sample: CompilePlan, runner: JudgeRunner) -> Run:
-    run = Run.of(sample, runner, NoTracking())
+def _run(case: EstimateCase, plain: Run) -> Run:
+    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
     if case.name == "lower":
         return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_cheapest)
     if case.name == "upper":

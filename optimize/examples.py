@@ -15,11 +15,14 @@ from collections.abc import Sequence
 import dspy
 
 from debate_judge.data.agreement.tables import Statistic, correlation
-from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.judge import Item, Verdict, corpus_items, items_of
+from debate_judge.data.schema import Aspect, Candidate, Corpus
+from debate_judge.programs.judge import Item, Verdict, items_of
 
 BATCH = 16
-"""Items of an example without groups: enough to correlate, and few enough for several examples."""
+"""Least items of an example without groups: enough to correlate, and few enough for several examples."""
+
+SOURCES = 4
+"""Least sources of it: within one source alone a pooled correlation would be another figure."""
 
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
@@ -32,6 +35,7 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
                     items_of(corpus.task, group, aspect),
                     group.ratings(aspect.name),
                     [c.ratings.get(aspect.name, ()) for c in group.candidates],
+                    [c.comments.get(aspect.name, ()) for c in group.candidates],
                 )
                 for group in corpus.groups
                 if group.ranks_humans(aspect.name)
@@ -42,24 +46,37 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
-    candidates = [candidate for group in corpus.groups for candidate in group.candidates]
-    pairs = [
-        (item, candidate.ratings[aspect.name])
-        for item, candidate in zip(corpus_items(corpus, aspect), candidates, strict=True)
-        if candidate.ratings.get(aspect.name)
-    ]
-    random.Random(seed).shuffle(pairs)
-    batches = [pairs[i : i + BATCH] for i in range(0, len(pairs), BATCH)]
-    return [
-        _example([i for i, _ in batch], [math.fsum(r) / len(r) for _, r in batch], [r for _, r in batch])
-        for batch in batches
-        if len(batch) > 1
-    ]
+    """Batches of whole groups, so that what is learnt from one batch can be tried on the sources of another."""
+    rated = []
+    for group in corpus.groups:
+        items = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
+        if own := [(item, c) for item, c in items if c.ratings.get(aspect.name)]:
+            rated.append(own)
+    random.Random(seed).shuffle(rated)
+    batches: list[list[list[tuple[Item, Candidate]]]] = [[]]
+    for own in rated:
+        if len(batches[-1]) >= SOURCES and sum(map(len, batches[-1])) >= BATCH:
+            batches.append([])
+        batches[-1].append(own)
+    found = []
+    for batch in batches:
+        questions, candidates = [i for own in batch for i, _ in own], [c for own in batch for _, c in own]
+        raters = [c.ratings[aspect.name] for c in candidates]
+        if len(raters) > 1:
+            means = [math.fsum(values) / len(values) for values in raters]
+            found.append(_example(questions, means, raters, [c.comments.get(aspect.name, ()) for c in candidates]))
+    return found
 
 
-def _example(items: list[Item], ratings: Sequence[float | None], raters: Sequence[tuple[float, ...]]) -> dspy.Example:
-    """Questions, the mean rating of each, and the single ratings behind it."""
-    return dspy.Example(questions=items, ratings=list(ratings), raters=list(raters)).with_inputs("questions")
+def _example(
+    items: list[Item],
+    ratings: Sequence[float | None],
+    raters: Sequence[tuple[float, ...]],
+    comments: Sequence[tuple[str, ...]],
+) -> dspy.Example:
+    """Questions, the mean rating of each, and the single ratings and the comments behind it."""
+    rated = dspy.Example(questions=items, ratings=list(ratings), raters=list(raters), comments=list(comments))
+    return rated.with_inputs("questions")
 
 
 def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic: Statistic) -> float:

@@ -18,6 +18,7 @@ from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.publishing import announce, publish
+from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
@@ -107,9 +108,10 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     plan = prepared(settings, personas)
     with _runner(settings, progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
+        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if not settings.no_preflight:
             preflight(runner, trials(settings.judge, _fullest(plan), plan.data.corpus, plan.data.aspects))
-        run = Run.of(plan, runner, tracker)
+            preflight_reflection(settings, run.reflection)
         judge, searches = select_all(run)
         logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)

@@ -55,6 +55,7 @@ def publish(
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
     tracker.metrics(decision_tables.metrics(held_out.decisions))
     meter = run.runner.lm.meter
+    costs = cost_rows(meter, run.runner.lm.price)
     tracker.metrics(
         {
             # The trials log their dev agreement under the same name, so that the UI sorts them together.
@@ -69,7 +70,7 @@ def publish(
             "cached_input_tokens": meter.cached_tokens,
             "output_tokens": meter.output_tokens,
             "tokens_from_store": meter.total.stored,
-            "usd": None if run.runner.lm.price is None else meter.total.cost(run.runner.lm.price),
+            "usd": costs[-1]["usd"],
         }
     )
     for aspect, found in searches.items():
@@ -82,7 +83,7 @@ def publish(
     )
     tracker.text("instructions.diff", instruction_diff(plan, judge))
     tracker.table("transcripts.json", _transcript_rows(plan, held_out))
-    tracker.table("costs.json", cost_rows(meter, run.runner.lm.price))
+    tracker.table("costs.json", costs)
     folder = _export(run, judge, searches, held_out)
     own = sorted({chosen.judge.kind for chosen in judge.aspects.values()} - set(KINDS))
     if own:

@@ -14,7 +14,7 @@ from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
 from debate_judge.optimize.search.study import FORMAT, Criterion, SearchPlan, SearchResult
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, Tuning
+from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
 from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -83,10 +83,13 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...], label: str) -> Ju
         statistic=plan.statistic,
         feedback=group_feedback,
         runner=run.runner,
+        reflection=run.reflection,
+        guide=GuideLimits(settings.guide_words, settings.guide_tokens),
         personas=_personas(plan),
         effort=Effort(*EFFORTS[settings.effort]),
         seed=settings.seed,
         label=label,
+        folder=Path(settings.store) / "tuning" / f"{plan.identity}-{label}",
     )
     with stage(f"{label}: tuning"):
         return run.tuner(tuning)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.tuners import TUNERS
+from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting, unknown_name
@@ -20,6 +20,8 @@ from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
+
+_GUIDE = GuideLimits()
 
 
 def _run_name(name: str) -> str:
@@ -72,7 +74,14 @@ class JudgeFlags:
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen on dev."""
 
-    tuner: str = setting("mipro", ", ".join(TUNERS))
+    tuner: str = setting("guide", ", ".join(TUNERS))
+    reflection_lm: str | None = setting(
+        None,
+        "PROVIDER/MODEL that writes the guide and instructions; the judge's own by default, whose --api-base it shares "
+        "where the provider is the same",
+    )
+    guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
+    guide_tokens: int = setting(_GUIDE.tokens, "rated texts that the guide's author sees at once, in tokens", ge=500)
     effort: Literal["light", "medium", "heavy"] = setting("light", "of the tuner")
     trials: int = setting(40, "points that the search over n and the rest may visit, per aspect", ge=1)
     max_rounds: int = setting(3, "longest debate to consider; 0 is a single call", ge=0)

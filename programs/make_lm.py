@@ -44,6 +44,9 @@ def make_lm(
     max_tokens: int | None = 2000,
     options: LMOptions | None = None,
     engine: LocalEngine | None = None,
+    beside: JudgeLM | None = None,
+    role: str = "proposer",
+    flag: str = "--lm",
 ) -> JudgeLM:
     """Make the LM that `spec` names. Keys come from the environment only.
 
@@ -57,6 +60,9 @@ def make_lm(
         options: Pace, retries, budget, prices.
         engine: Stands in for the spec's own. Calls keep their identity, so the store's replies are found; neither
             network nor key is needed.
+        beside: The LM of the same run that this one is a second of; they share the counts and the budget.
+        role: What the counts call the calls of DSPy's own modules.
+        flag: Where the spec comes from, for messages.
 
     Raises:
         InputError: The spec is not `offline` and has no provider prefix; a budget in money was given, but no price is
@@ -67,9 +73,9 @@ def make_lm(
     if options.batch is not None:
         require_batchable(spec)
     if spec == OFFLINE:
-        return _offline(engine, store, concurrency, options)
+        return _offline(engine, store=store, concurrency=concurrency, options=options, beside=beside, role=role)
     if "/" not in spec:
-        raise _not_an_lm(spec)
+        raise _not_an_lm(spec, flag)
     api_base = server_of(spec, api_base)
     from dspy.clients.lm import _is_openai_reasoning_model
 
@@ -88,6 +94,8 @@ def make_lm(
         concurrency=concurrency,
         options=options,
         price=price,
+        beside=beside,
+        role=role,
         batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,
@@ -107,18 +115,17 @@ def server_of(spec: str, api_base: str | None) -> str | None:
     return address_of(os.environ.get(variable), variable)
 
 
-def _offline(engine: LocalEngine | None, store: ReplyStore | None, concurrency: int, options: LMOptions) -> JudgeLM:
+def _offline(engine: LocalEngine | None, **common: Any) -> JudgeLM:
     from debate_judge.programs.offline import engine as offline
 
     engine = engine or offline.OfflineEngine()
-    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     return JudgeLM(offline.MODEL, engine=engine, async_engine=engine, price=Price(0.0, 0.0, 0.0), **common)
 
 
-def _not_an_lm(spec: str) -> InputError:
+def _not_an_lm(spec: str, flag: str) -> InputError:
     return InputError(
         f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
-        field="--lm",
+        field=flag,
         expected=f"{OFFLINE!r} or PROVIDER/MODEL",
         found=spec,
         remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,

@@ -62,6 +62,7 @@ def test_tuner(name: str) -> None:
             statistic="spearman",
             feedback=group_feedback,
             runner=runner,
+            reflection=runner.lm,
             personas=personas,
             effort=Effort(proposals=1, trials=3),
             seed=0,

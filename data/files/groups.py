@@ -3,29 +3,35 @@
 A line of JSON, broken up here for reading:
 
     {"group": "a1", "task": "summarization", "source": "The council voted …", "references": ["…"],
-     "candidates": [{"id": "lead-3", "text": "The council …", "ratings": {"coherence": [4, 5, 4], "fluency": 5}}]}
+     "candidates": [{"id": "lead-3", "text": "The council …", "ratings": {"coherence": [4, 5, 4], "fluency": 5},
+                     "comments": {"coherence": ["the last sentence stands alone"]}}]}
 
 `task` is a built-in task or the path of a task file relative to the data; it may be missing where the caller
-gives one. `context`, `references` and `ratings` are optional. A CSV has the columns source and text, optionally
-group, candidate, context, reference and task, and otherwise one column per rated aspect (`4`, `4;5;4` for
-several raters, blank for unrated). Without the column group every row is a group of its own, named by its number.
+gives one. `context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list.
+A CSV has the columns source and text, optionally group, candidate, context, reference, task and `comments.ASPECT` (one
+text), and otherwise one column per rated aspect (`4`, `4;5;4` for several raters, blank for unrated). Without the
+column group every row is a group of its own, named by its number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files import reading
-from debate_judge.data.files.ratings import ratings_in
+from debate_judge.data.files.ratings import comments_in, ratings_in
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import RESERVED, find_task
 from debate_judge.data.schema import Candidate, Corpus, Origin, RatedGroup, Task
 
 SUFFIXES = (".jsonl", ".csv")
+
+_COMMENTS = "comments."
+"""What the CSV columns with comments begin with."""
 
 
 class GroupRecord(NamedTuple):
@@ -148,10 +154,9 @@ def _group(record: Record, task: Task) -> RatedGroup:
 
 def _candidate(record: Record, task: Task) -> Candidate:
     name, text = record.identifier("id"), record.text("text")
-    if record.values.get("ratings") is None:
-        return Candidate(name, text)
-    rated = record.child("ratings")
-    return Candidate(name, text, ratings_in(rated, task, rated.values))
+    rated, told = (None if record.values.get(f) is None else record.child(f) for f in ("ratings", "comments"))
+    ratings = {} if rated is None else ratings_in(rated, task, rated.values)
+    return Candidate(name, text, ratings, {} if told is None else comments_in(told, task))
 
 
 def _from_csv(path: Path, tasks: _Tasks) -> Iterator[GroupRecord]:
@@ -197,8 +202,11 @@ def _row_candidate(row: Record, task: Task) -> Candidate:
     name = row.text("candidate").strip() if "candidate" in row.values else "1"
     # Where rows choose their task, a blank cell may belong to another task's aspect.
     several = "task" in row.values
-    rated = [c for c, cell in row.values.items() if c not in RESERVED and not (several and not str(cell).strip())]
-    return Candidate(name, row.text("text"), ratings_in(row, task, rated))
+    filled = [c for c, cell in row.values.items() if c not in RESERVED and not (several and not str(cell).strip())]
+    rated = [column for column in filled if not column.startswith(_COMMENTS)]
+    told = {c.removeprefix(_COMMENTS): row.values[c] for c in filled if c.startswith(_COMMENTS)}
+    comments = comments_in(replace(row, values=told, path=_COMMENTS[:-1]), task)
+    return Candidate(name, row.text("text"), ratings_in(row, task, rated), comments)
 
 
 def _distinct(made: list[tuple[Record, Candidate]], group: str, field: str) -> tuple[Candidate, ...]:

@@ -1,4 +1,4 @@
-"""From the fields of a record to ratings on the aspects' scales: one number per rater.
+"""From the fields of a record to ratings on the aspects' scales, one number per rater, and to raters' comments.
 
 A rating only has to lie inside the scale. Steps are not enforced, because means over raters such as 3.67 are
 ratings, too. Nothing is clamped, and a word is a rating only where the scale has two values.
@@ -29,6 +29,22 @@ def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tu
         aspect = _aspect(record, task, name)
         rated[name] = tuple(_rating(value, aspect, record, field) for field, value in record.several(name))
     return {name: values for name, values in rated.items() if values}
+
+
+def comments_in(record: Record, task: Task) -> dict[str, tuple[str, ...]]:
+    """The raters' comments in a record whose fields are named like aspects: one text, or a list of texts.
+
+    Raises:
+        InputError: an aspect that the task does not have, or a value that is not text.
+    """
+    found = {}
+    for name, value in record.values.items():
+        _aspect(record, task, name)
+        if value is not None and not isinstance(value, str | list):
+            raise record.error("not a comment", name, expected="a text, or a list of texts", found=shown(value))
+        texts = (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
+        found[name] = tuple(text for text in texts if text.strip())
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _aspect(record: Record, task: Task, name: str) -> Aspect:

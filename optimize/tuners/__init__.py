@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,16 @@ class Effort(NamedTuple):
     """Candidate programs that are evaluated on train."""
 
 
+@dataclass(frozen=True)
+class GuideLimits:
+    """How much is shown to the reflecting LM, and how much it may write."""
+
+    words: int = 220
+    """Of one guide."""
+    tokens: int = 14_000
+    """Of the rated texts in one prompt."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """What a tuner works with. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
@@ -41,12 +52,17 @@ class Tuning:
     feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
     """What went wrong on one example, in words, for tuners that reflect (`optimize.feedback`)."""
     runner: JudgeRunner
+    reflection: dspy.BaseLM
+    """The LM that writes guides and instructions (`--reflection-lm`)."""
+    guide: GuideLimits = GuideLimits()
     personas: Mapping[str, str]
     """Name -> text: instructions that are worth a try for the Critic."""
     effort: Effort
     seed: int
     label: str
     """What is tuned, for logs and progress."""
+    folder: Path | None = None
+    """Where a tuner may keep its state, so that it goes on there; its name changes whenever the result could."""
 
     @property
     def rounds(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,9 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_metric
-from debate_judge.optimize.tuners import Tuning
-from debate_judge.optimize.tuners.guide_author import GuideAuthor, GuideLimits
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack
+from debate_judge.optimize.tuners import GuideLimits, Tuning
+from debate_judge.optimize.tuners.guide_author import GuideAuthor
+from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, merged
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.roles.parsing import escape
@@ -39,19 +39,18 @@ class _Rated:
     metric: float
     """Of the judge at the rounds that guides are judged at."""
 
-    def source(self) -> RatedSource:
-        """As it is shown to the reflecting LM: the judge's first score and its reason, without any debate."""
+    def sources(self) -> Iterator[RatedSource]:
+        """As they are shown to the reflecting LM: the judge's first score and its reason, without any debate."""
         example = self.example
-        candidates = []
-        for item, mean, ratings, transcript in zip(
-            example.questions, example.ratings, example.raters, self.transcripts, strict=True
+        for item, mean, ratings, comments, transcript in zip(
+            example.questions, example.ratings, example.raters, example.comments, self.transcripts, strict=True
         ):
             if mean is not None:
                 first = next((turn for turn in transcript.turns if turn.score is not None), None)
                 score, reason = (first.score, first.text) if first else (None, "")
-                candidates.append(RatedCandidate(escape(item.text), ratings, mean, score, escape(reason)))
-        one = example.questions[0]
-        return RatedSource(escape(one.source), escape(one.context), tuple(candidates))
+                told = tuple(map(escape, comments))
+                rated = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told)
+                yield RatedSource(escape(item.source), escape(item.context), (rated,))
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class GuideOptimizer(Teleprompter):
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with what it adds there."""
         seen = [i for i in range(len(rated)) if i not in set(unseen)]
-        guide = self._author(rated).write([rated[i].source() for i in seen])
+        guide = self._author(rated).write(merged(s for i in seen for s in rated[i].sources()))
         if guide is None:
             return None
         return _Proposal(guide, frozenset(seen), self._gain(student, rated, guide, unseen))
@@ -178,8 +177,7 @@ class GuideOptimizer(Teleprompter):
         if not shown:
             return best.guide
         under_guide = self._judged(guided(student, best.guide), [rated[i].example for i in shown])
-        packs = pack([one.source() for one in under_guide], self._limits.tokens)
-        revised = self._author(rated).revise(best.guide, packs[0])
+        revised = self._author(rated).revise(best.guide, merged(s for one in under_guide for s in one.sources()))
         if revised is None:
             return best.guide
         before, after = (self._gain(student, rated, guide, left) for guide in (best.guide, revised))
@@ -235,11 +233,11 @@ def tune(tuning: Tuning) -> Judge:
     rounds = min(1, tuning.rounds)
     optimizer = GuideOptimizer(
         evaluate=lambda judge, items: tuning.runner.converse(judge, items, rounds, f"{tuning.label}: guide"),
-        reflect=tuning.runner.lm,
+        reflect=tuning.reflection,
         rounds=rounds,
         statistic=tuning.statistic,
         proposals=max(1, tuning.effort.proposals),
-        limits=GuideLimits(),
+        limits=tuning.guide,
         seed=tuning.seed,
         label=tuning.label,
     )

@@ -30,7 +30,7 @@ class _SeededMIPRO(dspy.MIPROv2):
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(
             metric=_unused_metric,
-            prompt_model=tuning.runner.lm,
+            prompt_model=tuning.reflection,
             task_model=tuning.runner.lm,
             max_bootstrapped_demos=0,
             max_labeled_demos=0,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ BYTES_PER_TOKEN = 4
 """Of UTF-8 text, roughly; a limit in tokens is kept by this measure."""
 
 _LONGEST_REASON = 400
-"""Characters of the judge's reasons that are shown."""
+"""Characters of the judge's reasons, and of a rater's comment, that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class RatedCandidate:
     score: float | None
     """The judge's; None where it left the candidate unscored."""
     reason: str = ""
+    comments: tuple[str, ...] = ()
+    """What the raters wrote about it."""
 
     @property
     def difference(self) -> float:
@@ -40,6 +43,8 @@ class RatedCandidate:
         found: dict[str, Any] = {"candidate": self.text, "raters_mean": round(self.mean, 2)}
         if len(self.ratings) > 1:
             found["ratings"] = list(self.ratings)
+        if self.comments:
+            found["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
         if self.score is not None:
             found |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
         return found
@@ -79,28 +84,54 @@ class RatedSource:
         return replace(self, candidates=tuple(kept))
 
 
-def pack(sources: Iterable[RatedSource], tokens: int) -> list[list[RatedSource]]:
-    """Put sources into packs of at most `tokens` tokens, each source once, the largest differences first.
+def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
+    """Each source once, with the candidates of all that have its text and context."""
+    found: dict[tuple[str, str], RatedSource] = {}
+    for source in sources:
+        key = (source.source, source.context)
+        known = found[key].candidates if key in found else ()
+        found[key] = replace(source, candidates=(*known, *source.candidates))
+    return list(found.values())
 
+
+def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[RatedSource]]:
+    """Put sources into at most `most` packs of at most `tokens` tokens, each source once.
+
+    The largest differences come first, within a pack and into it; but every fourth source is one that judge and raters
+    agree on, for what the raters let pass shows there alone, and where not all sources fit those would be left out.
     A source that alone exceeds the limit loses candidates, and is shown in a pack of its own if that is not enough.
     """
     packs: list[list[RatedSource]] = []
-    room = 0
-    for source in sorted(sources, key=lambda s: -s.difference):
+    room: list[int] = []
+    for source in _mixed(sorted(sources, key=_difference)):
         fitted = source.within(tokens)
-        if not packs or fitted.tokens > room:
+        number = next((i for i, left in enumerate(room) if fitted.tokens <= left), len(packs))
+        if number == most:
+            continue
+        if number == len(packs):
             packs.append([])
-            room = tokens
-        packs[-1].append(fitted)
-        room -= fitted.tokens
-    return packs
+            room.append(tokens)
+        packs[number].append(fitted)
+        room[number] -= fitted.tokens
+    return [sorted(one, key=_difference) for one in packs]
+
+
+def _difference(source: RatedSource) -> float:
+    return -source.difference
+
+
+def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
+    """Three from the front, then one from the back, until all are out."""
+    left = deque(ordered)
+    for number in range(len(ordered)):
+        yield left.pop() if number % 4 == 3 else left.popleft()
 
 
 def quoted(text: str, sources: Sequence[RatedSource], words: int) -> str:
-    """The first run of `words` words that `text` shares with a source or a candidate, or an empty text."""
+    """The first run of `words` words that `text` shares with a source, a candidate or a comment, or an empty text."""
     shown = set()
     for source in sources:
-        for passage in (source.source, source.context, *(c.text for c in source.candidates)):
+        for passage in (source.source, source.context, *(t for c in source.candidates for t in (c.text, *c.comments))):
             shown.update(_runs(passage, words))
     return next((run for run in _runs(text, words) if run in shown), "")
 

@@ -46,6 +46,8 @@ class JudgeLM(dspy.LM):
         options: Pace, retries, budget.
         price: Of the model, where it is known.
         batches: From the store and the meter to what sends calls in batch jobs, if that is wanted.
+        beside: The LM of the same run that this one is a second of: they share the counts and the budget.
+        role: What the counts call the calls of DSPy's own modules.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class JudgeLM(dspy.LM):
         options: LMOptions | None = None,
         price: Price | None = None,
         batches: Callable[[ReplyStore, Meter], BatchDispatcher | None] = lambda store, meter: None,
+        beside: JudgeLM | None = None,
+        role: str = "proposer",
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
@@ -68,11 +72,21 @@ class JudgeLM(dspy.LM):
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
-        self.meter = Meter()
+        self.meter: Meter = Meter() if beside is None else beside.meter
         self.price = price
+        if beside is not None:
+            self.meter.prices[role] = price
         self.concurrency = concurrency
         limit = kwargs.get("max_tokens")
-        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)
+        self.caller: Caller = Caller(
+            model,
+            concurrency,
+            options or LMOptions(),
+            price,
+            self._control,
+            control_tokens=limit,
+            beside=None if beside is None else beside.caller,
+        )
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         if isinstance(self._line, OpenAICompatible):
             self._line.on_rate_limits = self.caller.on_rate_limits
@@ -82,7 +96,7 @@ class JudgeLM(dspy.LM):
         self.prefix_warmup: bool = getattr(async_engine, "caches_prefixes", True)
         """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
-        stored = StoredEngine(engine, async_engine, self)
+        stored = StoredEngine(engine, async_engine, self, role)
         super().__init__(
             model,
             engine=stored,

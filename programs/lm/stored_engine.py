@@ -45,9 +45,8 @@ class StoredEngine:
     the second out of this one.
     """
 
-    role = "proposer"
-
-    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM) -> None:
+    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM, role: str) -> None:
+        self.role = role
         self._engine = engine
         self._async_engine = async_engine
         self._lm = lm

@@ -68,6 +68,8 @@ class Meter:
     executed: Counter[str] = field(default_factory=Counter)
     accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
     """(role, round) -> what its calls used."""
+    prices: dict[str, Price | None] = field(default_factory=dict)
+    """Role -> price, for roles that another LM plays than all others."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def ask(self, role: str) -> None:
@@ -135,4 +137,4 @@ class Meter:
 
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
-        return {role: tokens.cost(price) for role, tokens in self.tokens.items()}
+        return {role: tokens.cost(self.prices.get(role) or price) for role, tokens in self.tokens.items()}

@@ -91,6 +91,9 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     ramps = _ramps(kind)
     rows, ratings = _table(sources, kind, ramps)
     if not any(len(set(own)) > 1 for own in ratings):
+        # One candidate a source: they are compared across sources, as their raters' scores will be.
+        rows, ratings = [[row for own in rows for row in own]], [[rating for own in ratings for rating in own]]
+    if not any(len(set(own)) > 1 for own in ratings):
         return {"analysis": offline_prompt.NOTHING, "guide": "The ratings shown do not differ."}
     weights = _fit(rows, ratings, _prior(rubric, ramps, question.high - question.low))
     low, high = _ends(rows, ratings, weights)

@@ -121,6 +121,8 @@ class Target:
     """Further arguments of `make_lm`, as the run would have them."""
     options: LMOptions = field(default_factory=LMOptions)
     reply_tokens: tuple[int, int, int] = REPLY_TOKENS
+    at_once: Mapping[str, str] = field(default_factory=dict)
+    """Role -> the LM that plays it, for roles that are asked at once and never in batches."""
 
     def cases(self) -> tuple[EstimateCase, EstimateCase, EstimateCase]:
         """The cases that are run dry. The offline LM itself writes as it does in the expected one."""
@@ -132,11 +134,13 @@ class Target:
         )
 
     def price(self, role: str) -> Price | None:
-        """What the calls of a role cost: proposers are asked at once, all others in batches where those are wanted."""
-        if self.spec == OFFLINE:
+        """What the calls of a role cost, in batches where those are wanted and the role can be asked so."""
+        spec = self.at_once.get(role, self.spec)
+        if spec == OFFLINE:
             return Price(0.0, 0.0, 0.0)
-        price = price_of(self.spec, self.options.prices, listed=server_of(self.spec, self.api_base) is None)
-        return price.batch() if price is not None and self.options.batch and role != "proposer" else price
+        server = server_of(spec, self.api_base if spec == self.spec else None)
+        price = price_of(spec, self.options.prices, listed=server is None)
+        return price.batch() if price is not None and self.options.batch and role not in self.at_once else price
 
 
 Three = tuple[Used, Used, Used]

@@ -20,8 +20,18 @@ def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
     tokens the server did not report), and usd and usd_saved (what the cache hits would have cost), both None where
     no price is known.
     """
-    rows = [_row(role, turn, tokens, price) for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)]
-    return [*rows, _row("total", None, meter.total, price)]
+    rows = [
+        _row(role, turn, tokens, meter.prices.get(role, price))
+        for (role, turn), tokens in sorted(meter.accounts.items(), key=_order)
+    ]
+    # Roles may be played by different LMs, so that no one price is that of all tokens.
+    total = _row("total", None, meter.total, price)
+    return [*rows, {**total, **{name: _sum(rows, name, total[name]) for name in ("usd", "usd_saved")}}]
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> float | None:
+    values = [row[name] for row in rows]
+    return None if None in values else sum(values) if values else empty
 
 
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:

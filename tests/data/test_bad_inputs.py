@@ -30,6 +30,10 @@ def rated(value: Any, aspect: str = "coherence", **changes: Any) -> str:
     return line(candidates=[{"id": "a", "text": "Rain.", "ratings": {aspect: value}}], **changes)
 
 
+def commented(comments: Any) -> str:
+    return line(candidates=[{"id": "a", "text": "Rain.", "comments": comments}])
+
+
 FIRST = line()
 
 # (name, content, line, field, words of the message)
@@ -87,6 +91,29 @@ JSONL: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
         ["leave out the raters", "found:    null"],
     ),
     ("a word on two points", rated("maybe", "groundedness", task="dialogue"), 1, None, ["yes/no, true/false"]),
+    ("comments are a text", commented("good"), 1, "candidates[0].comments", ["expected: an object", "'good'"]),
+    ("comment is a number", commented({"coherence": 4}), 1, "candidates[0].comments.coherence", ["a list of texts"]),
+    (
+        "one comment is a number",
+        commented({"coherence": ["well told", 4]}),
+        1,
+        "candidates[0].comments.coherence[1]",
+        ["expected: a text", "a number: 4"],
+    ),
+    (
+        "comment on no aspect",
+        commented({"coherance": "x"}),
+        1,
+        "candidates[0].comments.coherance",
+        ["did you mean 'coherence'?"],
+    ),
+    (
+        "half a character in a comment",
+        commented({"coherence": "\ud83d"}),
+        1,
+        "candidates[0].comments.coherence",
+        ["lone surrogate"],
+    ),
     ("no task", line(task=...), 1, "task", ["names no task", "--task"]),
     ("unknown task", line(task="sumarization"), 1, "task", ["did you mean 'summarization'?"]),
     ("no task file", line(task="tone.toml"), 1, "task", ["no such task file", "tone.toml"]),
@@ -138,6 +165,13 @@ CSV: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
     ("candidate twice", HEADER + "g,s,a,x,4\ng,s,a,y,5\n", 3, "candidate", ["two candidates", "line 2"]),
     ("no candidate column", "group,source,text\ng,s,x\ng,s,y\n", 3, "candidate", ["name of the system"]),
     ("rows apart", HEADER + "g,s,a,x,4\nh,t,a,x,4\ng,s,b,y,5\n", 4, "group", ["next to each other"]),
+    (
+        "comment on no aspect",
+        "source,text,comments.coherense\ns,x,good\n",
+        2,
+        "comments.coherense",
+        ["did you mean 'coherence'?"],
+    ),
     ("blank text", HEADER + "g,s,a,,4\n", 2, "text", ["text is empty"]),
     ("source twice", "source,text\ns,x\ns,y\n", 3, "source", ["'1' and '2'", "into one group"]),
 ]

@@ -57,6 +57,41 @@ def test_all_fields_of_a_line(tmp_path: Path) -> None:
     assert corpus.origin == Origin("f", str(path))
 
 
+def test_comments_are_one_text_or_several_per_aspect(tmp_path: Path) -> None:
+    told = {"tone": "curt", "solved": ["partly", "", " "]}
+    silent = {"tone": None, "solved": []}
+    lines = [
+        record(name, candidates=[{"id": "a", "text": "x", "comments": comments}])
+        for name, comments in (("g", told), ("h", silent), ("i", None))
+    ]
+    corpus = load(jsonl(tmp_path / "f.jsonl", *lines), TASK)
+    assert [group.candidates[0].comments for group in corpus.groups] == [
+        {"tone": ("curt",), "solved": ("partly",)},
+        {},
+        {},
+    ]
+    again = load(jsonl(tmp_path / "again.jsonl", *(group_record(g) for g in corpus.groups)), TASK)
+    assert again.groups == corpus.groups
+    assert again.digest == corpus.digest
+
+
+def test_comments_decide_the_digest_and_files_without_any_keep_theirs(tmp_path: Path) -> None:
+    plain, told = (
+        load(jsonl(tmp_path / f"{i}.jsonl", record(candidates=[{"id": "a", "text": "x", **extra}])), TASK)
+        for i, extra in enumerate(({}, {"comments": {"tone": "curt"}}))
+    )
+    assert plain.digest != told.digest
+    assert "comments" not in str(group_record(plain.groups[0]))
+
+
+def test_a_column_of_comments_holds_one_text_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text('source,text,tone,comments.tone\ns,x,4,"curt; but 5 at the end"\nt,y,5,\n')
+    one, other = (group.candidates[0] for group in load(path, TASK).groups)
+    assert (one.ratings, one.comments) == ({"tone": (4.0,)}, {"tone": ("curt; but 5 at the end",)})
+    assert (other.ratings, other.comments) == ({"tone": (5.0,)}, {})
+
+
 def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     path.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(record(source="Дождь 雨"), ensure_ascii=False).encode() + b"\r\n\n")

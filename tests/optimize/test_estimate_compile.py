@@ -71,26 +71,28 @@ class WordyEngine(offline.OfflineEngine):
 
 
 def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = estimated(aspects=("fluency", "relevance"), max_rounds=2, lm="openai/wordy", api_base="http://127.0.0.1:9")
+    found = estimated(
+        aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro", lm="openai/wordy", api_base="http://127.0.0.1:9"
+    )
     monkeypatch.setattr(make_lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
     real = executed(
         *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
-        *("--max-rounds", "2", "--rpm", "1e9", "--tpm", "1e12"),
+        *("--max-rounds", "2", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),
     )
     low, usual, high = (used.calls for used in found.total)
     assert low <= real <= high
     assert usual == pytest.approx(real, rel=0.25)
-    plain = estimated(aspects=("fluency", "relevance"), max_rounds=2)
+    plain = estimated(aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro")
     assert found.total[1].calls > 1.2 * plain.total[1].calls
 
 
 def test_every_stage_has_a_row_for_every_judge() -> None:
-    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6)
+    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, tuner="mipro")
     stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
     assert set(found.rows) == {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
     # Two texts for the Scorer and two for the Critic, however large the data are.
     assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [4, 4, 4]
-    shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, shared=True)
+    shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, shared=True, tuner="mipro")
     assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
     for row in found.rows.values():
         for name in ("calls", "input", "output", "usd"):

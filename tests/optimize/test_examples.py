@@ -71,6 +71,16 @@ def test_without_groups_an_example_is_a_batch_of_rated_items() -> None:
     assert pairs != sorted(pairs)
 
 
+def test_a_source_is_in_one_batch_only_and_a_batch_has_several_sources() -> None:
+    several = corpus(*(group(f"g{i}", tuple(1 + (i + j) % 5 for j in range(7))) for i in range(9)))
+    found = examples(several, [COHERENCE], grouped=False, seed=0)
+    assert [len(example.questions) for example in found] == [28, 28, 7]
+    for example in found[:-1]:
+        assert len({question.group for question in example.questions}) == 4
+    batches = [question for example in found for question in {q.group for q in example.questions}]
+    assert sorted(batches) == [f"g{i}" for i in range(9)]
+
+
 def test_batches_depend_on_the_seed_alone() -> None:
     def order(seed: int) -> list[str]:
         return [q.group for e in examples(SINGLES, [COHERENCE], grouped=False, seed=seed) for q in e.questions]

@@ -73,6 +73,7 @@ def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **op
                 statistic="spearman",
                 feedback=group_feedback,
                 runner=runner,
+                reflection=lm,
                 personas=TEXTS,
                 effort=Effort(values["proposals"], values["trials"]),
                 seed=values["seed"],

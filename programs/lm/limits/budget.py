@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from debate_judge.programs.lm.errors import BudgetSpentError
@@ -77,6 +79,15 @@ class Budget:
         self._held = [0.0, 0.0, 0.0]
         self._lock = threading.Lock()
 
+    def beside(self, price: Price | None) -> Budget:
+        """The same caps and the same account, for the calls of another model at its own price."""
+        if self._budget.usd is not None and price is None:
+            raise ValueError("a budget in money needs a price")
+        one = copy.copy(self)
+        one._price = price or Price(0.0, 0.0, 0.0)
+        one._batch_price = one._price.batch()
+        return one
+
     def admits(self, need: TokenNeed) -> bool:
         """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
         budget, most = self._budget, self._most(need)
@@ -89,18 +100,23 @@ class Budget:
     def reserve(self, need: TokenNeed) -> None:
         """Reserve the most that a call may cost."""
         with self._lock:
-            self._held = [a + b for a, b in zip(self._held, self._most(need), strict=True)]
+            self._add(self._held, self._most(need))
 
     def release(self, need: TokenNeed) -> None:
         """Undo `reserve` for a call that is over."""
         with self._lock:
-            self._held = [a - b for a, b in zip(self._held, self._most(need), strict=True)]
+            self._add(self._held, [-most for most in self._most(need)])
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
         cost = self._at(batch).of(used[0] - cached, cached, used[1])
         with self._lock:
-            self._paid = [a + b for a, b in zip(self._paid, (1.0, used[0] + used[1], cost), strict=True)]
+            self._add(self._paid, (1.0, used[0] + used[1], cost))
+
+    @staticmethod
+    def _add(account: list[float], amounts: Sequence[float]) -> None:
+        # In place, for a budget beside this one has the same lists.
+        account[:] = [a + b for a, b in zip(account, amounts, strict=True)]
 
     def forfeit(self, need: TokenNeed) -> None:
         """Charge a request that was sent and whose answer is lost: the most that it may have cost."""

@@ -56,6 +56,7 @@ class Caller:
         control: Makes a call that any model can answer. When it fails too, the provider is down, not the item at
             fault.
         control_tokens: Limit on the length of the reply to it.
+        beside: The caller of another model, whose budget this one shares.
     """
 
     def __init__(
@@ -67,10 +68,13 @@ class Caller:
         control: Callable[[], Awaitable[Reply]] | None = None,
         *,
         control_tokens: int | None = None,
+        beside: Caller | None = None,
     ) -> None:
         self._model = model
         self._options = options
         self._budget = Budget(options.budget, price) if options.budget else None
+        if beside is not None:
+            self._budget = None if beside._budget is None else beside._budget.beside(price)
         self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
         self.limiter = Limiter(concurrency, options, self._budget)
         self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)

@@ -1,0 +1,64 @@
+"""The LM that reflects for a tuner: writes guides and instructions. The judge's own model unless another is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from debate_judge.programs.lm.local_engine import LocalEngine
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.flags.lm import limits
+
+if TYPE_CHECKING:
+    from debate_judge.optimize.settings import Settings
+    from debate_judge.programs.lm.client import JudgeLM
+
+REFLECTION = "reflection"
+"""What bill and estimate call its calls."""
+
+_TEMPERATURE = 1.0
+"""Several proposals are worth little if they are all alike; replies are kept, so that a run can be repeated."""
+
+_MAX_TOKENS = 4000
+"""Least room of a reply: an analysis and a guide, or instructions with all that was learnt."""
+
+
+def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
+    """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
+
+    Args:
+        settings: Of the compile.
+        lm: The judge's.
+        engine: Of a dry run, in place of the model's own; nothing is paid then, and no limit holds.
+
+    Raises:
+        InputError: The name is no LM's, or a budget in money was given and its price is not known.
+        dspy.LMError: The provider is unknown, or its key is missing.
+    """
+    spec = settings.reflection_lm or settings.lm
+    # The address is that of a provider: another provider's model does not live there.
+    same = spec.partition("/")[0] == settings.lm.partition("/")[0]
+    return make_lm(
+        spec,
+        api_base=settings.api_base if same else None,
+        store=lm.store,
+        concurrency=settings.concurrency,
+        temperature=_TEMPERATURE,
+        max_tokens=max(settings.max_tokens, _MAX_TOKENS),
+        options=LMOptions() if engine is not None else replace(limits(settings), batch=None),
+        engine=engine,
+        beside=lm,
+        role=REFLECTION,
+        flag="--reflection-lm",
+    )
+
+
+def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
+    """Ask a second LM once, so that a wrong key or name is told before anything is spent.
+
+    Raises:
+        dspy.LMError: The key is refused, the model unknown, the account empty.
+    """
+    if settings.reflection_lm not in (None, settings.lm):
+        lm("Reply with OK.")

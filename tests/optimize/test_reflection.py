@@ -1,0 +1,125 @@
+"""The second LM of a compile: made like the first, on one budget and one bill, tried before anything is spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dspy
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.reflection import REFLECTION, preflight_reflection, reflection_lm
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import BudgetSpentError
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.testing import scripted_lm
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.reports.costs import cost_rows
+
+
+def pair(monkeypatch: pytest.MonkeyPatch, **values: Any) -> tuple[JudgeLM, JudgeLM]:
+    """The judge's LM and the one that reflects, with keys that no server will see."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    settings = Settings(**values)
+    lm = make_lm(
+        settings.lm, api_base=settings.api_base, options=limits(settings), engine=scripted_lm(lambda _: "OK").scripted
+    )
+    return lm, reflection_lm(settings, lm)
+
+
+def test_it_is_the_judges_own_model_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, reflection = pair(monkeypatch, lm="openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1")
+    assert (reflection.model, reflection.endpoint) == (lm.model, lm.endpoint)
+    assert reflection.store is lm.store
+    assert reflection.meter is lm.meter
+    assert reflection.kwargs["temperature"] == 1.0
+    assert reflection.kwargs["max_tokens"] == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint"), [("openai/gpt-4o", "http://127.0.0.1:9/v1"), ("anthropic/claude-sonnet-4-5", "")]
+)
+def test_the_address_is_that_of_a_provider(monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str) -> None:
+    address = "http://127.0.0.1:9/v1"
+    _, reflection = pair(monkeypatch, lm="openai/gpt-4o-mini", api_base=address, reflection_lm=name)
+    assert (reflection.model, reflection.endpoint) == (name, endpoint)
+
+
+def test_a_name_that_is_no_lms_is_told_with_its_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError) as caught:
+        pair(monkeypatch, reflection_lm="gpt")
+    assert caught.value.field == "--reflection-lm"
+
+
+def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
+    engine = scripted_lm(lambda _: "OK").scripted
+    lm = make_lm(settings.lm, options=limits(settings), engine=engine)
+    second = make_lm("openai/gpt-4o", engine=engine, beside=lm, role=REFLECTION)
+    lm("first")
+    second("second")
+    for one in (lm, second):
+        with pytest.raises(BudgetSpentError, match="2 of 2 calls"):
+            one("third")
+
+
+def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
+    lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
+    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted, beside=lm, role=REFLECTION)
+    lm.keep("1" * 32, "scorer", Reply("", 1000, 100))
+    second.keep("2" * 32, REFLECTION, Reply("", 1000, 100))
+    rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}
+    assert lm.price is not None
+    assert second.price is not None
+    assert rows["scorer"] == pytest.approx(lm.price.of(1000, 0, 100))
+    assert rows[REFLECTION] == pytest.approx(second.price.of(1000, 0, 100))
+    assert rows[REFLECTION] > 10 * rows["scorer"]
+    assert rows["total"] == pytest.approx(rows["scorer"] + rows[REFLECTION])
+
+
+def test_a_second_lm_is_tried_and_the_judges_own_is_not_tried_twice() -> None:
+    lm = scripted_lm(lambda _: "OK")
+    preflight_reflection(Settings(), lm)
+    assert lm.prompts == []
+    preflight_reflection(Settings(reflection_lm="openai/gpt-4o"), lm)
+    assert lm.prompts == ["Reply with OK."]
+
+
+def test_a_missing_key_ends_the_compile_before_a_call(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    assert command.main(["--reflection-lm", "anthropic/claude-sonnet-4-5", "--aspects", "coherence"]) == 3
+    told = capsys.readouterr().err
+    assert "ANTHROPIC_API_KEY" in told
+    assert "tuning instructions" not in told
+
+
+def test_the_estimate_has_its_price(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    common: dict[str, Any] = {"aspects": ("coherence",), "max_rounds": 0, "lm": "openai/gpt-4o-mini"}
+    rows = [
+        estimate_compile(Settings(**common, reflection_lm=name), personas(None)).rows["coherence: tuning, proposals"][1]
+        for name in (None, "openai/gpt-4o")
+    ]
+    assert rows[0].calls == rows[1].calls > 0
+    assert rows[0].usd is not None
+    assert rows[1].usd is not None
+    assert rows[1].usd > 10 * rows[0].usd
+
+
+def test_dspy_modules_on_it_are_counted_under_its_role() -> None:
+    lm = scripted_lm(lambda _: "[[ ## answer ## ]]\n4\n\n[[ ## completed ## ]]")
+    second = make_lm("openai/gpt-4o", engine=lm.scripted, beside=lm, role=REFLECTION)
+    with dspy.context(lm=second, adapter=dspy.ChatAdapter()):
+        dspy.Predict("question -> answer")(question="2 + 2")
+    assert dict(lm.meter.executed) == {REFLECTION: 1}
