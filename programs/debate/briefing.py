@@ -27,8 +27,8 @@ Asked = Literal["free", "half", "whole"]
 
 OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
 REVISION = (
-    "You are the Scorer. As far as the latest objection holds against the texts, revise your score by what its "
-    "evidence is worth; otherwise keep your score and say why."
+    "You are the Scorer. Check the latest objection against the texts. Where it holds, score as you would have without "
+    "the error, and do not split the difference; where it does not, keep your score and say why."
 )
 
 
@@ -108,14 +108,18 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any) -> B
     # Instructions may be an LM's, which has read texts under evaluation.
     standard = f"The Scorer replies with {form(scorer)}.\n{escape(scorer.instructions)}"
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
-    law = "the guide to the raters or of the definition" if guide_in(standard) else "the definition"
+    guided = bool(guide_in(standard))
+    size = f"the score would have to move by at least {issue_size(aspect.scale, granularity):g}"
     rules = (
-        "Scorer and Critic debate the score.\n"
-        f"An issue is an objection that would move the score by at least {issue_size(aspect.scale, granularity):g} if "
-        "it holds. It names the place in the texts that it rests on, which rule of "
-        f"{law} was applied wrongly there, and whether the score is too high or too low for it; it names no other "
-        "score. An objection against the direction of an earlier one needs evidence that is new to the debate. "
-        "NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
+        "Scorer and Critic debate the score. The Critic first judges the candidate itself, "
+        f"{'line by line of the guide to the raters' if guided else 'point by point of the definition'}, and looks for "
+        "the strongest case that the score is too high and the strongest that it is too low.\n"
+        f"An issue is a case that holds against the texts and for which {size}"
+        f"{', or which puts the candidate under another line of the guide' if guided else ''}. It quotes the place that "
+        f"it rests on, says which {'rule of the guide' if guided else 'part of the definition'} was overlooked or "
+        "applied wrongly there, and whether the score is too high or too low for it; it proposes no score. A case "
+        "against the direction of an earlier issue needs evidence that is new to the debate. NO ISSUE is as honourable "
+        "as an issue: a score that holds should stand.\n"
         f"The Critic replies with {form(critic)}."
     )
     return Briefing(standard, text, rules)
