@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from debate_judge.data.agreement.tables import Agreement
+from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.results import WHY_NONE, Agreement
+from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.job import Result
 from debate_judge.optimize.publishing import describe
@@ -41,9 +43,7 @@ def table(result: Result) -> str:
         text_table(header, rows, rule_before_last=True),
         "",
         _undefined(result),
-        f"Compiled minus single call: {interval(held_out.gain)}, {p_text(held_out.gain.p_value)}; "
-        f"minus uncompiled {kind}: {interval(held_out.over_uncompiled)}, {p_text(held_out.over_uncompiled.p_value)} "
-        f"(paired resampling of {held_out.gain.groups} sources)",
+        *_gains(result, kind),
         *_decisions(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
@@ -58,21 +58,35 @@ def _of(result: Result, judge: str, aspect: str) -> Agreement:
     return result.held_out.tables[judge].aspects[aspect][result.plan.data.level][result.plan.statistic]
 
 
+def _gains(result: Result, kind: str) -> list[str]:
+    """The paired differences and what they rest on."""
+    held_out = result.held_out
+    gain, over = held_out.gain, held_out.over_uncompiled
+    first, second = correct([gain.p_value, over.p_value])
+    how = METHODS[gain.method] if gain.method else "no interval"
+    why = WHY_NONE if first is None else "p by sign flips, corrected for the two comparisons (Holm)"
+    return [
+        f"Compiled minus single call: {interval(gain)}, {p_text(first)}; "
+        f"minus uncompiled {kind}: {interval(over)}, {p_text(second)} "
+        f"({gain.groups} paired sources; intervals: {how}; {why})",
+    ]
+
+
 def _undefined(result: Result) -> str:
-    """How many groups had no correlation, and what that does to the figures."""
+    """Which groups count 0 and which are left out, and what the other convention would give."""
     parts = []
     for judge in COMPARED:
         found = [_of(result, judge, aspect) for aspect in result.searches]
-        parts.append(f"{judge} {sum(a.undefined for a in found)}, unscored {sum(a.unscored for a in found)}")
+        constant, undefined = sum(a.constant for a in found), sum(a.undefined for a in found)
+        parts.append(f"{judge} {constant} / {undefined}, unscored {sum(a.unscored for a in found)}")
+    average = result.held_out.tables["compiled"].average[result.plan.data.level][result.plan.statistic]
     return (
-        "Groups without a correlation (constant ratings or scores), left out of the mean: "
+        "Groups with constant scores, counted 0 / groups with constant ratings, left out: "
         + "; ".join(parts)
-        + ". Counted as 0 instead, the compiled average is "
-        + _or_dash(
-            result.held_out.tables["compiled"]
-            .average[result.plan.data.level][result.plan.statistic]
-            .value_undefined_as_zero
-        )
+        + ". Without the groups of constant scores the compiled average is "
+        + _or_dash(average.value_without_constant)
+        + ", with both kinds as 0 "
+        + _or_dash(average.value_undefined_as_zero)
     )
 
 

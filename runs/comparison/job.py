@@ -26,7 +26,8 @@ from debate_judge.runs.comparison.legend import Setting, document, legend, tuned
 from debate_judge.runs.comparison.published import fitting, published
 from debate_judge.runs.comparison.published import to_json as published_json
 from debate_judge.runs.comparison.published_decisions import decisions_to_json, fitting_decisions, published_decisions
-from debate_judge.runs.comparison.results import Comparison, compare_all, problem, score_all
+from debate_judge.runs.comparison.results import Comparison, compare_all
+from debate_judge.runs.comparison.scoring import problem, score_all
 from debate_judge.runs.comparison.setup import Work, prepare
 from debate_judge.runs.comparison.table import plain_table, prose, render
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens

@@ -22,9 +22,16 @@ def basis(agreement: Agreement) -> str:
     return f"{agreement.level}-level {name}"
 
 
-def p_text(p_value: float) -> str:
-    """`p = 0.012`, or `p < 0.001`: a resampled p-value is never 0."""
+def p_text(p_value: float | None) -> str:
+    """`p = 0.012`, or `p < 0.001`; `no p` where there are too few groups for one."""
+    if p_value is None:
+        return "no p"
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def p_cell(p_value: float | None) -> str:
+    """The same in a column of p-values: `0.012`, `< 0.001`, or a dash."""
+    return "–" if p_value is None else p_text(p_value)[2:].lstrip("= ")
 
 
 def text_table(

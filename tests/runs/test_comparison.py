@@ -18,7 +18,8 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, entrants
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all, score_all
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all
+from debate_judge.runs.comparison.scoring import score_all
 from debate_judge.runs.comparison.table import latex, money, render
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
