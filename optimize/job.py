@@ -180,6 +180,8 @@ def _rated_data(settings: Settings, judge: Judge) -> CompileData:
     level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
     require_level(corpus, level)
     splits = split(corpus, aspects=[aspect.name for aspect in aspects], seed=settings.seed)
+    if splits.joined:
+        logger.info(splits.joined_note())
     return CompileData(corpus, aspects, level, questions, splits)
 
 

@@ -30,7 +30,7 @@ from debate_judge.data.agreement.intervals import (
     bootstrap_error,
     mean_influences,
     of_differences,
-    of_group_values,
+    of_group_differences,
     standard_error,
 )
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
@@ -133,7 +133,7 @@ def _of_means(
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
-    low, high, method = of_group_values(value, influences, (-2.0, 2.0))
+    low, high, method = of_group_differences(value, influences)
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 

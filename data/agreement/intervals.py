@@ -3,8 +3,11 @@
 The percentile bootstrap covers the truth in 82 % of cases with five groups and in 88 % with ten
 (`tests/bench/coverage.py` prints it beside the methods here). So each kind of figure has a method of its own:
 
-- `t`: means of group values, and paired differences of them. Value +- t(G - 1) standard errors, the classical interval
-  (Student 1908). Where aspects have different groups, the standard error is that of a linearised ratio (Binder 1983).
+- `t`: paired differences of group values. Value +- t(G - 1) standard errors, the classical interval (Student 1908).
+  Where aspects have different groups, the standard error is that of a linearised ratio (Binder 1983).
+- `t-fisher-z`: means of group correlations. The same on Fisher's z of the mean, with the standard error divided by
+  1 - mean^2 (the delta method): correlations crowd towards 1 with a long tail below, and the plain interval, which is
+  symmetric, then covers .92 instead of .94 with five groups, and .80 where agreement is high.
 - `fisher-z`: a correlation that is no mean over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
   +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation; the root undoes that a resample of G
   groups varies by (G - 1) / G too little (Efron and Tibshirani 1993, chapter 6), the t that s itself is uncertain.
@@ -27,10 +30,11 @@ import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
 
-Method = Literal["t", "fisher-z", "logit", "t-bootstrap", "dirichlet", "exact"]
+Method = Literal["t", "t-fisher-z", "fisher-z", "logit", "t-bootstrap", "dirichlet", "exact"]
 
 METHODS: dict[Method, str] = {
-    "t": "t on the group values",
+    "t-fisher-z": "t on the group values, laid off on Fisher's z",
+    "t": "t on the paired group differences",
     "fisher-z": "t on Fisher's z with the bootstrap's deviation",
     "logit": "t on the logit with the bootstrap's deviation",
     "t-bootstrap": "t with the bootstrap's deviation",
@@ -90,22 +94,30 @@ def standard_error(influences: Floats) -> float:
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2))
 
 
-def of_group_values(value: float, influences: Floats, ends: tuple[float, float]) -> Interval:
-    """The interval `t` of a mean of group values.
+def of_group_correlations(value: float, influences: Floats) -> Interval:
+    """The interval `t-fisher-z` of a mean of group correlations.
 
     Args:
         value: The mean.
         influences: Of each group that it rests on.
-        ends: Of the range of the value; the interval is cut off there.
     """
     groups = len(influences)
     if groups < 2 or math.isnan(value):
         return NONE
     error = standard_error(influences)
     if error < _ROUNDING:
-        return _without_spread(value, groups, ends, "t")
-    half = critical(groups) * error
-    return Interval(max(ends[0], value - half), min(ends[1], value + half), "t")
+        return _without_spread(value, groups, CORRELATION, "t-fisher-z")
+    centre, half = math.atanh(value), critical(groups) * error / (1 - value**2)
+    return Interval(math.tanh(centre - half), math.tanh(centre + half), "t-fisher-z")
+
+
+def of_group_differences(value: float, influences: Floats) -> Interval:
+    """The interval `t` of a mean of paired differences of group values; see `of_group_correlations`."""
+    groups = len(influences)
+    if groups < 2 or math.isnan(value):
+        return NONE
+    half = critical(groups) * standard_error(influences)
+    return Interval(value - half, value + half, "t")
 
 
 def of_replicates(

@@ -25,11 +25,10 @@ from debate_judge.data.agreement.bootstrap import (
 from debate_judge.data.agreement.correlations import STATISTICS, Floats, Statistic, correlations, or_none
 from debate_judge.data.agreement.differences import compare, level_function
 from debate_judge.data.agreement.intervals import (
-    CORRELATION,
     NONE,
     Interval,
     mean_influences,
-    of_group_values,
+    of_group_correlations,
     of_replicates,
 )
 from debate_judge.data.agreement.results import LEVELS, NAMES, Agreement, AgreementTable, Difference, GroupScores, Table
@@ -132,9 +131,7 @@ def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats])
     by_group = [e.by_group for e in estimates if e.by_group is not None]
     if len(by_group) == len(estimates):
         influence = mean_influences(by_group)
-        return [
-            of_group_values(float(mean), row[rests_on], CORRELATION) for mean, row in zip(means, influence, strict=True)
-        ]
+        return [of_group_correlations(float(mean), row[rests_on]) for mean, row in zip(means, influence, strict=True)]
     units, observations = min(e.units for e in estimates), min(e.observations for e in estimates)
     return [
         of_replicates(float(mean), row, units, observations)

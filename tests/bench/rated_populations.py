@@ -38,7 +38,7 @@ class Population:
 
 
 def populations(spec: str, seed: int, judges: int = JUDGES) -> Iterator[Population]:
-    """One for each aspect in whose groups the ratings usually differ."""
+    """One for each aspect in whose groups the ratings usually differ; its judges' agreement is .3 to .6."""
     corpus = data.load(spec)
     size = min(len(g.candidates) for g in corpus.groups)
     ids = {tuple(c.id for c in g.candidates) for g in corpus.groups}
@@ -53,7 +53,7 @@ def populations(spec: str, seed: int, judges: int = JUDGES) -> Iterator[Populati
         others = np.mean([_standard(t) for n, t in tables.items() if n != name] or [_standard(ratings)], axis=0)
         made = []
         for _ in range(judges):
-            noise = rng.normal(size=ratings.shape) * rng.uniform(0.3, 2.0, size=(len(ratings), 1))
+            noise = rng.normal(size=ratings.shape) * rng.uniform(1.0, 4.0, size=(len(ratings), 1))
             made.append(np.round(2 * (_standard(ratings) + others + noise)) / 2)
         yield Population(f"{corpus.origin.name} {name}", ratings, tuple(made), len(ids) == 1)
 
