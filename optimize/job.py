@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
@@ -78,7 +79,7 @@ class Result:
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
-            "gain": {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.p_value},
+            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "lm_calls": {
                 "total": self.lm_use.asked,
                 "executed": self.lm_use.executed,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.data.agreement.results import WHY_NONE, Agreement
+from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
 from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.job import Result
@@ -12,7 +14,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports.costs import cost_table
-from debate_judge.runs.reports.text import basis, interval, p_text, text_table
+from debate_judge.runs.reports.text import basis, interval, p_text, power_text, text_table
 
 _OFFLINE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
@@ -43,6 +45,7 @@ def table(result: Result) -> str:
         text_table(header, rows, rule_before_last=True),
         "",
         _undefined(result),
+        *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *_gains(result, kind),
         *_decisions(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
@@ -69,7 +72,13 @@ def _gains(result: Result, kind: str) -> list[str]:
         f"Compiled minus single call: {interval(gain)}, {p_text(first)}; "
         f"minus uncompiled {kind}: {interval(over)}, {p_text(second)} "
         f"({gain.groups} paired sources; intervals: {how}; {why})",
+        *_power({"Compiled minus single call": gain, f"Compiled minus uncompiled {kind}": over}),
     ]
+
+
+def _power(differences: Mapping[str, Difference]) -> list[str]:
+    texts = {name: power_text(found) for name, found in differences.items()}
+    return [f"{name}: {text}" for name, text in texts.items() if text]
 
 
 def _undefined(result: Result) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from debate_judge.data.agreement.bootstrap import (
     Indices,
@@ -28,6 +27,8 @@ from debate_judge.data.agreement.bootstrap import (
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations, mid_ranks
 from debate_judge.data.agreement.intervals import (
     bootstrap_error,
+    detectable_difference,
+    groups_to_detect,
     mean_influences,
     of_differences,
     of_group_differences,
@@ -50,6 +51,9 @@ def level_function(level: Level, *, draw_systems: bool, seed: int) -> LevelFunct
         return partial(system_level, draw_systems=draw_systems, seed=seed)
     return summary_level if level == "summary" else sample_level
 
+
+SMALL = 0.02
+"""A difference in correlation that is worth knowing of."""
 
 _SYSTEM_FLIPS = 10_000
 """At system level every flip ranks all systems again."""
@@ -108,24 +112,49 @@ def compare(
     if not both:
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
-    rests_on = np.logical_or.reduce([e.rests_on for e in both])
-    groups = int(rests_on.sum())
     if level == "summary":
-        return _of_means(value, both, rests_on, intervals=resamples > 0, seed=seed)
+        return _of_means(value, both, intervals=resamples > 0, seed=seed)
+    groups = int(np.logical_or.reduce([e.rests_on for e in both]).sum())
     p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
-    if not resamples or groups < 2:
-        return Difference(value, None, None, p_value, groups)
+    return _resampled(Difference(value, None, None, p_value, groups), both, unit_of_group, resamples, seed)
+
+
+def _resampled(
+    found: Difference, both: Sequence[LevelEstimate], unit_of_group: Indices, resamples: int, seed: int
+) -> Difference:
+    """The difference with its interval from resampled groups."""
+    value, groups = found.value, found.groups
+    if value is None or not resamples or groups < 2:
+        return found
     replicates = resample(both, count_units(unit_of_group), resamples=resamples, seed=seed)
     differences = np.mean([x[0] - y[0] for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
     low, high, method = of_differences(value, differences, units)
     deviation = bootstrap_error(differences, units) * math.sqrt(groups)
-    return Difference(value, low, high, p_value, groups, method, deviation)
+    return replace(found, low=low, high=high, method=method, deviation=deviation)
 
 
-def _of_means(
-    value: float, both: Sequence[LevelEstimate], rests_on: NDArray[np.bool_], *, intervals: bool, seed: int
-) -> Difference:
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What a comparison could have found: see `intervals.detectable_difference`."""
+
+    groups: int
+    detectable: float
+    """The least true difference that a comparison like this one calls significant in 80 % of cases."""
+    more_for_small: int
+    """How many more groups it would take to detect a difference of `SMALL`; 0 where these are enough."""
+
+
+def power_of(found: Difference) -> Power | None:
+    """The power of a comparison with the deviation of group differences that it measured; None without a deviation."""
+    if found.deviation is None or found.deviation < 1e-9:
+        return None
+    needed = groups_to_detect(SMALL, found.deviation)
+    return Power(found.groups, detectable_difference(found.deviation, found.groups), max(0, needed - found.groups))
+
+
+def _of_means(value: float, both: Sequence[LevelEstimate], *, intervals: bool, seed: int) -> Difference:
+    rests_on = np.logical_or.reduce([e.rests_on for e in both])
     by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
     p_value = p_of_mean(np.sum(shares, axis=0)[0, rests_on], seed)

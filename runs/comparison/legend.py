@@ -14,6 +14,7 @@ from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.results import Comparison, EvalSetup
+from debate_judge.runs.reports.text import power_text
 
 FIGURES = (".png", ".svg", ".pdf")
 """Endings of a figure's file."""
@@ -103,6 +104,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         "marked: differs from every other judge of its column (p < 0.05, Holm over all columns)"
         if any(comparison.best.values())
         else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)",
+        *(f"{name} against {comparison.baseline}: {text}" for name, text in _powers(comparison).items() if text),
         *_constant(comparison),
         _cost(setting, priced),
         *([setting.note] if setting.lm == OFFLINE else []),
@@ -160,6 +162,10 @@ def _intervals(comparison: Comparison) -> list[str]:
             f"100,000 random ones), corrected over {len(comparison.corrected)} comparisons (Holm)"
         )
     return lines
+
+
+def _powers(comparison: Comparison) -> dict[str, str]:
+    return {name: power_text(found, "groups") for name, found in comparison.differences.items()}
 
 
 def _tables(table: AgreementTable) -> list[Table]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
+from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -142,7 +143,14 @@ class Comparison:
     """Entrant -> why it has no row."""
 
     def to_json(self) -> dict[str, object]:
-        differences = {name: {**asdict(d), "p_corrected": self.corrected[name]} for name, d in self.differences.items()}
+        differences = {
+            name: {
+                **asdict(d),
+                "p_corrected": self.corrected[name],
+                "power": None if (power := power_of(d)) is None else asdict(power),
+            }
+            for name, d in self.differences.items()
+        }
         return {
             "judges": {s.name: s.to_json() for s in self.results},
             "level": self.setup.level,

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.intervals import detectable_difference, groups_to_detect
 from debate_judge.data.agreement.sign_flips import p_of_mean
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -240,3 +242,29 @@ def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some
         assert cells[0] is not None
         assert cells[1] is not None
         assert compare({"x": a}, {"x": b}, level=level, resamples=0).value == pytest.approx(cells[0] - cells[1])
+
+
+def test_power_is_that_of_the_noncentral_t_distribution() -> None:
+    # Deviations and figures of the project's own measurements: compiled against untuned, debate against single call.
+    assert groups_to_detect(0.02, 0.042) == 37
+    for difference, deviation in ((0.02, 0.042), (0.1, 0.14), (0.05, 0.26)):
+        groups = groups_to_detect(difference, deviation)
+        powers = []
+        for n in (groups - 1, groups):
+            limit, shift = stats.t.ppf(0.975, n - 1), difference * math.sqrt(n) / deviation
+            powers.append(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
+        assert powers[0] < 0.8 <= powers[1]
+    found = detectable_difference(0.14, 20)
+    limit, shift = stats.t.ppf(0.975, 19), found * math.sqrt(20) / 0.14
+    assert stats.nct.sf(limit, 19, shift) + stats.nct.cdf(-limit, 19, shift) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_the_power_of_a_comparison_rests_on_its_deviation() -> None:
+    a, b = random_groups(701, noise=0.5, groups=9), random_groups(702, noise=1.0, groups=9)
+    found = compare({"x": a}, {"x": b}, resamples=1)
+    power = power_of(found)
+    assert power is not None
+    assert found.deviation is not None
+    assert power.detectable == detectable_difference(found.deviation, 9)
+    assert power.more_for_small == groups_to_detect(0.02, found.deviation) - 9
+    assert power_of(compare({"x": a}, {"x": a}, resamples=1)) is None
