@@ -12,7 +12,7 @@ from debate_judge import data
 from debate_judge.data.agreement.tables import GroupScores
 
 Floats = NDArray[np.float64]
-JUDGES = 8
+JUDGES = 5
 
 
 @dataclass(frozen=True)
