@@ -30,6 +30,7 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import make_lm, replies_folder
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -79,6 +80,7 @@ class Result:
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
+            **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "lm_calls": {
                 "total": self.lm_use.asked,

@@ -24,6 +24,7 @@ from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -102,6 +103,7 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
+        "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
         "near_duplicates": [list(ids) for ids in splits.joined],
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},

@@ -13,6 +13,7 @@ from debate_judge.optimize.publishing import describe
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text, text_table
 
@@ -48,6 +49,7 @@ def table(result: Result) -> str:
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *_gains(result, kind),
         *_decisions(result),
+        *_raters(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
         cost_table(result.lm_use.rows),
@@ -103,6 +105,15 @@ def _decisions(result: Result) -> list[str]:
     """The held-out decisions, where the corpus calls for any."""
     found = result.held_out.decisions
     return ["", "Held-out decisions", "", decision_tables.render(found), ""] if found else []
+
+
+def _raters(result: Result) -> list[str]:
+    """The held-out scores beside single raters, where the corpus has them."""
+    found, plan = result.held_out.raters, result.plan
+    if not found:
+        return []
+    shown = text_table(rater_tables.HEADER, rater_tables.rows(found))
+    return ["", rater_tables.title(plan.data.level, plan.statistic), "", shown, ""]
 
 
 def _or_dash(value: float | None) -> str:

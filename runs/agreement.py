@@ -7,14 +7,15 @@
 
 FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. Printed are Pearson, Spearman
 and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where the ratings are
-of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them.
+of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them. Where ratings are
+lists, one value per rater, so do the human ceiling, the raters' reliability, and the scores' error and bias.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +26,7 @@ from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
+    from debate_judge.data.agreement.raters import RaterAgreement
     from debate_judge.data.agreement.tables import AgreementTable, GroupScores
     from debate_judge.data.schema import Level, Scale
     from debate_judge.runs.rated_scores import Rows
@@ -86,7 +88,9 @@ def _run(arguments: AgreementFlags) -> int:
             progress=bar.update,
         )
     decisions = _decisions(arguments, rows)
+    raters = _beside_raters(arguments, rows)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
+    values |= {"raters": {name: found.to_json() for name, found in raters.items()}} if raters else {}
     text = json.dumps(values, indent=2, allow_nan=False)
     if arguments.json == "-":
         print(text)
@@ -94,6 +98,8 @@ def _run(arguments: AgreementFlags) -> int:
     print(_render(table, rows))
     if decisions:
         print("\n" + render(decisions, units="groups"))
+    if raters:
+        print("\n" + _render_raters(raters, _ranked_at(rows)))
     if arguments.json:
         Path(arguments.json).write_text(text + "\n", encoding="utf-8")
     return 0
@@ -123,8 +129,36 @@ def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Dec
     return {"scores": found} if found else {}
 
 
+def _beside_raters(arguments: AgreementFlags, rows: Rows) -> dict[str, RaterAgreement]:
+    """Aspect -> the scores beside single raters; empty where there are none."""
+    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.runs.reports.raters import several_raters
+
+    if not several_raters(rows.aspects):
+        return {}
+    resamples, seed = arguments.resamples, arguments.seed
+    return {
+        name: beside_raters(
+            groups, level=_ranked_at(rows), on_scale=_share_a_scale(groups), resamples=resamples, seed=seed
+        )
+        for name, groups in rows.aspects.items()
+    }
+
+
+def _ranked_at(rows: Rows) -> Level:
+    """Within groups where there are groups, else pooled."""
+    return "summary" if any(len(g.candidates) > 1 for groups in rows.aspects.values() for g in groups) else "sample"
+
+
+def _render_raters(found: Mapping[str, RaterAgreement], level: Level) -> str:
+    from debate_judge.runs.reports.raters import HEADER, rows, title
+    from debate_judge.runs.reports.text import text_table
+
+    return f"{title(level, 'spearman')}\n\n{text_table(HEADER, rows({'scores': found}))}"
+
+
 def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
-    ratings = [r for g in groups for r in g.ratings if r is not None]
+    ratings = [v for g in groups for values in g.raters for v in values]
     return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
 
 

@@ -29,9 +29,12 @@ class GroupScores:
     """Mean over raters, or None without a rating."""
     scores: tuple[float | None, ...]
     """None where the judge left a candidate unscored."""
+    raters: tuple[tuple[float, ...], ...] = ()
+    """Per candidate one value per rater, in the file's order; empty where only means are known."""
 
     def __post_init__(self) -> None:
-        if not len(self.candidates) == len(self.ratings) == len(self.scores):
+        lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}
+        if len(lengths) > 1:
             raise ValueError(f"group {self.group!r} needs one rating and one score, or None, per candidate")
         if len(set(self.candidates)) < len(self.candidates):
             raise InputError(f"group {self.group!r} has two candidates with the same id", field="candidate")

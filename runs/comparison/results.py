@@ -10,6 +10,7 @@ from typing import TypeVar
 from tqdm import tqdm
 
 from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
 from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
@@ -73,6 +74,20 @@ class EvalSetup:
             seed=self.seed,
             draw_systems=self.draw_systems,
         )
+
+    def beside_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
+        """Aspect -> how a judge stands beside single raters, in the first statistic."""
+        return {
+            name: beside_raters(
+                groups,
+                statistic=self.statistics[0],
+                level=self.level,
+                on_scale=on_scale,
+                resamples=self.resamples,
+                seed=self.seed,
+            )
+            for name, groups in scores.items()
+        }
 
 
 @dataclass(frozen=True)
