@@ -1,7 +1,9 @@
 """The seeded split of a corpus into train, dev and held-out, by source.
 
 Groups are put in the order of a hash of seed and source text and cut at the fractions. So the order of the file
-does not matter, and a group that is added or removed moves at most one other group across each cut.
+does not matter, and a group that is added or removed moves at most one other group across each cut. Groups with nearly
+the same source (`data/near_duplicates.py`) take the place of the first of them and stay on one side of a cut, which
+moves to the nearer end of them: else a judge would be measured on what it had learnt from.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.near_duplicates import near_duplicates
 from debate_judge.data.schema import Corpus, RatedGroup
 
 PARTS = ("train", "dev", "held_out")
@@ -35,6 +39,18 @@ class Splits:
     left_out: Mapping[str, int]
     """`part/aspect` -> groups that stay in the part but tell nothing about the aspect, because its ratings are equal or
     missing there; without groups of several candidates, the candidates without a rating."""
+    joined: tuple[tuple[str, ...], ...] = ()
+    """The sets of groups that were kept in one part because their sources are nearly the same, by their ids."""
+
+    def joined_note(self) -> str:
+        """How many sources were joined, in words; empty where none was."""
+        if not self.joined:
+            return ""
+        total = sum(len(part.groups) for part in (self.train, self.dev, self.held_out))
+        return (
+            f"{sum(map(len, self.joined))} of {total} sources are near-duplicates of others (shared wording or an "
+            f"equal context); each of their {len(self.joined)} sets was kept in one part of the split"
+        )
 
 
 def split(
@@ -57,8 +73,12 @@ def split(
         raise InputError(
             "not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions
         )
-    ordered = _ordered(corpus, seed)
-    ends = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(2)]
+    together = near_duplicates(corpus.groups)
+    sets = _ordered(corpus, seed, together)
+    ordered = [group for one in sets for group in one]
+    wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(2)]
+    between = [0, *accumulate(map(len, sets))]
+    ends = [min(between, key=lambda end: (abs(end - cut), -end)) for cut in wanted]
     cuts = (ordered[: ends[0]], ordered[ends[0] : ends[1]], ordered[ends[1] :])
     train, dev, held_out = (replace(corpus, groups=tuple(groups)) for groups in cuts)
     parts = dict(zip(PARTS, (train, dev, held_out), strict=True))
@@ -72,10 +92,12 @@ def split(
         left_out={
             f"{name}/{aspect}": _left_out(corpus, part, aspect) for name, part in parts.items() for aspect in aspects
         },
+        joined=tuple(tuple(corpus.groups[i].id for i in members) for members in together),
     )
 
 
-def _ordered(corpus: Corpus, seed: int) -> list[RatedGroup]:
+def _ordered(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
+    """The groups by their hashes, those that belong together as one at the place of the first of them."""
     keyed: dict[str, RatedGroup] = {}
     for group in corpus.groups:
         key = hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest()
@@ -89,7 +111,12 @@ def _ordered(corpus: Corpus, seed: int) -> list[RatedGroup]:
                 remedy="put all candidates of this source into one group",
             )
         keyed[key] = group
-    return [keyed[key] for key in sorted(keyed)]
+    keys = list(keyed)
+    set_of = {i: number for number, members in enumerate(together) for i in members}
+    found: dict[object, list[RatedGroup]] = {}
+    for key, i in sorted(zip(keys, range(len(keys)), strict=True)):
+        found.setdefault(set_of.get(i, key), []).append(keyed[key])
+    return list(found.values())
 
 
 def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) -> None:

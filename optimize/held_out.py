@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from debate_judge.data.agreement.decisions import Decided, decide, with_tuned_threshold
+from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.search.study import SearchResult
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
+from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
@@ -39,6 +41,9 @@ class HeldOut:
     """Aspect -> the compiled judge's judgements, in corpus order."""
     decisions: Mapping[str, Mapping[str, Decided]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, where the corpus calls for any."""
+
+    raters: Mapping[str, Mapping[str, RaterAgreement]]
+    """Judge name, of `COMPARED` -> aspect -> how it stands beside single raters; empty where only means are known."""
 
     def calls_per_item(self, judge: str) -> float:
         by_aspect = self.calls[judge]
@@ -102,7 +107,24 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
         over_uncompiled=versus(scores["uncompiled"]),
         judgements=judgements,
         decisions=_decisions(plan, scores, searches),
+        raters=_beside_raters(plan, scores),
     )
+
+
+def _beside_raters(
+    plan: CompilePlan, scores: Mapping[str, Mapping[str, Sequence[GroupScores]]]
+) -> dict[str, dict[str, RaterAgreement]]:
+    if not several_raters(scores["compiled"]):
+        return {}
+    at = partial(
+        beside_raters,
+        statistic=plan.statistic,
+        level=plan.data.level,
+        on_scale=plan.judge.on_scale,
+        resamples=plan.settings.resamples,
+        seed=plan.settings.seed,
+    )
+    return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
 
 
 def _decisions(

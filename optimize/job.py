@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
@@ -31,6 +32,7 @@ from debate_judge.programs.make_lm import make_lm, replies_folder
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -80,7 +82,8 @@ class Result:
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
-            "gain": {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.p_value},
+            **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
+            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "lm_calls": {
                 "total": self.lm_use.asked,
                 "executed": self.lm_use.executed,
@@ -185,6 +188,8 @@ def _rated_data(settings: Settings, judge: Judge) -> CompileData:
     level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
     require_level(corpus, level)
     splits = split(corpus, aspects=[aspect.name for aspect in aspects], seed=settings.seed)
+    if splits.joined:
+        logger.info(splits.joined_note())
     return CompileData(corpus, aspects, level, questions, splits)
 
 

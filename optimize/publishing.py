@@ -11,6 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut
@@ -23,6 +24,7 @@ from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
+from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -54,7 +56,7 @@ def publish(
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
     tracker.metrics(decision_tables.metrics(held_out.decisions))
-    meter = run.runner.lm.meter
+    meter, power = run.runner.lm.meter, power_of(held_out.gain)
     costs = cost_rows(meter, run.runner.lm.price)
     tracker.metrics(
         {
@@ -64,6 +66,8 @@ def publish(
             "gain_low": held_out.gain.low,
             "gain_high": held_out.gain.high,
             "gain_p_value": held_out.gain.p_value,
+            "gain_detectable": None if power is None else power.detectable,
+            "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
             "lm_calls_asked": meter.asked.total(),
             "lm_calls_executed": meter.executed.total(),
             "input_tokens": meter.input_tokens,
@@ -100,7 +104,9 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
+        "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
+        "near_duplicates": [list(ids) for ids in splits.joined],
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
         "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
         "objective": {"statistic": plan.statistic, "level": plan.data.level},

@@ -6,31 +6,33 @@
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings beside scores on a scale of their own
 
 FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. Printed are Pearson, Spearman
-and Kendall's tau-b at summary, sample and system level, each with a 95 % interval from resampling groups. Where
-the ratings are of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them.
+and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where the ratings are
+of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them. Where ratings are
+lists, one value per rater, so do the human ceiling, the raters' reliability, and the scores' error and bias.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.runs.flags.common import SEED, resampling
+from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
-    from debate_judge.data.agreement.tables import Agreement, AgreementTable, GroupScores
-    from debate_judge.data.schema import Scale
+    from debate_judge.data.agreement.raters import RaterAgreement
+    from debate_judge.data.agreement.tables import AgreementTable, GroupScores
+    from debate_judge.data.schema import Level, Scale
     from debate_judge.runs.rated_scores import Rows
 
-_LEVELS = {
+_LEVELS: dict[Level, str] = {
     "summary": "summary level: the correlation within each group, averaged over groups",
     "sample": "sample level: all candidates pooled",
     "system": "system level: means of each candidate id over groups",
@@ -52,6 +54,7 @@ class AgreementFlags:
     )
     margin: float = setting(0.0, "scores of a pair not further apart than this are a tie", ge=0)
     resamples: int = resampling()
+    draw_systems: bool = DRAW_SYSTEMS
     seed: int = SEED
     json: str | None = setting(None, "emit JSON, to a file or to stdout", metavar="OUT", const="-")
 
@@ -78,15 +81,25 @@ def _run(arguments: AgreementFlags) -> int:
     _check_output(arguments)
     rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects)
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
-        table = agreement_table(rows.aspects, resamples=arguments.resamples, seed=arguments.seed, progress=bar.update)
+        table = agreement_table(
+            rows.aspects,
+            resamples=arguments.resamples,
+            seed=arguments.seed,
+            draw_systems=arguments.draw_systems,
+            progress=bar.update,
+        )
     decisions = _decisions(arguments, rows)
+    raters = _beside_raters(arguments, rows)
     values = table.to_json() | ({"decisions": to_json(decisions)["scores"]} if decisions else {})
+    values |= {"raters": {name: found.to_json() for name, found in raters.items()}} if raters else {}
     if arguments.json == "-":
         print(json.dumps(values, indent=2, allow_nan=False))
         return 0
     print(_render(table, rows))
     if decisions:
         print("\n" + render(decisions, units="groups"))
+    if raters:
+        print("\n" + _render_raters(raters, _ranked_at(rows)))
     if arguments.json:
         write_json(arguments.json, values, "--json")
     return 0
@@ -116,8 +129,36 @@ def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Dec
     return {"scores": found} if found else {}
 
 
+def _beside_raters(arguments: AgreementFlags, rows: Rows) -> dict[str, RaterAgreement]:
+    """Aspect -> the scores beside single raters; empty where there are none."""
+    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.runs.reports.raters import several_raters
+
+    if not several_raters(rows.aspects):
+        return {}
+    resamples, seed = arguments.resamples, arguments.seed
+    return {
+        name: beside_raters(
+            groups, level=_ranked_at(rows), on_scale=_share_a_scale(groups), resamples=resamples, seed=seed
+        )
+        for name, groups in rows.aspects.items()
+    }
+
+
+def _ranked_at(rows: Rows) -> Level:
+    """Within groups where there are groups, else pooled."""
+    return "summary" if any(len(g.candidates) > 1 for groups in rows.aspects.values() for g in groups) else "sample"
+
+
+def _render_raters(found: Mapping[str, RaterAgreement], level: Level) -> str:
+    from debate_judge.runs.reports.raters import HEADER, rows, title
+    from debate_judge.runs.reports.text import text_table
+
+    return f"{title(level, 'spearman')}\n\n{text_table(HEADER, rows({'scores': found}))}"
+
+
 def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
-    ratings = [r for g in groups for r in g.ratings if r is not None]
+    ratings = [v for g in groups for values in g.raters for v in values]
     return all(min(ratings) <= s <= max(ratings) for g in groups for s in g.scores if s is not None)
 
 
@@ -147,28 +188,42 @@ def _render(table: AgreementTable, rows: Rows) -> str:
     from debate_judge.data.agreement.tables import LEVELS, NAMES, STATISTICS
     from debate_judge.runs.reports.text import interval, text_table
 
-    lines = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals by resampling groups"]
+    lines = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals over groups"]
     if rows.samples:
         lines.append(f"{rows.samples} recorded samples read, {rows.unreadable} without a score on the scale")
     for level in LEVELS:
-        header = ["aspect", *(NAMES[s] for s in STATISTICS), "groups", "undefined", "unscored"]
+        header = ["aspect", *(NAMES[s] for s in STATISTICS), "groups", "constant", "undefined", "unscored"]
         if level == "summary":
-            header[4:4] = [f"{NAMES[s]}, undef. = 0" for s in STATISTICS]
+            header[4:4] = [f"{NAMES[s]}, all = 0" for s in STATISTICS]
+            header[4:4] = [f"{NAMES[s]}, ranked" for s in STATISTICS]
         body = []
         averaged = [("average", table.average[level])] if len(table.aspects) > 1 else []
         for name, cells in [*((a, t[level]) for a, t in table.aspects.items()), *averaged]:
             row = [name, *(interval(cells[s]) for s in STATISTICS)]
             if level == "summary":
-                row += [_as_zero(cells[s]) for s in STATISTICS]
-            any_cell = cells["spearman"]
-            body.append([*row, str(any_cell.groups), str(any_cell.undefined), str(any_cell.unscored)])
-        lines += ["", _LEVELS[level], "", text_table(header, body, rule_before_last=bool(averaged))]
-    lines += ["", "undefined: groups whose ratings or scores are constant; the first figures leave them out"]
+                row += [_or_dash(cells[s].value_without_constant) for s in STATISTICS]
+                row += [_or_dash(cells[s].value_undefined_as_zero) for s in STATISTICS]
+            counts = cells["spearman"]
+            body.append([*row, *map(str, (counts.groups, counts.constant, counts.undefined, counts.unscored))])
+        how = _method(table, level)
+        lines += ["", _LEVELS[level] + how, "", text_table(header, body, rule_before_last=bool(averaged))]
+    lines += [
+        "",
+        "constant: groups whose scores are equal, counted 0; undefined: groups whose ratings are equal, left out",
+        "ranked: the mean without the groups of constant scores; all = 0: with the undefined groups counted 0, too",
+    ]
     return "\n".join(lines)
 
 
-def _as_zero(agreement: Agreement) -> str:
-    value = agreement.value_undefined_as_zero
+def _method(table: AgreementTable, level: Level) -> str:
+    from debate_judge.data.agreement.intervals import METHODS
+
+    used = {cell.method for row in [*table.aspects.values(), table.average] for cell in row[level].values()}
+    names = [METHODS[m] for m in METHODS if m in used]
+    return f" (intervals: {'; '.join(names)})" if names else ""
+
+
+def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 

@@ -14,6 +14,9 @@ from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
 
+RatedScore = tuple[tuple[float, ...], float | None]
+"""The ratings of one candidate, one per rater, and its score."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -39,7 +42,7 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
     counts: Counter[str] = Counter()
-    groups: dict[str, dict[str, dict[str, tuple[float | None, float | None]]]] = {}
+    groups: dict[str, dict[str, dict[str, RatedScore]]] = {}
     for record in rows(path):
         aspect = record.text("aspect")
         if only and aspect not in only:
@@ -52,7 +55,7 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
                 "candidate",
                 remedy="keep one row for each group, candidate and aspect",
             )
-        into[candidate] = (_rating(record), _score(record, scale, counts))
+        into[candidate] = (tuple(record.numbers("rating")), _score(record, scale, counts))
         counts["rows"] += 1
     if not counts["rows"]:
         raise InputError(
@@ -67,7 +70,7 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
             field="aspect",
             expected="one of its aspects: " + ", ".join(groups) if groups else None,
         )
-    if not any(None not in pair for by in groups.values() for g in by.values() for pair in g.values()):
+    if not any(r and s is not None for by in groups.values() for g in by.values() for r, s in g.values()):
         raise InputError("no row has both a rating and a score", file=path, expected="at least two such rows")
     aspects = {
         aspect: [_group_scores(name, group) for name, group in by_group.items()] for aspect, by_group in groups.items()
@@ -75,14 +78,10 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
     return Rows(aspects, counts["rows"], counts["samples"], counts["unreadable"])
 
 
-def _group_scores(name: str, candidates: dict[str, tuple[float | None, float | None]]) -> GroupScores:
-    ratings, scores = zip(*candidates.values(), strict=True)
-    return GroupScores(name, tuple(candidates), ratings, scores)
-
-
-def _rating(record: Record) -> float | None:
-    values = record.numbers("rating")
-    return math.fsum(values) / len(values) if values else None
+def _group_scores(name: str, candidates: dict[str, RatedScore]) -> GroupScores:
+    raters, scores = zip(*candidates.values(), strict=True)
+    ratings = tuple(math.fsum(values) / len(values) if values else None for values in raters)
+    return GroupScores(name, tuple(candidates), ratings, scores, raters)
 
 
 def _score(record: Record, scale: Scale | None, counts: Counter[str]) -> float | None:

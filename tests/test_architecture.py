@@ -52,7 +52,8 @@ ROOMS = {
     "data": (
         ("errors",),
         ("schema",),
-        ("tasks", "splits", "requirements", "agreement", "testing"),
+        ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
+        ("splits",),
         ("files",),
         ("sets", "sample"),
     ),

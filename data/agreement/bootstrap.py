@@ -1,6 +1,6 @@
-"""Resampling groups with replacement, for the intervals and p-values of `data/agreement/tables.py`.
+"""Resampling groups with replacement, for the intervals of figures that are no mean over groups.
 
-Judges and aspects are unknown here, and undefined is NaN. A resample is represented by how often it drew each unit (a
+Undefined is NaN here. A resample is represented by how often it drew each unit (a
 group, or a bundle of groups where there are many), so everything that is recomputed for resampled groups takes draw
 counts of shape (units, resamples) and is vectorised over the resamples.
 """
@@ -8,13 +8,15 @@ counts of shape (units, resamples) and is vectorised over the resamples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.errors import InputError
 
 Replicate = Callable[[Floats], Floats]
 """Draw counts, shape (units, resamples) -> recomputed values, with resamples in the last dimension."""
@@ -60,31 +62,79 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class LevelEstimate:
-    """Values at one level, and the function that recomputes them for resampled groups."""
+    """Values at one level, and what their intervals are computed from: group values, or replicates."""
 
     values: Floats
-    """Shape (statistics,)."""
+    """Shape (statistics,); scores that are constant where the ratings are not count 0."""
     rests_on: NDArray[np.bool_]
     """Which groups the values come from, shape (groups,)."""
-    replicate: Replicate
-    """To shape (statistics, resamples)."""
+    constant: NDArray[np.bool_]
+    """In which of these the scores are constant, shape (groups,)."""
+    without_constant: Floats
+    """The values without these groups, shape (statistics,)."""
+    by_group: Floats | None = None
+    """Shape (statistics, groups), where the values are means over groups; NaN for a group that they do not rest on."""
+    replicate: Replicate | None = None
+    """To shape (statistics, resamples), where they are not."""
     stride: int = 1
     """A power of two: values are recomputed only for every `stride`-th resample, where each is expensive."""
+    units: int = 0
+    """Independent units that replicates vary by: the groups, or the systems where these are drawn and are fewer."""
+    observations: int = 0
+    """Pairs of candidates or of systems that can be in order or not."""
 
 
-def bundle(groups: int, seed: int) -> Indices:
-    """Assign groups to the units of resampling: each group is one, or belongs to one of 4096 bundles if there are more.
+def group_numbers(aspects: Mapping[str, Sequence[GroupScores]]) -> dict[str, int]:
+    """Group id -> number, over all aspects.
 
-    Bundles are formed at random, so the variance of their sums estimates that of the groups. Drawing bundles gives
-    the width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about the Monte Carlo error of 10,000
-    resamples.
+    Raises:
+        InputError: No aspect, or a group id twice in one aspect.
+    """
+    if not aspects:
+        raise InputError("there is no aspect to compare ratings and scores in")
+    index: dict[str, int] = {}
+    for name, groups in aspects.items():
+        seen: set[str] = set()
+        for group in groups:
+            if group.group in seen:
+                raise InputError(f"group {group.group!r} occurs twice in aspect {name!r}", field="group")
+            seen.add(group.group)
+            index.setdefault(group.group, len(index))
+    return index
+
+
+def pairs_of_groups(groups: Sequence[GroupScores], index: Mapping[str, int], unit_of_group: Indices) -> Pairs:
+    """The candidates of one aspect that are both rated and scored."""
+    systems: dict[str, int] = {}
+    rows = [
+        (rating, score, index[group.group], systems.setdefault(candidate, len(systems)))
+        for group in groups
+        for candidate, rating, score in zip(group.candidates, group.ratings, group.scores, strict=True)
+        if rating is not None and score is not None
+    ]
+    ratings, scores, at, system = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Pairs(
+        np.array(ratings, dtype=float),
+        np.array(scores, dtype=float),
+        np.array(at, dtype=np.intp),
+        np.array(system, dtype=np.intp),
+        unit_of_group,
+    )
+
+
+def bundle(groups: int, seed: int, most: int = _UNITS) -> Indices:
+    """Assign groups to the units of resampling: each is one of its own, or belongs to one of `most` bundles.
+
+    Bundles are formed at random, so the variance of their sums estimates that of the groups. Drawing 4096 bundles
+    gives the width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about the Monte Carlo error of
+    10,000 resamples.
 
     Returns:
         Index of each group's unit, shape (groups,).
     """
-    if groups <= _UNITS:
+    if groups <= most:
         return np.arange(groups)
-    return np.random.default_rng(seed).permutation(groups) % _UNITS
+    return np.random.default_rng(seed).permutation(groups) % most
 
 
 def count_units(unit_of_group: Indices) -> int:
@@ -117,7 +167,7 @@ def resample(
     """Replicate all estimates on the same resampled units.
 
     Args:
-        estimates: All of the same units.
+        estimates: All of the same units; those without a `replicate` are not computed.
         units: How many there are; each resample draws as many, with replacement.
         resamples: Number of resamples.
         seed: Of the draws.
@@ -127,7 +177,7 @@ def resample(
         One array of shape (statistics, resamples) per estimate, NaN where a resample leaves it undefined.
     """
     found = [np.full((len(e.values), resamples), np.nan) for e in estimates]
-    if not units:
+    if not units or all(e.replicate is None for e in estimates):
         return found
     # With few resamples a stride would leave too few for an interval.
     strides = [min(e.stride, _CHUNK, _power_of_two_below(resamples / _ENOUGH_RESAMPLES)) for e in estimates]
@@ -135,6 +185,8 @@ def resample(
     for start in range(0, resamples, _CHUNK):
         counts = _draw(rng, units, min(_CHUNK, resamples - start))
         for into, estimate, stride in zip(found, estimates, strides, strict=True):
+            if estimate.replicate is None:
+                continue
             chosen = counts if stride == 1 else np.ascontiguousarray(counts[:, ::stride])
             into[:, start : start + _CHUNK : stride] = estimate.replicate(chosen)
         progress(counts.shape[1])
@@ -147,15 +199,6 @@ def _draw(rng: np.random.Generator, units: int, resamples: int) -> Floats:
     for i, drawn in enumerate(rng.integers(units, size=(resamples, units))):
         counts[:, i] = np.bincount(drawn, minlength=units)
     return counts
-
-
-def percentile_interval(replicates: Floats) -> tuple[float, float] | tuple[None, None]:
-    """The middle 95 % of the replicates that are defined; None where none is."""
-    defined = replicates[~np.isnan(replicates)]
-    if not len(defined):
-        return None, None
-    low, high = np.quantile(defined, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def _power_of_two_below(limit: float) -> int:

@@ -1,7 +1,9 @@
 """Agreement of decisions with labels: accuracy, kappa, precision, recall, F1, AUROC, with intervals.
 
 For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. Intervals
-come from resampling groups here, too, because the candidates of one source are not independent of each other.
+are about groups here, too, because the candidates of one source are not independent of each other:
+`data/agreement/intervals.py` has the methods, `logit` where groups have several decisions and `dirichlet` where each
+has one.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import Indices, Replicate, bundle, count_units, percentile_interval
-from debate_judge.data.agreement.classification_measures import auroc, confusion
+from debate_judge.data.agreement.bootstrap import Indices, Replicate, bundle, count_units
+from debate_judge.data.agreement.classification_measures import auroc, confusion, of_tables
 from debate_judge.data.agreement.correlations import Floats, or_none
+from debate_judge.data.agreement.intervals import CORRELATION, NONE, SHARE, Interval, Method, of_draws, of_replicates
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 
@@ -49,16 +52,18 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure with its 95 % percentile interval."""
+    """One figure with its 95 % interval."""
 
     value: float | None
     """None where undefined, e.g. the precision of a judge that never decides for positive."""
     low: float | None
     """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
+    method: Method | None = None
+    """Of the interval, see `data/agreement/intervals.py`; None without one."""
 
-    def to_json(self) -> dict[str, float | None]:
-        return {"value": self.value, "low": self.low, "high": self.high}
+    def to_json(self) -> dict[str, float | str | None]:
+        return {"value": self.value, "low": self.low, "high": self.high, "method": self.method}
 
     def __str__(self) -> str:
         if self.value is None:
@@ -150,12 +155,13 @@ def classify(
       undefined if a decision has no score.
 
     A resample in which a measure is undefined, or a label that otherwise occurs does not, is left out of its
-    interval.
+    interval. Where each group has one decision, no groups are resampled: tables are drawn from the posterior of the
+    table of labels and decisions; AUROC, which is no figure of that table, keeps its resamples.
 
     Args:
         decisions: At least one.
         positive: The label that precision, recall, F1 and AUROC are about; without one they are not computed.
-        resamples: Resamples of the groups; 0 gives no intervals.
+        resamples: Resamples of the groups, or draws of tables; 0 gives no intervals.
         seed: Of the draws.
 
     Raises:
@@ -173,14 +179,29 @@ def classify(
     labels = np.array([names.index(d.label) for d in kept])
     decided = np.array([names.index(d.decided or "") for d in kept])
     which = None if positive is None else names.index(positive)
+    groups = len({d.group for d in made})
     compute = [(confusion(labels, decided, unit, (len(names), len(units)), which), resamples)]
     if which is not None:
         known = np.array([math.nan if d.score is None else d.score for d in kept])
         few = min(resamples, max(_FEWEST, _ENTRIES // len(kept)))
         compute.append((auroc(labels == which, known, unit, len(units)), few))
-    measures = dict(zip(MEASURES, _measures(compute, units, resamples, seed), strict=False))
-    groups = len({d.group for d in made})
+    resampled = _measures(compute, units, (groups, len(made)), resamples, seed)
+    if resamples and groups == len(made) > 1:
+        table = np.zeros((len(names), len(names)))
+        np.add.at(table, (labels, decided), units[unit])
+        drawn = _from_posterior(table, which, resamples, seed)
+        resampled[: len(drawn)] = [
+            _measure(m.value, NONE if m.value is None else of_draws(m.value, d))
+            for m, d in zip(resampled, drawn, strict=False)
+        ]
+    measures = dict(zip(MEASURES, resampled, strict=False))
     return Classification(measures, positive, len(made), len(decisions) - len(made), groups)
+
+
+def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
+    """The measures of tables drawn from Dirichlet(counts + 1/2), shape (measures, draws)."""
+    shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=draws)
+    return of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
 
 
 def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices, Indices]:
@@ -212,6 +233,7 @@ def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices
 def _measures(
     compute: Sequence[tuple[Replicate, int]],
     units: Indices,
+    sizes: tuple[int, int],
     resamples: int,
     seed: int,
 ) -> list[Measure]:
@@ -220,13 +242,14 @@ def _measures(
     Args:
         compute: Each with the number of resamples to use for it.
         units: How often each unit occurs in the data.
+        sizes: Numbers of groups and of decisions.
         resamples: Number of resamples, at least those of any computation.
         seed: Of the draws.
     """
-    values = [one(units[:, None].astype(float))[:, 0] for one, _ in compute]
+    values = np.concatenate([one(units[:, None].astype(float))[:, 0] for one, _ in compute])
     groups = int(units.sum())
     if not resamples or groups < 2:
-        return [Measure(or_none(value), None, None) for value in np.concatenate(values)]
+        return [_measure(or_none(value), NONE) for value in values]
     rng = np.random.default_rng(seed)
     size = max(1, _CELLS // len(units))
     chunks: list[list[Floats]] = [[] for _ in compute]
@@ -236,11 +259,14 @@ def _measures(
             if start < most:
                 into.append(one(drawn[:, : most - start]))
     replicates = [row for found in chunks for row in np.concatenate(found, axis=1)]
-    return [_measure(value, row) for value, row in zip(np.concatenate(values), replicates, strict=True)]
+    return [
+        _measure(or_none(value), of_replicates(value, row, *sizes, CORRELATION if name == "kappa" else SHARE, "logit"))
+        for name, value, row in zip(MEASURES, values, replicates, strict=False)
+    ]
 
 
-def _measure(value: float, replicates: Floats) -> Measure:
-    return Measure(None, None, None) if math.isnan(value) else Measure(float(value), *percentile_interval(replicates))
+def _measure(value: float | None, span: Interval) -> Measure:
+    return Measure(None, None, None) if value is None else Measure(value, *span)
 
 
 def _numbers(names: Sequence[str]) -> Indices:

@@ -10,42 +10,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, summing, summing_each
+from debate_judge.data.agreement.bootstrap import LevelEstimate, Pairs, summing
 from debate_judge.data.agreement.correlations import Floats, Statistic, correlations
 from debate_judge.data.agreement.pooled import in_units, pooled
 
 _FEW_SYSTEMS = 256
 
 
-def summary_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
-    """The correlation within each group, then the mean over the groups where it is defined.
+def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+    """The correlation within each group, then the mean over the groups whose ratings differ.
+
+    A group in which only the scores do not differ counts 0.
 
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        constant_as_zero: Count a group as 0 where the ratings differ and the scores do not.
     """
     values = _within_groups(pairs.ratings, pairs.scores, pairs, statistics)
-    if constant_as_zero:
-        ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
-        values[:, ranked] = np.nan_to_num(values[:, ranked])
-    defined = ~np.isnan(values[0])
-    if not defined.any():
-        return _undefined(pairs, statistics)
-    parts = np.vstack([np.nan_to_num(values), defined])
-    summed = summing_each(parts, pairs.unit_of_group, pairs.units)
-
-    def mean(counts: Floats) -> Floats:
-        *sums, drawn = summed(counts)
-        with np.errstate(invalid="ignore"):
-            means: Floats = np.stack(sums) / drawn
-        return means
-
-    return LevelEstimate(np.array([math.fsum(row) / len(row) for row in values[:, defined]]), defined, mean)
+    ranked = ~np.isnan(_within_groups(pairs.ratings, pairs.ratings, pairs, ["pearson"])[0])
+    constant = ranked & np.isnan(values[0])
+    values[:, constant] = 0.0
+    means, without = (
+        np.array([math.fsum(row) / len(row) if len(row) else math.nan for row in values[:, groups]])
+        for groups in (ranked, ranked & ~constant)
+    )
+    return LevelEstimate(means, ranked, constant, without, by_group=values)
 
 
-def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
-    """The correlation over all candidates of all groups, pooled.
+def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
+    """The correlation over all candidates of all groups, pooled; 0 where the ratings differ and the scores do not.
 
     Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
     more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
@@ -55,24 +48,32 @@ def sample_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        constant_as_zero: Count scores that do not differ as 0 where the ratings do.
     """
     exact = correlations(pairs.ratings[None], pairs.scores[None], statistics)[:, 0]
     if np.isnan(exact).any():
         varied = len(pairs.ratings) > 1 and bool(np.ptp(pairs.ratings) > 0)
-        return _undefined(pairs, statistics, zero=constant_as_zero and varied)
+        return _without_ranking(pairs, statistics, constant=varied)
     replicate = pooled(pairs, statistics)
     shift = exact[:, None] - replicate(np.ones((pairs.units, 1)))
 
     def centred(counts: Floats) -> Floats:
-        found = np.clip(replicate(counts) + shift, -1.0, 1.0)
-        return np.nan_to_num(found) if constant_as_zero else found
+        return np.clip(replicate(counts) + shift, -1.0, 1.0)
 
-    return LevelEstimate(exact, pairs.contributing, centred)
+    return LevelEstimate(
+        exact,
+        pairs.contributing,
+        np.zeros(pairs.groups, dtype=bool),
+        exact,
+        replicate=centred,
+        units=int(pairs.contributing.sum()),
+        observations=math.comb(len(pairs.ratings), 2),
+    )
 
 
-def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero: bool = False) -> LevelEstimate:
-    """The correlation of mean ratings with mean scores over systems.
+def system_level(
+    pairs: Pairs, statistics: Sequence[Statistic], *, draw_systems: bool = False, seed: int = 0
+) -> LevelEstimate:
+    """The correlation of mean ratings with mean scores over systems; 0 where only the mean scores do not differ.
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems there is no value.
     Beyond 256 systems an interval rests on fewer resamples, down to 200; the statistics stay exact.
@@ -80,17 +81,20 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        constant_as_zero: Count mean scores that do not differ as 0 where the mean ratings do.
+        draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about systems like
+            these instead of these very ones.
+        seed: Of these draws; equal seeds draw the same systems.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     group = pairs.group[recurring]
     systems, system = np.unique(pairs.system[recurring], return_inverse=True)
     if len(systems) < 3:
-        return _undefined(pairs, statistics)
+        return _without_ranking(pairs, statistics)
     summands = (np.ones(len(group)), in_units(pairs.ratings[recurring]), in_units(pairs.scores[recurring]))
     seen, rated, scored = (
         summing(v, system, pairs.unit_of_group[group], (len(systems), pairs.units)) for v in summands
     )
+    rng = np.random.default_rng(seed)
 
     def means(counts: Floats) -> tuple[Floats, Floats]:
         drawn = seen(counts)
@@ -99,23 +103,42 @@ def system_level(pairs: Pairs, statistics: Sequence[Statistic], constant_as_zero
             return np.round(rated(counts) / drawn, 13).T, np.round(scored(counts) / drawn, 13).T
 
     def over_systems(counts: Floats) -> Floats:
-        found = correlations(*means(counts), statistics)
-        return np.nan_to_num(found) if constant_as_zero else found
+        both = means(counts)
+        if draw_systems:
+            which = rng.integers(len(systems), size=both[0].shape)
+            both = np.take_along_axis(both[0], which, axis=1), np.take_along_axis(both[1], which, axis=1)
+        return correlations(*both, statistics)
 
     mean_ratings, mean_scores = means(np.ones((pairs.units, 1)))
     values = correlations(mean_ratings, mean_scores, statistics)[:, 0]
     if np.isnan(values).any():
-        return _undefined(pairs, statistics, zero=constant_as_zero and bool(np.ptp(mean_ratings) > 0))
+        return _without_ranking(pairs, statistics, constant=bool(np.ptp(mean_ratings) > 0))
     rests_on = np.bincount(group, minlength=pairs.groups) > 0
-    stride = 1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS)))
-    return LevelEstimate(values, rests_on, over_systems, stride)
-
-
-def _undefined(pairs: Pairs, statistics: Sequence[Statistic], zero: bool = False) -> LevelEstimate:
-    """An undefined value, or with `zero` the value 0 on all groups with pairs."""
-    values = np.full(len(statistics), 0.0 if zero else math.nan)
+    groups = int(rests_on.sum())
     return LevelEstimate(
-        values, pairs.contributing & zero, lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1)
+        values,
+        rests_on,
+        np.zeros(pairs.groups, dtype=bool),
+        values,
+        replicate=over_systems,
+        stride=1 << math.ceil(math.log2(max(1.0, len(systems) / _FEW_SYSTEMS))),
+        units=min(groups, len(systems)) if draw_systems else groups,
+        observations=math.comb(len(systems), 2),
+    )
+
+
+def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bool = False) -> LevelEstimate:
+    """An undefined value, or with constant scores the value 0 on all groups with pairs."""
+    values = np.full(len(statistics), 0.0 if constant else math.nan)
+    rests_on = pairs.contributing & constant
+    return LevelEstimate(
+        values,
+        rests_on,
+        rests_on,
+        np.full(len(statistics), math.nan),
+        replicate=lambda counts: np.repeat(values[:, None], counts.shape[1], axis=1),
+        units=int(rests_on.sum()),
+        observations=math.comb(len(pairs.ratings), 2),
     )
 
 

@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass
 
 from debate_judge.data.agreement.correlations import Statistic
+from debate_judge.data.agreement.intervals import Method
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
 LEVELS: tuple[Level, ...] = ("summary", "sample", "system")
 NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
+
+MIN_GROUPS = 6
+"""For a p-value: the signs of five groups can be flipped in 2^5 = 32 ways, so that no p could be below 2/32 = .0625."""
+
+WHY_NONE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +29,12 @@ class GroupScores:
     """Mean over raters, or None without a rating."""
     scores: tuple[float | None, ...]
     """None where the judge left a candidate unscored."""
+    raters: tuple[tuple[float, ...], ...] = ()
+    """Per candidate one value per rater, in the file's order; empty where only means are known."""
 
     def __post_init__(self) -> None:
-        if not len(self.candidates) == len(self.ratings) == len(self.scores):
+        lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}
+        if len(lengths) > 1:
             raise ValueError(f"group {self.group!r} needs one rating and one score, or None, per candidate")
         if len(set(self.candidates)) < len(self.candidates):
             raise InputError(f"group {self.group!r} has two candidates with the same id", field="candidate")
@@ -43,22 +52,30 @@ class Agreement:
     statistic: Statistic
     level: Level
     value: float | None
-    """None where undefined."""
+    """None where the ratings leave it undefined. A judge whose scores are constant counts 0, at summary level group by
+    group: who does not rank earns nothing, and differences of judges follow the same rule."""
     low: float | None
-    """Ends of the 95 % percentile interval; None without a value, without resamples or with fewer than two groups."""
+    """Ends of the 95 % interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     groups: int
     """Groups that the value rests on."""
     undefined: int
-    """Groups with ratings that the value does not rest on. In an average over aspects: their sum."""
+    """Groups with ratings that the value does not rest on, because those of the scored candidates are constant. In an
+    average over aspects: their sum."""
     unscored: int
     """Candidates with a rating and no score. In an average over aspects: their sum."""
     value_undefined_as_zero: float | None
-    """At summary level the mean with undefined groups counted as 0; at the other levels `value`."""
+    """At summary level the mean with undefined groups counted as 0, too; at the other levels `value`."""
+    constant: int = 0
+    """Of `groups`, those in which the judge's scores are constant. In an average over aspects: their sum."""
+    value_without_constant: float | None = None
+    """The value without these, a convention of many published tables; None where nothing is left."""
+    method: Method | None = None
+    """Of the interval, see `data/agreement/intervals.py`; None without one."""
 
-    def to_json(self) -> dict[str, float | int | None]:
-        names = ("value", "low", "high", "groups", "undefined", "unscored", "value_undefined_as_zero")
-        return {name: getattr(self, name) for name in names}
+    def to_json(self) -> dict[str, float | int | str | None]:
+        names = ("value", "low", "high", "method", "groups", "constant", "undefined", "unscored")
+        return {name: getattr(self, name) for name in (*names, "value_without_constant", "value_undefined_as_zero")}
 
     def __str__(self) -> str:
         what = f"{self.level}-level {NAMES[self.statistic]} over {self.groups} groups"
@@ -92,12 +109,17 @@ class Difference:
     """None where there is nothing to agree with."""
     low: float | None
     high: float | None
-    p_value: float
-    """Two-sided, for no difference. Trust it from about ten groups on; with fewer it comes out too small."""
+    p_value: float | None
+    """Two-sided, for no difference, by sign flips; None below six groups (see `WHY_NONE`)."""
     groups: int
+    method: Method | None = None
+    """Of the interval."""
+    deviation: float | None = None
+    """Standard deviation of the group differences: the standard error times the root of the number of groups."""
 
     def __str__(self) -> str:
-        return f"{_with_interval(self)}, p = {self.p_value:.3f} over {self.groups} groups"
+        p_value = f"no p: {WHY_NONE}" if self.p_value is None else f"p = {self.p_value:.3f}"
+        return f"{_with_interval(self)} over {self.groups} groups, {p_value}"
 
 
 def _with_interval(found: Agreement | Difference) -> str:

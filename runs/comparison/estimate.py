@@ -12,7 +12,8 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
-from debate_judge.runs.comparison.results import EvalSetup, score_all
+from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.comparison.scoring import score_all
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Stage, Target, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.runner.billing import stage

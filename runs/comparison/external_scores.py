@@ -157,6 +157,7 @@ def _beside(corpus: Corpus, aspect: str, found: Mapping[_Item, _Found]) -> list[
             tuple(c.id for c in group.candidates),
             tuple(group.ratings(aspect)),
             tuple(score(group.id, c.id) for c in group.candidates),
+            tuple(tuple(c.ratings.get(aspect, ())) for c in group.candidates),
         )
         for group in corpus.groups
     ]

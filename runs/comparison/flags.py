@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import JSON_FILE, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import DRAW_SYSTEMS, JSON_FILE, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
@@ -45,6 +45,7 @@ class TableFlags:
     )
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
+    draw_systems: bool = DRAW_SYSTEMS
     style: Literal["text", "markdown", "latex"] = setting("text", "of the table")
     intervals: Literal["average", "all"] = setting("average", "in which columns")
     published: bool = setting(False, "show what papers printed on this set beside, apart")

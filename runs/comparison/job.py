@@ -26,7 +26,8 @@ from debate_judge.runs.comparison.legend import Setting, document, legend, tuned
 from debate_judge.runs.comparison.published import fitting, published
 from debate_judge.runs.comparison.published import to_json as published_json
 from debate_judge.runs.comparison.published_decisions import decisions_to_json, fitting_decisions, published_decisions
-from debate_judge.runs.comparison.results import Comparison, compare_all, problem, score_all
+from debate_judge.runs.comparison.results import Comparison, EvalSetup, compare_all
+from debate_judge.runs.comparison.scoring import problem, score_all
 from debate_judge.runs.comparison.setup import Work, prepare
 from debate_judge.runs.comparison.table import plain_table, prose, render
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens
@@ -35,6 +36,8 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.decisions import blocks
 from debate_judge.runs.reports.decisions import to_json as decisions_json
+from debate_judge.runs.reports.raters import HEADER, BesideRaters, rows, several_raters, title
+from debate_judge.runs.reports.raters import to_json as raters_json
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -121,6 +124,12 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
     if work.questions:
         print("\n" + _decisions(decided, arguments.style))
         record["decisions"] = decisions_json(decided)
+    if any(several_raters(s.entry.scores) for s in comparison.results):
+        beside = {
+            s.name: setup.beside_raters(s.entry.scores, on_scale=s.name not in unscaled) for s in comparison.results
+        }
+        print("\n" + _raters(beside, setup, arguments.style))
+        record["raters"] = raters_json(beside)
     if arguments.published:
         print("\n" + published(setup, arguments.style))
         record["published"] = published_json(fitting(setup))
@@ -212,3 +221,8 @@ def _sampling(arguments: CompareFlags) -> dict[str, Any]:
 
 def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:
     return "\n\n".join(f"{prose(b.title, style)}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
+
+
+def _raters(beside: BesideRaters, setup: EvalSetup, style: str) -> str:
+    about = prose(title(setup.level, setup.statistics[0]), style)
+    return f"{about}\n\n{plain_table(HEADER, rows(beside), style)}"

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.tables import NAMES
+from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.results import NAMES, WHY_NONE, AgreementTable, Table
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import split
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.comparison.results import Comparison, EvalSetup
+from debate_judge.runs.reports.text import power_text
 
 FIGURES = (".png", ".svg", ".pdf")
 """Endings of a figure's file."""
@@ -98,12 +100,12 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         part = f"all {groups} groups of the data, including those that an export was tuned and selected on"
     lines = [
         f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
-        "95 % intervals, differences and p-values are of the first statistic, by resampling groups; differences are "
-        "paired, and a group to which a judge gave equal scores counts 0 in them",
-        "marked: differs from every other judge of its column (p < 0.05, Holm within the column)"
+        *_intervals(comparison),
+        "marked: differs from every other judge of its column (p < 0.05, Holm over all columns)"
         if any(comparison.best.values())
-        else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm)",
-        *_undefined(comparison),
+        else "none is marked: in no column does a judge differ from every other one (p < 0.05, Holm over all columns)",
+        *(f"{name} against {comparison.baseline}: {text}" for name, text in _powers(comparison).items() if text),
+        *_constant(comparison),
         _cost(setting, priced),
         *([setting.note] if setting.lm == OFFLINE else []),
         *(f"{s.name}: {s.entry.note}" for s in comparison.results if s.entry.note),
@@ -143,17 +145,57 @@ def figure_file(path: str | None) -> Path | None:
     )
 
 
-def _undefined(comparison: Comparison) -> list[str]:
-    """Groups without a correlation, judge by judge where the numbers differ."""
+def _intervals(comparison: Comparison) -> list[str]:
+    """How intervals and p-values of the first statistic are made."""
+    setup = comparison.setup
+    cells = [table[setup.level][setup.statistics[0]] for s in comparison.results for table in _tables(s.table)]
+    used = {cell.method for cell in cells} | {d.method for d in comparison.differences.values()}
+    lines = [f"95 % intervals of the first statistic: {'; '.join(METHODS[m] for m in METHODS if m in used)}"]
+    if setup.level == "system":
+        drawn = "systems like these (systems resampled, too)" if setup.draw_systems else "these systems"
+        lines.append(f"system-level intervals are about {drawn}, p-values about these systems")
+    if any(p is None for p in comparison.corrected.values()):
+        lines.append(f"differences are paired; no p-value is given: {WHY_NONE}")
+    elif comparison.corrected:
+        lines.append(
+            "differences are paired; p-values by flipping the signs of groups (all ways with up to 16 groups, else "
+            f"100,000 random ones), corrected over {len(comparison.corrected)} comparisons (Holm)"
+        )
+    return lines
+
+
+def _powers(comparison: Comparison) -> dict[str, str]:
+    return {name: power_text(found, "groups") for name, found in comparison.differences.items()}
+
+
+def _tables(table: AgreementTable) -> list[Table]:
+    return [*table.aspects.values(), table.average]
+
+
+def _constant(comparison: Comparison) -> list[str]:
+    """What counts 0 and what is left out, and the other convention's figure where it differs."""
     level, statistic = comparison.setup.level, comparison.setup.statistics[0]
-    counts = {s.name: s.table.average[level][statistic].undefined for s in comparison.results}
-    if not any(counts.values()):
-        return []
-    if len(set(counts.values())) == 1:
-        shown = str(next(iter(counts.values())))
-    else:
-        shown = ", ".join(f"{name} {count}" for name, count in counts.items())
-    return [f"groups without a correlation (ratings or scores all equal), left out, over all aspects: {shown}"]
+    cells = {s.name: s.table.average[level][statistic] for s in comparison.results}
+    lines = []
+    if any(cell.constant for cell in cells.values()):
+        shown = ", ".join(
+            f"{name} {cell.constant} (without them {_or_dash(cell.value_without_constant)})"
+            for name, cell in cells.items()
+            if cell.constant
+        )
+        lines.append(
+            f"groups to which a judge gave equal scores count 0, in cells and differences; over all aspects: {shown}"
+        )
+    counts = {name: cell.undefined for name, cell in cells.items()}
+    if any(counts.values()):
+        same = len(set(counts.values())) == 1
+        shown = str(next(iter(counts.values()))) if same else ", ".join(f"{n} {count}" for n, count in counts.items())
+        lines.append(f"groups whose ratings are all equal, left out, over all aspects: {shown}")
+    return lines
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _cost(setting: Setting, priced: bool) -> str:

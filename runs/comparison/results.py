@@ -1,15 +1,17 @@
-"""Several judges on the same items: scores, agreement, paired differences, and which of them differ significantly."""
+"""Several judges on the same items: agreement, paired differences, and which of them differ significantly."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from tqdm import tqdm
 
+from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import (
     LEVELS,
     AgreementTable,
@@ -19,17 +21,10 @@ from debate_judge.data.agreement.tables import (
     Statistic,
     agreement_table,
     compare,
-    correct,
 )
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
 from debate_judge.programs.lm.prices import Price
-from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.runner.billing import JudgeUsage
-from debate_judge.runs.runner.pairs import Pair, pairs_of
-from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
-from debate_judge.runs.runner.shared_pass import PassJob, run_together
 
 T = TypeVar("T")
 
@@ -52,6 +47,8 @@ class EvalSetup:
     resamples: int = 10_000
     seed: int = 0
     """Of the resampling."""
+    draw_systems: bool = False
+    """Whether system-level intervals are about systems like these, or about these."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,11 +59,35 @@ class EvalSetup:
     def agreement(self, scores: Scores, levels: Sequence[Level] | None = None) -> AgreementTable:
         """Agreement at the given levels, by default at the one that is shown."""
         levels = (self.level,) if levels is None else levels
-        return agreement_table(scores, resamples=self.resamples, seed=self.seed, levels=levels)
+        return agreement_table(
+            scores, resamples=self.resamples, seed=self.seed, levels=levels, draw_systems=self.draw_systems
+        )
 
     def difference(self, a: Scores, b: Scores) -> Difference:
         """Agreement of `a` minus that of `b`, paired."""
-        return compare(a, b, statistic=self.statistics[0], level=self.level, resamples=self.resamples, seed=self.seed)
+        return compare(
+            a,
+            b,
+            statistic=self.statistics[0],
+            level=self.level,
+            resamples=self.resamples,
+            seed=self.seed,
+            draw_systems=self.draw_systems,
+        )
+
+    def beside_raters(self, scores: Scores, *, on_scale: bool) -> dict[str, RaterAgreement]:
+        """Aspect -> how a judge stands beside single raters, in the first statistic."""
+        return {
+            name: beside_raters(
+                groups,
+                statistic=self.statistics[0],
+                level=self.level,
+                on_scale=on_scale,
+                resamples=self.resamples,
+                seed=self.seed,
+            )
+            for name, groups in scores.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -129,15 +150,22 @@ class Comparison:
     baseline: str
     differences: Mapping[str, Difference]
     """Entrant -> its difference to the baseline in the first statistic, averaged over aspects."""
-    corrected: Mapping[str, float]
-    """Entrant -> p-value of that difference, corrected for the number of comparisons (Holm)."""
+    corrected: Mapping[str, float | None]
+    """Entrant -> p-value of that difference, corrected for the number of entrants (Holm); None below six groups."""
     best: Mapping[str, str | None]
-    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None."""
+    """Aspect, or `AVERAGE` -> the entrant that differs from every other one, or None. One family of comparisons."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Entrant -> why it has no row."""
 
     def to_json(self) -> dict[str, object]:
-        differences = {name: {**asdict(d), "p_corrected": self.corrected[name]} for name, d in self.differences.items()}
+        differences = {
+            name: {
+                **asdict(d),
+                "p_corrected": self.corrected[name],
+                "power": None if (power := power_of(d)) is None else asdict(power),
+            }
+            for name, d in self.differences.items()
+        }
         return {
             "judges": {s.name: s.to_json() for s in self.results},
             "level": self.setup.level,
@@ -147,74 +175,6 @@ class Comparison:
             "best": dict(self.best),
             "failed": dict(self.failed),
         }
-
-
-def score_all(
-    runner: JudgeRunner, setup: EvalSetup, entrants: Sequence[Entrant], *, progress: bool = True
-) -> tuple[dict[str, EntrantScores], dict[str, str]]:
-    """Score all candidates with all entrants in one pass.
-
-    Args:
-        runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
-        setup: What is scored.
-        entrants: The judges.
-        progress: Whether to show progress on stderr.
-
-    Returns:
-        Entrant -> its scores, and entrant -> why it cannot score anything at all.
-
-    Raises:
-        dspy.LMError: The LM failed for good; what was answered is in its store.
-        InputError: No entrant can score anything.
-    """
-    usages = {c.name: JudgeUsage() for c in entrants}
-    work = [(c, a) for c in entrants for a in setup.aspects]
-    jobs = [_job(setup, c, a, usages[c.name]) for c, a in work]
-    done = run_together(runner, jobs, "judges", progress=progress)
-    if entrants and len(done.failed) == len(entrants):
-        raise next(iter(done.failed.values()))
-    found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in entrants}
-    different = dict.fromkeys(found, 0)
-    for (c, a), judgements in zip(work, done.results, strict=True):
-        found[c.name][a.name] = [one for together in judgements for one in together]
-        different[c.name] += len({item.key for item in corpus_items(setup.corpus, a)})
-    entries = {
-        c.name: _entry(setup, c, found[c.name], usages[c.name], different[c.name])
-        for c in entrants
-        if c.name not in done.failed
-    }
-    for name, entry in entries.items():
-        entries[name] = entry.noted(_nothing(found[name]))
-    if entries and all(entry.note for entry in entries.values()):
-        name, first = next(iter(entries.items()))
-        raise InputError(f"no judge could score anything; {name} {first.note}")
-    return entries, {name: problem(error) for name, error in done.failed.items()}
-
-
-def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
-    """Why an entrant has no score at all, by its first item; None where it has some."""
-    everything = [judgement for judgements in found.values() for judgement in judgements]
-    unscored = [judgement for judgement in everything if isinstance(judgement, Unscored)]
-    if not unscored or len(unscored) < len(everything):
-        return None
-    return f"scored nothing: {unscored[0].detail}"
-
-
-def _job(setup: EvalSetup, entrant: Entrant, aspect: Aspect, usage: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
-    """One question per item, or per pair of candidates where the judge compares and all candidates come in pairs."""
-    judge = entrant.aspects[aspect.name].judge
-    items = corpus_items(setup.corpus, aspect)
-
-    async def alone(item: Item) -> tuple[Judgement, ...]:
-        return (await judge.judge(item),)
-
-    async def together(pair: Pair) -> tuple[Judgement, ...]:
-        rounds = judge.debate_config.rounds
-        both = await judge.converse_pair(pair.first, pair.second, rounds)
-        return tuple(judge.verdict(transcript, rounds) for transcript in both)
-
-    couples = pairs_of(items) if judge.compares else []
-    return PassJob(entrant.name, together, couples, usage) if couples else PassJob(entrant.name, alone, items, usage)
 
 
 def compare_all(
@@ -252,14 +212,18 @@ def compare_all(
             for name, entry in entries.items()
         )
         differences = {name: step(setup.difference(entries[name].scores, base.scores)) for name in others if base}
-        best = {column: step(_best(setup, results, column)) for column in columns}
-    corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
+        rivals = {column: step(_rivals(setup, results, column)) for column in columns}
+    corrected = correct_named({name: d.p_value for name, d in differences.items()})
+    best = _best(rivals)
     best.setdefault(AVERAGE, best[columns[0]])
     return Comparison(setup, results, baseline, differences, corrected, best, dict(failed or {}))
 
 
-def _best(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> str | None:
-    """The entrant that differs significantly from every other one in a column (p < 0.05, Holm), or None."""
+Rivals = tuple[str, Mapping[str, float | None]]
+"""The entrant with the best value of a column, and the p-value of its difference to every other one."""
+
+
+def _rivals(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> Rivals | None:
     statistic = setup.statistics[0]
 
     def value(result: JudgeResult) -> float | None:
@@ -273,25 +237,24 @@ def _best(setup: EvalSetup, results: Sequence[JudgeResult], column: str) -> str 
     if len(ranked) < 2:
         return None
     first, others = ranked[0], ranked[1:]
-    p_values = [setup.difference(scores(first), scores(other)).p_value for other in others]
-    return first.name if all(p < 0.05 for p in correct(p_values)) else None
+    return first.name, {other.name: setup.difference(scores(first), scores(other)).p_value for other in others}
 
 
-def _entry(
-    setup: EvalSetup, entrant: Entrant, found: Mapping[str, list[Judgement]], usage: JudgeUsage, different: int
-) -> EntrantScores:
-    scores = {
-        a.name: group_scores(setup.corpus, a, found[a.name], entrant.aspects[a.name].granularity) for a in setup.aspects
-    }
-    everything = [judgement for judgements in found.values() for judgement in judgements]
-    reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
-    return EntrantScores(scores, calls_per_item(everything), usage, different, dict(sorted(reasons.items())))
+def _best(rivals: Mapping[str, Rivals | None]) -> dict[str, str | None]:
+    """Column -> the entrant that differs from every other one (p < 0.05, Holm over all columns), or None.
+
+    All marks of a table are read at once. Corrected within each column only, many tables of equally good judges would
+    have a mark somewhere.
+    """
+    family = {(column, other): p for column, found in rivals.items() if found for other, p in found[1].items()}
+    corrected = correct_named(family)
+
+    def marked(column: str, found: Rivals) -> bool:
+        p_values = [corrected[column, other] for other in found[1]]
+        return all(p is not None and p < 0.05 for p in p_values)
+
+    return {column: found[0] if found and marked(column, found) else None for column, found in rivals.items()}
 
 
 def _usd(entry: EntrantScores, price: Price | None) -> float | None:
     return 0.0 if entry.calls == 0 else entry.usd_per_thousand(price)
-
-
-def problem(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split())

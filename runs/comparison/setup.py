@@ -57,7 +57,15 @@ def prepare(arguments: CompareFlags) -> Work:
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
     found = entrants(arguments.judges, aspects, options)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
-    setup = EvalSetup(part, aspects, level, _statistics(arguments, corpus), arguments.resamples, arguments.seed)
+    setup = EvalSetup(
+        part,
+        aspects,
+        level,
+        _statistics(arguments, corpus),
+        arguments.resamples,
+        arguments.seed,
+        arguments.draw_systems,
+    )
     external = _external(arguments.external, setup, corpus, {c.name for c in found})
     work = Work(
         setup,

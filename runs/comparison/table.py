@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
-from debate_judge.runs.reports.text import interval, markdown_table, p_text, text_table
+from debate_judge.runs.reports.text import interval, markdown_table, p_cell, text_table
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
 
@@ -104,7 +104,7 @@ def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
         "–" if entry.calls is None else f"{entry.calls:.2f}",
         "–" if result.usd is None else money(result.usd),
         "–" if difference is None else interval(difference),
-        "–" if difference is None else p_text(comparison.corrected[result.name])[2:].lstrip("= "),
+        "–" if difference is None else p_cell(comparison.corrected[result.name]),
         *unscored,
     ]
 

@@ -20,6 +20,10 @@ MAX_UNSCORED = setting(
     le=1,
 )
 
+DRAW_SYSTEMS = setting(
+    False, "system-level intervals about systems like these (resample the systems, too), not about these systems"
+)
+
 
 def resampling(least: int = 0) -> Any:
     return setting(10_000, "resamples of the groups, for the intervals", ge=least)

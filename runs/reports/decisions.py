@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.decisions import Decided
+from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.runs.reports.text import markdown_table, text_table
 from debate_judge.runs.tracking.values import step_name
 
@@ -114,8 +115,17 @@ def _title(aspect: str, one: Decided, units: str) -> str:
     label = max(one.labels, key=lambda name: one.labels[name])
     return (
         f"{what}\n{things}, {' / '.join(one.labels)} by the raters {_counts(one.labels)}; always deciding "
-        f"{label!r} has accuracy {one.majority_baseline:.2f}; 95 % intervals by resampling {units}"
+        f"{label!r} has accuracy {one.majority_baseline:.2f}; {_method(one, units)}"
     )
+
+
+def _method(one: Decided, units: str) -> str:
+    """How the intervals are made; a figure at an end of its range, with no spread to go by, has an exact bound."""
+    used = {m.method for m in one.measures.values()} - {None, "exact"}
+    single = "dirichlet" in used
+    unit = f"{units} with one decision each" if single else units
+    names = [METHODS[m] for m in METHODS if m in used]
+    return f"95 % intervals over {unit}: {', AUROC '.join(names)}" if names else "no intervals"
 
 
 def _sides(one: Decided) -> tuple[str, str]:

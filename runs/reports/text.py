@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from debate_judge.data.agreement.tables import Agreement, Difference
+from debate_judge.data.agreement.differences import SMALL, power_of
+from debate_judge.data.agreement.intervals import POWER
+from debate_judge.data.agreement.results import Agreement, Difference
 
 
 def interval(agreement: Agreement | Difference) -> str:
@@ -22,9 +24,28 @@ def basis(agreement: Agreement) -> str:
     return f"{agreement.level}-level {name}"
 
 
-def p_text(p_value: float) -> str:
-    """`p = 0.012`, or `p < 0.001`: a resampled p-value is never 0."""
+def p_text(p_value: float | None) -> str:
+    """`p = 0.012`, or `p < 0.001`; `no p` where there are too few groups for one."""
+    if p_value is None:
+        return "no p"
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def p_cell(p_value: float | None) -> str:
+    """The same in a column of p-values: `0.012`, `< 0.001`, or a dash."""
+    return "–" if p_value is None else p_text(p_value)[2:].lstrip("= ")
+
+
+def power_text(found: Difference, units: str = "sources") -> str:
+    """What a comparison on so many sources can find, and what it would take to find a small difference."""
+    power = power_of(found)
+    if power is None:
+        return ""
+    more = f"takes about {power.more_for_small:,} more" if power.more_for_small else "is within reach, too"
+    return (
+        f"these {power.groups} {units} show a true difference of {power.detectable:.2g} in {POWER:.0%} of cases "
+        f"(paired t-test, deviation {found.deviation:.2g}); one of {SMALL:g} {more}"
+    )
 
 
 def text_table(

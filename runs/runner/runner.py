@@ -193,6 +193,7 @@ def group_scores(
             tuple(c.id for c in group.candidates),
             tuple(group.ratings(aspect.name)),
             tuple(next(reported) for _ in group.candidates),
+            tuple(tuple(c.ratings.get(aspect.name, ())) for c in group.candidates),
         )
         for group in corpus.groups
     ]

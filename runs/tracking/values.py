@@ -51,7 +51,8 @@ def agreement_metrics(judge: str, table: AgreementTable) -> dict[str, float | No
             prefix = f"held_out/{step_name(judge)}/{step_name(aspect)}/{level}"
             for statistic, agreement in statistics.items():
                 values |= _one(f"{prefix}/{statistic}", agreement)
-                values |= {f"{prefix}/undefined": agreement.undefined, f"{prefix}/unscored": agreement.unscored}
+                for count in ("constant", "undefined", "unscored"):
+                    values |= {f"{prefix}/{count}": getattr(agreement, count)}
     return values
 
 

@@ -19,6 +19,7 @@ from debate_judge.data.agreement.tables import (
     STATISTICS,
     Agreement,
     GroupScores,
+    Level,
     Statistic,
     agreement_table,
     correlation,
@@ -115,7 +116,7 @@ def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Stat
     assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
 
 
-def test_summary_level_leaves_undefined_groups_out_and_names_the_other_convention() -> None:
+def test_summary_level_counts_constant_scores_as_0_and_names_the_other_conventions() -> None:
     groups = [
         group("a", [1, 2, 3, 4], [1, 3, 2, 4]),  # 0.8
         group("b", [1, 2], [2, 1]),  # -1
@@ -125,7 +126,19 @@ def test_summary_level_leaves_undefined_groups_out_and_names_the_other_conventio
         group("not rated", [None, None], [1, 2]),
     ]
     found = agreement_table({"x": groups}, resamples=0).aspects["x"]["summary"]["spearman"]
-    assert found == Agreement("spearman", "summary", pytest.approx(-0.1), None, None, 2, 3, 1, pytest.approx(-0.2 / 5))  # type: ignore[arg-type]
+    assert found.value == pytest.approx((0.8 - 1 + 0) / 3)
+    assert found.value_without_constant == pytest.approx((0.8 - 1) / 2)
+    assert found.value_undefined_as_zero == pytest.approx((0.8 - 1) / 5)
+    assert (found.groups, found.constant, found.undefined, found.unscored) == (3, 1, 2, 1)
+    assert (found.low, found.high, found.method) == (None, None, None)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_judge_that_never_ranks_earns_0_at_every_level(level: Level) -> None:
+    groups = [group(g.group, g.ratings, [3.0] * len(g.ratings), g.candidates) for g in random_groups(7, noise=1)]
+    found = agreement_table({"x": groups}, resamples=50).aspects["x"][level]["spearman"]
+    assert (found.value, found.low, found.high) == (0, 0, 0)
+    assert (found.groups, found.constant, found.value_without_constant) == (30, 30, None)
 
 
 def test_sample_level_pools_all_scored_candidates() -> None:
@@ -199,7 +212,7 @@ def test_summeval_equals_scipy_article_by_article(shared_data: Path) -> None:
         assert found["summary"][statistic].groups == len(defined)
 
 
-def test_average_resamples_the_same_groups_for_all_aspects() -> None:
+def test_average_is_over_the_same_groups_for_all_aspects() -> None:
     groups = random_groups(7, noise=0.7)
     opposite = [group(g.group, g.ratings, [-s for s in g.scores if s is not None], g.candidates) for g in groups]
     table = agreement_table({"a": groups, "b": opposite[::-1]}, resamples=200)
@@ -207,7 +220,7 @@ def test_average_resamples_the_same_groups_for_all_aspects() -> None:
         for statistic in STATISTICS:
             assert table.aspects["a"][level][statistic].value != 0
             average = table.average[level][statistic]
-            # Each resample of an aspect is undone by the other's, if and only if both see the same groups.
+            # Each group of an aspect is undone by the other's, if and only if both see the same groups.
             assert (average.value, average.low, average.high) == pytest.approx((0, 0, 0), abs=1e-9)
             assert average.groups == 30
 
@@ -219,7 +232,7 @@ def test_average_of_one_aspect_is_that_aspect() -> None:
 
 def test_average_is_undefined_where_an_aspect_is() -> None:
     groups = random_groups(7, noise=0.7)
-    constant = [group(g.group, g.ratings, [1.0] * len(g.ratings), g.candidates) for g in groups]
+    constant = [group(g.group, [1.0] * len(g.ratings), g.scores, g.candidates) for g in groups]
     table = agreement_table({"a": groups, "b": constant}, resamples=50)
     average, alone = table.average["summary"]["kendall"], table.aspects["a"]["summary"]["kendall"]
     assert (average.value, average.low, average.high) == (None, None, None)
@@ -242,13 +255,15 @@ def test_the_interval_holds_the_value_and_needs_two_groups() -> None:
     assert (one.low, one.high) == (None, None)
 
 
-def test_a_seed_decides_the_interval_and_nothing_else() -> None:
+def test_a_seed_decides_the_resampled_intervals_and_nothing_else() -> None:
     groups = random_groups(7, noise=0.7, points=False)
     first, again, other = (agreement_table({"x": groups}, resamples=300, seed=s) for s in (1, 1, 2))
     assert first == again
-    one, two = first.aspects["x"]["summary"]["spearman"], other.aspects["x"]["summary"]["spearman"]
-    assert one.value == two.value
-    assert (one.low, one.high) != (two.low, two.high)
+    assert first.aspects["x"]["summary"] == other.aspects["x"]["summary"]
+    for level in ("sample", "system"):
+        one, two = first.aspects["x"][level]["spearman"], other.aspects["x"][level]["spearman"]  # type: ignore[index]
+        assert one.value == two.value
+        assert (one.low, one.high) != (two.low, two.high)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +286,8 @@ def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
         for row in levels.values():
             assert set(row) == set(STATISTICS)
             for cell in row.values():
-                names = ["value", "low", "high", "groups", "undefined", "unscored", "value_undefined_as_zero"]
-                assert list(cell) == names
+                names = ["value", "low", "high", "method", "groups", "constant", "undefined", "unscored"]
+                assert list(cell) == [*names, "value_without_constant", "value_undefined_as_zero"]
 
 
 def test_agreement_prints_what_it_rests_on() -> None:

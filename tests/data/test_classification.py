@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from debate_judge.data.agreement.classification import Classification, Decision, binary, classify, pairs
 from debate_judge.data.agreement.results import GroupScores
@@ -199,3 +200,41 @@ def test_all_values_are_those_of_scikit_learn() -> None:
             "auroc": metrics.roc_auc_score(label, score),
         }
     )
+
+
+def test_decisions_of_one_a_group_have_the_interval_of_jeffreys_prior() -> None:
+    found = classify(TEN, "positive", resamples=40_000).measures
+    # 7 of 10 right, and half a decision in each of four cells, two of them right.
+    assert (found["accuracy"].low, found["accuracy"].high) == pytest.approx(stats.beta(8, 4).interval(0.95), abs=0.01)
+    # Of 4 positive ones 3 were found.
+    assert (found["recall"].low, found["recall"].high) == pytest.approx(stats.beta(3.5, 1.5).interval(0.95), abs=0.015)
+    assert {found[name].method for name in ("accuracy", "kappa", "recall", "f1")} == {"dirichlet"}
+
+
+def test_a_recall_without_a_miss_has_an_interval_with_a_width() -> None:
+    rows = [Decision(str(i), label, label) for i, label in enumerate(["positive"] * 5 + ["negative"] * 15)]
+    found = classify(rows, "positive", resamples=20_000).measures
+    assert (found["recall"].value, found["recall"].high) == (1.0, 1.0)
+    assert found["recall"].low == pytest.approx(stats.beta(5.5, 0.5).ppf(0.025), abs=0.015)
+    assert found["kappa"].low is not None
+    assert found["kappa"].low < 0.9
+
+
+def test_groups_of_several_decisions_are_resampled_and_laid_off_on_the_logit() -> None:
+    rng = np.random.default_rng(8)
+    right = rng.binomial(5, rng.uniform(0.4, 1.0, size=12))
+    rows = [Decision(f"g{g}", "win", "win" if i < k else "loss") for g, k in enumerate(right) for i in range(5)]
+    found = classify(rows, resamples=20_000).measures["accuracy"]
+    means = right[np.random.default_rng(9).integers(12, size=(20_000, 12))].mean(axis=1) / 5
+    half = stats.t.ppf(0.975, 11) * np.sqrt(12 / 11) * special.logit(means).std(ddof=1)
+    middle = special.logit(right.mean() / 5)
+    assert (found.low, found.high) == pytest.approx(special.expit([middle - half, middle + half]), abs=0.01)
+    assert found.method == "logit"
+
+
+def test_groups_that_are_all_right_have_the_exact_bound() -> None:
+    rows = [Decision(f"g{i // 4}", label, label) for i, label in enumerate(["win", "loss"] * 20)]
+    found = classify(rows, resamples=500).measures
+    low = stats.binomtest(10, 10).proportion_ci(0.95, "exact").low
+    assert (found["accuracy"].low, found["accuracy"].high) == pytest.approx((low, 1.0))
+    assert (found["kappa"].low, found["kappa"].method) == (pytest.approx(2 * low - 1), "exact")

@@ -1,7 +1,8 @@
-"""Intervals against a plain cluster bootstrap with scipy on the same resampled groups."""
+"""Intervals against the textbook formulas, from scipy's values on the same resampled groups."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from debate_judge.data.agreement.bootstrap import Pairs, bundle, resample
-from debate_judge.data.agreement.correlations import correlations
 from debate_judge.data.agreement.levels import sample_level, system_level
-from debate_judge.data.agreement.tables import LEVELS, STATISTICS, GroupScores, agreement_table
+from debate_judge.data.agreement.tables import STATISTICS, GroupScores, agreement_table
 
 Array = NDArray[np.float64]
 FUNCTIONS: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
@@ -34,19 +34,11 @@ def made(groups: int, size: int, *, points: bool) -> tuple[Array, Array]:
 def brute_force(ratings: Array, scores: Array, resamples: int, seed: int) -> dict[str, dict[str, list[float]]]:
     """level -> statistic -> replicates."""
     rng = np.random.default_rng(seed)
-    found: dict[str, dict[str, list[float]]] = {level: {s: [] for s in STATISTICS} for level in LEVELS}
-    varied = (np.ptp(ratings, axis=1) > 0) & (np.ptp(scores, axis=1) > 0)
-    within = {
-        name: np.array(
-            [f(*pair).statistic if ok else np.nan for ok, *pair in zip(varied, ratings, scores, strict=True)]
-        )
-        for name, f in FUNCTIONS.items()
-    }
+    found: dict[str, dict[str, list[float]]] = {level: {s: [] for s in STATISTICS} for level in ("sample", "system")}
     for _ in range(resamples):
         drawn = rng.integers(len(ratings), size=len(ratings))
         x, y = ratings[drawn], scores[drawn]
         for name, function in FUNCTIONS.items():
-            found["summary"][name].append(float(np.nanmean(within[name][drawn])))
             found["sample"][name].append(float(function(x.ravel(), y.ravel()).statistic))
             # Rounded, for the means of equal sums may differ in their last digits.
             found["system"][name].append(float(function(x.mean(0).round(10), y.mean(0).round(10)).statistic))
@@ -56,13 +48,57 @@ def brute_force(ratings: Array, scores: Array, resamples: int, seed: int) -> dic
 @pytest.mark.parametrize(
     ("groups", "size", "points"), [(20, 5, True), (20, 12, False)], ids=["tables", "continuous scores"]
 )
-def test_intervals_equal_a_plain_cluster_bootstrap(groups: int, size: int, points: bool) -> None:
+def test_pooled_and_system_intervals_are_t_on_fishers_z_of_a_plain_cluster_bootstrap(
+    groups: int, size: int, points: bool
+) -> None:
     ratings, scores = made(groups, size, points=points)
     table = agreement_table({"x": scores_of(ratings, scores)}, resamples=150, seed=5).aspects["x"]
     for level, by_statistic in brute_force(ratings, scores, 150, 5).items():
+        # A replicate at an end has no z: it counts as half a pair, of candidates or of systems, away from it.
+        nearest = 1 / (math.comb(groups * size if level == "sample" else size, 2) + 1)
         for name, replicates in by_statistic.items():
             found = table[level][name]  # type: ignore[index]
-            assert (found.low, found.high) == pytest.approx(np.quantile(replicates, (0.025, 0.975)), abs=1e-9)
+            assert found.method == "fisher-z"
+            most = max(1 - nearest, abs(found.value))
+            deviation = np.arctanh(np.clip(replicates, -most, most)).std(ddof=1)
+            half = stats.t.ppf(0.975, groups - 1) * np.sqrt(groups / (groups - 1)) * deviation
+            expected = np.tanh([np.arctanh(found.value) - half, np.arctanh(found.value) + half])
+            assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
+
+
+def on_fishers_z(mean: float, error: float, groups: int) -> Any:
+    """t(groups - 1) standard errors to each side, where z changes by error / (1 - mean^2)."""
+    half = stats.t.ppf(0.975, groups - 1) * error / (1 - mean**2)
+    return np.tanh([np.arctanh(mean) - half, np.arctanh(mean) + half])
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_summary_intervals_are_t_on_the_group_values_laid_off_on_fishers_z(name: str) -> None:
+    ratings, scores = made(8, 12, points=False)
+    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=1).aspects["x"]["summary"][name]  # type: ignore[index]
+    values = [FUNCTIONS[name](r, s).statistic for r, s in zip(ratings, scores, strict=True)]
+    assert (found.low, found.high) == pytest.approx(on_fishers_z(np.mean(values), stats.sem(values), 8))
+    assert found.method == "t-fisher-z"
+
+
+def test_the_average_of_aspects_rests_on_the_means_of_groups() -> None:
+    sides = [made(8, 12, points=False), made(9, 12, points=False)]
+    aspects = {str(i): scores_of(ratings[:8], scores[:8]) for i, (ratings, scores) in enumerate(sides)}
+    found = agreement_table(aspects, resamples=1).average["summary"]["pearson"]
+    values = [[stats.pearsonr(r, s).statistic for r, s in zip(x[:8], y[:8], strict=True)] for x, y in sides]
+    means = np.mean(values, axis=0)
+    assert (found.low, found.high) == pytest.approx(on_fishers_z(means.mean(), stats.sem(means), 8))
+
+
+def test_aspects_without_a_common_group_have_the_variances_of_their_means_added() -> None:
+    ratings, scores = made(30, 12, points=False)
+    groups = scores_of(ratings, scores)
+    found = agreement_table({"a": groups[:10], "b": groups[10:]}, resamples=1).average["summary"]["pearson"]
+    values = np.array([stats.pearsonr(r, s).statistic for r, s in zip(ratings, scores, strict=True)])
+    # Each mean has the variance s^2 (n - 1) / n of its own groups; 30 groups in all give the degrees of freedom.
+    variance = (values[:10].var() / 10 + values[10:].var() / 20) / 4 * 30 / 29
+    middle = (values[:10].mean() + values[10:].mean()) / 2
+    assert (found.low, found.high) == pytest.approx(on_fishers_z(middle, np.sqrt(variance), 30))
 
 
 @pytest.mark.parametrize("name", ["spearman", "kendall"])
@@ -75,7 +111,9 @@ def test_binned_intervals_are_near_the_exact_ones_and_centred(name: str) -> None
         drawn = rng.integers(90, size=90)
         replicates.append(FUNCTIONS[name](ratings[drawn].ravel(), scores[drawn].ravel()).statistic)
     cell = found.aspects["x"]["sample"][name]  # type: ignore[index]
-    assert (cell.low, cell.high) == pytest.approx(np.quantile(replicates, (0.025, 0.975)), abs=0.003)
+    half = stats.t.ppf(0.975, 89) * np.sqrt(90 / 89) * np.arctanh(replicates).std(ddof=1)
+    middle = np.arctanh(cell.value)
+    assert (cell.low, cell.high) == pytest.approx(np.tanh([middle - half, middle + half]), abs=0.003)
     assert cell.value == pytest.approx(FUNCTIONS[name](ratings.ravel(), scores.ravel()).statistic, abs=1e-9)
 
 
@@ -96,14 +134,15 @@ def test_groups_are_drawn_themselves_until_they_are_many() -> None:
 
 
 def test_bundles_give_the_interval_that_single_groups_would() -> None:
-    ratings, scores = made(6000, 3, points=False)
-    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=2000, levels=("summary",))
-    values = correlations(ratings, scores, ["pearson"])[0]
-    # A mean of 6,000 independent values: the normal interval is the exact one for all that matters here.
-    half = 1.96 * values.std() / np.sqrt(6000)
-    cell = found.aspects["x"]["summary"]["pearson"]
-    assert cell.value == pytest.approx(values.mean())
-    assert (cell.low, cell.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)
+    rng = np.random.default_rng(2)
+    ratings = rng.normal(size=(6000, 3))
+    scores = ratings + rng.normal(size=ratings.shape)
+    found = agreement_table({"x": scores_of(ratings, scores)}, resamples=2000, levels=("sample",))
+    # 18,000 independent pairs: the standard error of Fisher's z is the normal one, and t is as good as normal.
+    cell = found.aspects["x"]["sample"]["pearson"]
+    expected = stats.pearsonr(ratings.ravel(), scores.ravel()).confidence_interval(0.95)
+    width = expected.high - expected.low
+    assert (cell.low, cell.high) == pytest.approx((expected.low, expected.high), abs=0.06 * width)
 
 
 def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> None:
@@ -120,12 +159,28 @@ def test_many_systems_are_resampled_less_often_unless_resamples_are_few() -> Non
     assert plenty[0, :300:4] == pytest.approx(few[0, ::4])
 
 
-def test_resamples_without_any_defined_group_are_left_out_of_the_interval() -> None:
+def test_agreement_at_its_end_in_every_group_has_the_exact_bound_of_clopper_and_pearson() -> None:
     ids = ("1", "2", "3")
-    defined = [GroupScores(f"d{i}", ids, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0)) for i in range(2)]
+    defined = [GroupScores(f"d{i}", ids, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0)) for i in range(7)]
     constant = [GroupScores(f"c{i}", ids, (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)) for i in range(4)]
     found = agreement_table({"x": defined + constant}, resamples=200).aspects["x"]["summary"]["pearson"]
-    assert (found.low, found.high) == pytest.approx((1, 1))
+    share = stats.binomtest(7, 7).proportion_ci(0.95, "exact").low
+    # Where that share of groups has a correlation of 1, the others have -1 at worst.
+    assert (found.low, found.high) == pytest.approx((share - (1 - share), 1))
+    assert found.method == "exact"
+
+
+def test_resampled_systems_widen_the_interval_and_leave_the_value() -> None:
+    rng = np.random.default_rng(6)
+    quality = rng.normal(size=(1, 8))
+    ratings, scores = (quality + rng.normal(0, s, size=(40, 8)) + rng.normal(0, 0.6, size=(1, 8)) for s in (1, 1))
+    fixed, drawn = (
+        agreement_table({"x": scores_of(ratings, scores)}, resamples=400, draw_systems=d).aspects["x"]["system"]
+        for d in (False, True)
+    )
+    for name in STATISTICS:
+        assert fixed[name].value == drawn[name].value
+        assert drawn[name].high - drawn[name].low > 1.5 * (fixed[name].high - fixed[name].low)  # type: ignore[operator]
 
 
 def test_progress_adds_up_to_the_resamples() -> None:

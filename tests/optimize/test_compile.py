@@ -43,10 +43,11 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
         assert set(table) == {"aspects", "average"}
         cell = table["aspects"]["coherence"]["summary"]["spearman"]
         assert set(cell) == {
-            *("value", "low", "high", "groups", "undefined", "unscored", "value_undefined_as_zero"),
+            *("value", "low", "high", "method", "groups", "constant", "undefined", "unscored"),
+            *("value_without_constant", "value_undefined_as_zero"),
         }
         assert cell["low"] <= cell["value"] <= cell["high"]
-    assert set(result["gain"]) == {"value", "low", "high", "p_value"}
+    assert set(result["gain"]) == {"value", "low", "high", "p_value", "groups", "method", "deviation", "power"}
     assert all(math.isfinite(n) for n in numbers(result))
     assert (Path(result["export"]) / "manifest.json").exists()
     printed = capsys.readouterr().out

@@ -56,7 +56,8 @@ def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
     assert asked == lm.meter.executed.total() == 6 * ITEMS
     assert {n: v.calls for n, v in study.variants.items()} == {"0": 1, "1": 3, "2": 5, "3": 6, "4": 6}
     values = {n: v.table.average["summary"]["spearman"].value for n, v in study.variants.items()}
-    assert values == {"0": None, "1": None, "2": pytest.approx(1), "3": pytest.approx(1), "4": pytest.approx(1)}
+    # Before the second round every score is the same: a judge that ranks nothing earns 0.
+    assert values == {"0": 0, "1": 0, "2": pytest.approx(1), "3": pytest.approx(1), "4": pytest.approx(1)}
     assert study.variants["0"].difference is None
     assert study.variants["2"].difference is not None
 
@@ -101,7 +102,7 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
     assert study.variants["devil's advocate + tie-breaker"].table.average["summary"]["spearman"].value == pytest.approx(
         1
     )
-    assert study.variants["devil's advocate"].table.average["summary"]["spearman"].value is None
+    assert study.variants["devil's advocate"].table.average["summary"]["spearman"].value == 0
     assert lm.meter.executed["tie-breaker"] == ITEMS
 
 
@@ -202,7 +203,7 @@ def test_steadiness_of_equal_runs() -> None:
 
 
 def test_an_undefined_run_leaves_no_mean() -> None:
-    found = steadiness(SMALL, [scores(SMALL, 1, 2, 5, 4, 2, 3), scores(SMALL, 3, 3, 3, 3, 3, 3)])
+    found = steadiness(SMALL, [scores(SMALL, 1, 2, 5, 4, 2, 3), scores(SMALL, *[None] * 6)])
     assert found.mean(AVERAGE) is None
     assert found.deviation(AVERAGE) is None
 

@@ -18,7 +18,8 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, entrants
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all, score_all
+from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all
+from debate_judge.runs.comparison.scoring import score_all
 from debate_judge.runs.comparison.table import latex, money, render
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -140,7 +141,7 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
 # --- what the data can tell ---
 
 
-MANY = setup(*([1, 2, 3, 4, 5] for _ in range(12)), aspects=(COHERENCE, FLUENCY), resamples=2000)
+MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
 
 
 def right(rating: float, group: int) -> float:
@@ -167,6 +168,23 @@ def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other() -> N
         "c": entry(MANY, coherence=wrong, fluency=wrong),
     }
     assert compared(entries, "a").best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
+
+
+def test_marks_are_corrected_over_all_columns() -> None:
+    # In 6 of 24 groups b is wrong: 2 / 2^6 = .031 by sign flips, significant alone, not as one of three columns.
+    def nearly(rating: float, group: int) -> float:
+        return -rating if group < 6 else rating
+
+    alone = replace(MANY, aspects=(COHERENCE,))
+    entries = {"a": entry(alone, coherence=right), "b": entry(alone, coherence=nearly)}
+    assert compare_all(alone, entries, baseline="a").best["coherence"] == "a"
+    entries = {
+        "a": entry(MANY, coherence=right, fluency=right),
+        "b": entry(MANY, coherence=nearly, fluency=right),
+    }
+    found = compared(entries, "a")
+    assert found.differences["b"].p_value == pytest.approx(2 / 2**6)
+    assert set(found.best.values()) == {None}
 
 
 def test_differences_are_to_the_baseline_and_corrected() -> None:
@@ -222,7 +240,8 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert header.split("  ")[0] == "judge"
     assert "coherence ρ/τ-b" in header
     assert "1.000/1.000 *" in first
-    assert "1.000/1.000 * [1.000, 1.000]" in first
+    # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
+    assert "1.000/1.000 * [0.715, 1.000]" in first
     assert "6.25" in first
     assert "< 0.001" in first
     assert "*" not in second
@@ -238,7 +257,7 @@ def test_one_aspect_is_its_own_average() -> None:
     one = replace(MANY, aspects=(COHERENCE,))
     shown = render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text")
     assert "average" not in shown
-    assert "[1.000, 1.000]" in shown
+    assert "[0.715, 1.000]" in shown
 
 
 def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:

@@ -231,7 +231,7 @@ def test_json_and_metrics_carry_the_same_figures() -> None:
     values = to_json(found)["plain"]["quality"]
     assert values["kind"] == "binary"
     assert (values["threshold"], values["cut"], values["chosen_on"]) == (0.5, 0.5, None)
-    assert set(values["measures"]["accuracy"]) == {"value", "low", "high"}
+    assert set(values["measures"]["accuracy"]) == {"value", "low", "high", "method"}
     logged = metrics(found)
     assert logged["held_out/plain/quality/accuracy"] == values["measures"]["accuracy"]["value"] == pytest.approx(4 / 6)
     assert logged["held_out/plain/quality/accuracy_low"] == values["measures"]["accuracy"]["low"]

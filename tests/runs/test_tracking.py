@@ -135,8 +135,9 @@ def test_agreement_is_logged_with_interval_ends_under_fixed_names(kept: SimpleNa
     assert found["held_out/compiled/average/sample/pearson_high"] == 0.35
     assert found["held_out/compiled/average/summary/undefined"] == 2
     assert found["held_out/compiled/average/summary/unscored"] == 3
-    # three rows: at two levels three statistics with two ends and two counts, at the third the counts alone
-    assert len(found) == 3 * (2 * (3 * 3 + 2) + 2)
+    assert found["held_out/compiled/average/summary/constant"] == 0
+    # three rows: at two levels three statistics with two ends and three counts, at the third the counts alone
+    assert len(found) == 3 * (2 * (3 * 3 + 3) + 3)
     assert json.loads((kept.artifacts / "agreement/compiled.json").read_text()) == _table().to_json()
 
 

@@ -27,7 +27,7 @@ from debate_judge.runs.comparison.ablations.studies import (
 )
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup
 from debate_judge.runs.comparison.table import SYMBOLS, number, plain_table, prose
-from debate_judge.runs.reports.text import interval, p_text
+from debate_judge.runs.reports.text import interval, p_cell
 from debate_judge.runs.runner.runner import JudgeRunner
 
 
@@ -139,7 +139,7 @@ def _study_table(study: Study, setup: EvalSetup, style: str) -> str:
             interval(variant.table.average[level][first]),
             f"{variant.calls:.2f}",
             "–" if variant.difference is None else interval(variant.difference),
-            "–" if variant.corrected is None else p_text(variant.corrected)[2:].lstrip("= "),
+            p_cell(variant.corrected),
             str(variant.unscored),
         ]
         for name, variant in study.variants.items()

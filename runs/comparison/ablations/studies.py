@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, correct
+from debate_judge.data.agreement.sign_flips import correct_named
+from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
@@ -44,7 +45,7 @@ class Variant:
     difference: Difference | None
     """To the study's baseline, averaged over aspects; None for the baseline itself."""
     corrected: float | None
-    """P-value of that difference, corrected over the study (Holm)."""
+    """P-value of that difference, corrected over the study (Holm); None for the baseline and below six groups."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _results(
 def _study(setup: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:
     base: Mapping[str, Sequence[GroupScores]] = readings[baseline].scores
     differences = {n: setup.difference(r.scores, base) for n, r in readings.items() if n != baseline}
-    corrected = dict(zip(differences, correct([d.p_value for d in differences.values()]), strict=True))
+    corrected = correct_named({name: d.p_value for name, d in differences.items()})
     variants = {
         n: Variant(setup.agreement(r.scores), r.calls, r.unscored, differences.get(n), corrected.get(n))
         for n, r in readings.items()

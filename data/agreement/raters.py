@@ -1,0 +1,241 @@
+"""A judge among several raters: how well raters agree with one another, and how the judge stands beside them.
+
+Where candidates have ratings of several raters, their mean hides how much the raters themselves disagree. A judge can
+hardly agree with one rater better than the other raters do, and a noisy mean keeps even a perfect judge below 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from debate_judge.data.agreement.classification import Measure
+from debate_judge.data.agreement.correlations import Floats, Statistic
+from debate_judge.data.agreement.differences import compare
+from debate_judge.data.agreement.intervals import of_group_differences
+from debate_judge.data.agreement.results import Agreement, Difference, GroupScores
+from debate_judge.data.agreement.tables import agreement_table
+from debate_judge.data.schema import Level
+
+_RESAMPLES = 2000
+"""For intervals of figures that are computed once for every rater."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaterAgreement:
+    """One judge beside the raters of one aspect. None stands for what the ratings do not tell."""
+
+    raters: int
+    """Most ratings of a candidate; with fewer than two, only error and bias are known."""
+    ceiling: Agreement | None
+    """Each rater against the mean of the others, averaged over raters: the human ceiling."""
+    judge: Agreement | None
+    """The judge against the same means."""
+    below_ceiling: Difference | None
+    """The judge minus the raters, paired."""
+    alpha: float | None
+    """Krippendorff's, among the raters."""
+    kappa_of_raters: float | None
+    """Quadratic-weighted, mean over pairs of raters; on whole points only."""
+    kappa_of_judge: float | None
+    """Quadratic-weighted, of the judge's scores in whole points with each rater, mean over raters."""
+    reliability: float | None
+    """Share of the variance of mean ratings that is not raters' noise."""
+    noise_corrected: float | None
+    """The judge's correlation with a mean rating free of noise."""
+    error: Measure | None
+    """Mean absolute error on the raters' scale; None where scores have another."""
+    bias: Measure | None
+    """Mean of score minus rating."""
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, object] = {"raters": self.raters}
+        for name in ("ceiling", "judge", "error", "bias"):
+            value = getattr(self, name)
+            found[name] = None if value is None else value.to_json()
+        apart = self.below_ceiling
+        found["below_ceiling"] = None if apart is None else {n: getattr(apart, n) for n in ("value", "low", "high")}
+        for name in ("alpha", "kappa_of_raters", "kappa_of_judge", "reliability", "noise_corrected"):
+            found[name] = getattr(self, name)
+        return found
+
+
+def beside_raters(
+    groups: Sequence[GroupScores],
+    *,
+    statistic: Statistic = "spearman",
+    level: Level = "summary",
+    on_scale: bool = True,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> RaterAgreement:
+    """Every figure of a judge beside the raters.
+
+    Args:
+        groups: Of one aspect, with the ratings of single raters.
+        statistic: Of the ceiling and the noise-corrected correlation.
+        level: Of both; at system level there is no reliability here, and so no correction.
+        on_scale: Whether the scores are on the raters' scale, so that their distance means something.
+        resamples: For the intervals of the ceiling at sample and system level; 0 gives no intervals.
+        seed: Of these.
+    """
+    most = max((len(values) for g in groups for values in g.raters), default=0)
+    error, bias = error_and_bias(groups) if on_scale else (None, None)
+    if most < 2:
+        return RaterAgreement(most, None, None, None, None, None, None, None, None, error, bias)
+    resamples = min(resamples, _RESAMPLES)
+    humans = {f"rater {i + 1}": [_one_rater(g, i) for g in groups] for i in range(most)}
+    judged = {
+        name: [replace(h, scores=g.scores) for g, h in zip(groups, by, strict=True)] for name, by in humans.items()
+    }
+    tables = [agreement_table(by, levels=(level,), resamples=resamples, seed=seed) for by in (humans, judged)]
+    ceiling, judge = (table.average[level][statistic] for table in tables)
+    found = agreement_table({"x": groups}, levels=(level,), resamples=0).aspects["x"][level][statistic].value
+    reliable = None if level == "system" else reliability(groups, level)
+    whole = all(v == round(v) for g in groups for values in g.raters for v in values)
+    return RaterAgreement(
+        most,
+        ceiling,
+        judge,
+        compare(judged, humans, statistic=statistic, level=level, resamples=resamples, seed=seed),
+        krippendorff_alpha([values for g in groups for values in g.raters]),
+        _kappa_of_raters(groups, most) if whole else None,
+        _kappa_of_judge(groups, most) if whole and on_scale else None,
+        reliable,
+        None if found is None or not reliable or reliable <= 0 else found / math.sqrt(reliable),
+        error,
+        bias,
+    )
+
+
+def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
+    """Krippendorff's alpha for interval data: 1 - observed / expected disagreement (Krippendorff 2019, chapter 12).
+
+    Disagreement is the squared difference of two ratings: of one candidate for the observed, of any two for the
+    expected. For ratings of two values this equals the nominal alpha.
+
+    Args:
+        ratings: One sequence per candidate; those with fewer than two ratings are left out.
+
+    Returns:
+        At most 1; None where nothing can be compared or all ratings are equal.
+    """
+    units = [np.asarray(values, dtype=float) for values in ratings if len(values) > 1]
+    if not units:
+        return None
+    every = np.concatenate(units)
+    expected = every.var(ddof=1)
+    if expected == 0:
+        return None
+    observed = sum(len(values) * values.var(ddof=1) for values in units) / len(every)
+    return float(1 - observed / expected)
+
+
+def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Cohen's kappa with quadratic weights (Cohen 1968) of two sequences of points.
+
+    1 - mean (x - y)^2 / the same mean if every x met every y, which is var x + var y + (mean x - mean y)^2 (Fleiss and
+    Cohen 1973).
+
+    Returns:
+        None where there is nothing to compare, or only one value.
+    """
+    one, other = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if not len(one):
+        return None
+    by_chance = one.var() + other.var() + (one.mean() - other.mean()) ** 2
+    return None if by_chance == 0 else float(1 - np.mean((one - other) ** 2) / by_chance)
+
+
+def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
+    """The share of the variance of mean ratings that another set of raters would find again.
+
+    1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
+    squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). A
+    correlation with the mean ratings is lower than one with their expectation by the root of it (Spearman 1904).
+
+    Args:
+        groups: Of one aspect; candidates with fewer than two ratings are left out.
+        level: `summary` or `sample`.
+
+    Returns:
+        None where it cannot be told; it may be below 0 where raters agree no better than by chance.
+    """
+    errors: list[float] = []
+    by_group: list[Floats] = []
+    for group in groups:
+        rated = [np.asarray(values, dtype=float) for values in group.raters if len(values) > 1]
+        errors += [float(values.var(ddof=1)) / len(values) for values in rated]
+        by_group.append(np.array([values.mean() for values in rated]))
+    if level == "sample":
+        by_group = [np.concatenate(by_group)] if by_group else []
+    free = sum(max(0, len(means) - 1) for means in by_group)
+    spread = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
+    return None if not free or spread == 0 else float(1 - np.mean(errors) / (spread / free))
+
+
+def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
+    """Mean absolute difference, and mean difference, of scores and mean ratings, with t intervals over groups."""
+    apart = [
+        np.array([s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None])
+        for g in groups
+    ]
+    apart = [values for values in apart if len(values)]
+    if not apart:
+        return None, None
+    return _mean_over_groups([np.abs(values) for values in apart]), _mean_over_groups(apart)
+
+
+def _mean_over_groups(by_group: Sequence[Floats]) -> Measure:
+    count = sum(map(len, by_group))
+    value = math.fsum(v for values in by_group for v in values) / count
+    # Of a ratio of sums: groups differ in their numbers of candidates.
+    influences = np.array([(values - value).sum() / count for values in by_group])
+    low, high, method = of_group_differences(value, influences)
+    return Measure(value, low, high, method)
+
+
+def _one_rater(group: GroupScores, which: int) -> GroupScores:
+    """One rater's values as scores, beside the means of the others as ratings; raters are told apart by their place."""
+    others: list[float | None] = []
+    own: list[float | None] = []
+    for values in group.raters or ((),) * len(group.candidates):
+        here = len(values) > max(which, 1)
+        rest = [v for i, v in enumerate(values) if i != which]
+        others.append(math.fsum(rest) / len(rest) if here else None)
+        own.append(values[which] if here else None)
+    return GroupScores(group.group, group.candidates, tuple(others), tuple(own))
+
+
+def _kappa_of_raters(groups: Sequence[GroupScores], most: int) -> float | None:
+    rows = [values for g in groups for values in g.raters]
+    pairs = [
+        weighted_kappa(*zip(*both, strict=True))
+        for i in range(most)
+        for j in range(i)
+        if (both := [(values[i], values[j]) for values in rows if len(values) > i])
+    ]
+    return _mean(pairs)
+
+
+def _kappa_of_judge(groups: Sequence[GroupScores], most: int) -> float | None:
+    rows = [
+        (values, math.floor(score + 0.5))
+        for g in groups
+        for values, score in zip(g.raters, g.scores, strict=False)
+        if score is not None
+    ]
+    kappas = [
+        weighted_kappa(*zip(*both, strict=True))
+        for i in range(most)
+        if (both := [(values[i], score) for values, score in rows if len(values) > i])
+    ]
+    return _mean(kappas)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return math.fsum(known) / len(known) if known else None

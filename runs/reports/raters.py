@@ -1,0 +1,58 @@
+"""Judges beside single raters, as a table and as JSON. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from debate_judge.data.agreement.raters import RaterAgreement
+from debate_judge.data.agreement.results import NAMES, GroupScores
+from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.runs.reports.decisions import cell
+from debate_judge.runs.reports.text import interval
+
+BesideRaters = Mapping[str, Mapping[str, RaterAgreement]]
+"""Judge -> aspect -> how it stands beside the raters."""
+
+HEADER = (
+    "aspect", "judge", "each rater with the others", "judge with the same", "judge - raters", "noise-corrected",
+    "alpha", "kappa of raters", "kappa of judge", "mean abs. error", "bias",
+)  # fmt: skip
+
+
+def several_raters(scores: Mapping[str, Sequence[GroupScores]]) -> bool:
+    """Whether any candidate has ratings of several raters."""
+    return any(len(values) > 1 for groups in scores.values() for g in groups for values in g.raters)
+
+
+def rows(found: BesideRaters) -> list[tuple[str, ...]]:
+    """One per aspect and judge, under `HEADER`."""
+    aspects = dict.fromkeys(aspect for by in found.values() for aspect in by)
+    return [_row(aspect, judge, by[aspect]) for aspect in aspects for judge, by in found.items() if aspect in by]
+
+
+def title(level: Level, statistic: Statistic) -> str:
+    """What the columns are, in lines of their own."""
+    return (
+        f"Beside single raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, averaged: "
+        "the human ceiling)\n"
+        "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability; "
+        "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
+        "mean rating, on the raters' scale"
+    )
+
+
+def to_json(found: BesideRaters) -> dict[str, dict[str, object]]:
+    return {judge: {aspect: one.to_json() for aspect, one in by.items()} for judge, by in found.items()}
+
+
+def _row(aspect: str, judge: str, one: RaterAgreement) -> tuple[str, ...]:
+    intervals = (one.ceiling, one.judge, one.below_ceiling)
+    numbers = (one.noise_corrected, one.alpha, one.kappa_of_raters, one.kappa_of_judge)
+    return (
+        aspect,
+        judge,
+        *("–" if value is None else interval(value) for value in intervals),
+        *("–" if value is None else f"{value:.2f}" for value in numbers),
+        cell(one.error),
+        cell(one.bias),
+    )

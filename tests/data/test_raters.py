@@ -1,0 +1,173 @@
+"""Several raters: what they agree on, and how a judge stands beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from debate_judge.data.agreement.raters import (
+    beside_raters,
+    error_and_bias,
+    krippendorff_alpha,
+    reliability,
+    weighted_kappa,
+)
+from debate_judge.data.agreement.tables import GroupScores, agreement_table
+
+
+def rated(
+    noise: float, *, groups: int = 40, size: int = 8, raters: int = 3, points: bool = False, truth: float = 0.7
+) -> list[GroupScores]:
+    """A judge whose scores correlate `truth` with the quality that each rater sees with some noise."""
+    rng = np.random.default_rng(5)
+    quality = rng.normal(size=(groups, size))
+    seen = quality[..., None] + noise * rng.normal(size=(groups, size, raters))
+    scores = truth * quality + math.sqrt(1 - truth**2) * rng.normal(size=quality.shape)
+    if points:
+        seen, scores = np.round(seen + 3), np.round(scores + 3)
+    ids = tuple(f"s{i}" for i in range(size))
+    return [
+        GroupScores(
+            f"g{i}", ids, tuple(np.mean(v, axis=1).tolist()), tuple(s.tolist()), tuple(tuple(c) for c in v.tolist())
+        )
+        for i, (v, s) in enumerate(zip(seen, scores, strict=True))
+    ]
+
+
+def test_alpha_is_that_of_the_textbook_example() -> None:
+    # Three coders and 15 units, some of them missing (Krippendorff): interval alpha .811.
+    coders = [
+        [0, 0, 0, 0, 0, 3, 4, 1, 2, 1, 1, 3, 3, 0, 3],
+        [1, 0, 2, 1, 3, 3, 4, 3, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 2, 1, 3, 4, 4, 0, 2, 1, 1, 3, 3, 0, 4],
+    ]
+    units = [tuple(float(v) for v in unit if v) for unit in zip(*coders, strict=True)]
+    assert krippendorff_alpha(units) == pytest.approx(0.811, abs=5e-4)
+
+
+def test_alpha_is_1_for_agreement_about_0_for_chance_and_none_without_variance() -> None:
+    rng = np.random.default_rng(0)
+    assert krippendorff_alpha([(v, v) for v in (1.0, 2.0, 5.0)]) == 1
+    assert krippendorff_alpha(rng.normal(size=(4000, 3)).tolist()) == pytest.approx(0, abs=0.03)
+    assert krippendorff_alpha([(3.0, 3.0), (3.0, 3.0)]) is None
+    assert krippendorff_alpha([(3.0,), (2.0,)]) is None
+
+
+def test_weighted_kappa_is_that_of_scikit_learn() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(1)
+    x = rng.integers(1, 6, size=200)
+    y = np.clip(x + rng.integers(-1, 2, size=200), 1, 5)
+    found = weighted_kappa(x.tolist(), y.tolist())
+    assert found == pytest.approx(cohen_kappa_score(x, y, weights="quadratic"))
+    assert weighted_kappa([2, 2], [2, 2]) is None
+    assert weighted_kappa([], []) is None
+
+
+def test_reliability_is_the_intraclass_correlation_of_the_anova() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=(30, 1)) + rng.normal(size=(30, 4))
+    group = GroupScores("g", tuple(map(str, range(30))), (1.0,) * 30, (1.0,) * 30, tuple(map(tuple, values.tolist())))
+    # ICC(1, k) = 1 - 1 / F of the one-way analysis of variance.
+    expected = 1 - 1 / stats.f_oneway(*values).statistic
+    assert reliability([group], "summary") == pytest.approx(expected)
+    assert reliability([group], "sample") == pytest.approx(expected)
+
+
+def test_differences_between_groups_count_at_sample_level_only() -> None:
+    groups = rated(1.0)
+    apart = [
+        GroupScores(g.group, g.candidates, g.ratings, g.scores, tuple(tuple(v + 10 * i for v in c) for c in g.raters))
+        for i, g in enumerate(groups)
+    ]
+    within = reliability(groups, "summary")
+    assert within is not None
+    assert reliability(apart, "summary") == pytest.approx(within)
+    assert (reliability(apart, "sample") or 0) > 0.99
+
+
+@pytest.mark.parametrize("noise", [0.4, 0.8, 1.5])
+def test_the_correction_undoes_the_raters_noise(noise: float) -> None:
+    groups = rated(noise, groups=400)
+    found = beside_raters(groups, statistic="pearson", level="sample", resamples=0)
+    # The mean of three raters has the variance 1 + noise^2 / 3.
+    assert found.reliability == pytest.approx(1 / (1 + noise**2 / 3), abs=0.03)
+    raw = agreement_table({"x": groups}, resamples=0).aspects["x"]["sample"]["pearson"].value
+    assert raw == pytest.approx(0.7 / math.sqrt(1 + noise**2 / 3), abs=0.03)
+    assert found.noise_corrected == pytest.approx(0.7, abs=0.03)
+
+
+def test_each_rater_is_compared_with_the_mean_of_the_others_and_so_is_the_judge() -> None:
+    groups = rated(0.8, groups=10)
+    found = beside_raters(groups, resamples=1)
+    humans, judge = [], []
+    for i in range(3):
+        for g in groups:
+            values = np.array(g.raters)
+            others = np.delete(values, i, axis=1).mean(axis=1)
+            humans.append(stats.spearmanr(values[:, i], others).statistic)
+            judge.append(stats.spearmanr(g.scores, others).statistic)
+    assert found.ceiling is not None
+    assert found.judge is not None
+    assert found.below_ceiling is not None
+    assert found.ceiling.value == pytest.approx(np.mean(humans))
+    assert found.judge.value == pytest.approx(np.mean(judge))
+    assert found.below_ceiling.value == pytest.approx(np.mean(judge) - np.mean(humans))
+    # One value per group: the mean over raters.
+    apart = (np.array(judge) - np.array(humans)).reshape(3, 10).mean(axis=0)
+    expected = stats.ttest_1samp(apart, 0).confidence_interval(0.95)
+    assert (found.below_ceiling.low, found.below_ceiling.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_points_have_kappas_and_other_ratings_have_none() -> None:
+    found = beside_raters(rated(0.5, points=True), resamples=0)
+    assert found.kappa_of_judge is not None
+    assert found.kappa_of_raters is not None
+    assert found.kappa_of_raters > found.kappa_of_judge > 0
+    graded = beside_raters(rated(0.5), resamples=0)
+    assert (graded.kappa_of_raters, graded.kappa_of_judge) == (None, None)
+    elsewhere = beside_raters(rated(0.5, points=True), on_scale=False, resamples=0)
+    assert (elsewhere.kappa_of_judge, elsewhere.error, elsewhere.bias) == (None, None, None)
+    assert elsewhere.kappa_of_raters == found.kappa_of_raters
+
+
+def test_error_and_bias_are_means_with_t_intervals_over_groups() -> None:
+    groups = rated(0.5, groups=7)
+    error, bias = error_and_bias(groups)
+    apart = np.array([np.subtract(g.scores, g.ratings) for g in groups])  # type: ignore[arg-type]
+    for found, values in ((error, np.abs(apart).mean(axis=1)), (bias, apart.mean(axis=1))):
+        assert found is not None
+        expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+        assert found.value == pytest.approx(values.mean())
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
+    group = GroupScores("g", ("a", "b", "c"), (1.0, 2.0, None), (2.0, 2.0, 4.0), ((1.0,), (2.0,), ()))
+    found = beside_raters([group])
+    assert found.raters == 1
+    assert found.error is not None
+    assert (found.error.value, found.error.low) == (0.5, None)
+    assert (found.ceiling, found.alpha, found.reliability, found.noise_corrected) == (None, None, None, None)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["bias"]["value"] == 0.5
+
+
+def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
+    group = GroupScores(
+        "g", tuple("abcde"), (1.5, 2.0, 3.0, None, 4.0), (1.0, None, 3.0, 4.0, 5.0),
+        ((1.0, 2.0), (2.0, 2.0, 2.0), (3.0,), (), (4.0, 5.0, 3.0)),
+    )  # fmt: skip
+    found = beside_raters([group, GroupScores("h", group.candidates, group.ratings, group.scores, group.raters)])
+    assert found.raters == 3
+    assert found.alpha is not None
+    assert json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_raters_are_parallel_to_candidates() -> None:
+    with pytest.raises(ValueError, match="one rating and one score"):
+        GroupScores("g", ("a", "b"), (1.0, 2.0), (1.0, 2.0), ((1.0,),))
