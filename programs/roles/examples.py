@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import dspy
@@ -151,10 +152,15 @@ def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedEx
     return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
 
 
-def _cosines(passages: tuple[str, ...], text: str) -> list[float]:
-    vectorizer, matrix = _fitted(passages)
-    found: list[float] = (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist()
-    return found
+@lru_cache(maxsize=1024)
+def _cosines(passages: tuple[str, ...], text: str) -> tuple[float, ...]:
+    # One thread fits, and the others find what it fitted.
+    with _FITTING:
+        vectorizer, matrix = _fitted(passages)
+    return tuple((vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist())
+
+
+_FITTING = Lock()
 
 
 @lru_cache(maxsize=64)
