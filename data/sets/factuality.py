@@ -17,7 +17,7 @@ FACTUALITY = Aspect(
 """Binary: 1 is factual, 0 is hallucinated."""
 
 ANSWER_RULE = (
-    "Under test is what the answer says in reply to the question. What the question takes for granted is not, unless "
+    "Under test is what the answer says to the question. What the question takes for granted is not, unless "
     "the answer asserts it too. A true answer that evades the question, or says less than was asked, is factual; what "
     "is true of something else than was asked for, and given as the answer, is not."
 )

@@ -25,8 +25,9 @@ PREDICTOR = "scorer.predict"
 """Whose demonstrations they are."""
 
 EXPLAINED = (
-    "Candidates of other sources with what the raters gave them in this aspect; they show how these raters use the "
-    "scale and are not to be judged. One source a line, as JSON; rating is the mean over raters, ratings are theirs."
+    "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
+    "give them. The examples are not judged themselves. One source a line, as JSON; rating is the mean over raters, "
+    "ratings are theirs."
 )
 
 
