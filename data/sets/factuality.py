@@ -17,11 +17,14 @@ FACTUALITY = Aspect(
 """Binary: 1 is factual, 0 is hallucinated."""
 
 ANSWER_RULE = (
-    "Under test is what the answer says in reply to the question. What the question takes for granted is not, unless "
-    "the answer asserts it too. A true answer that evades the question, or says less than was asked, is factual; what "
-    "is true of something else than was asked for, and given as the answer, is not."
+    "Under test is what the answer says to the question. What the question takes for granted is not, unless the answer "
+    "asserts it too. A short answer is given as what was asked for: if it is true in itself but evades the question, "
+    "speaks of something else or is less exact than was asked, it is not factual. To say that one does not know is."
 )
-"""Whether the premises of a question count, and what becomes of evasive answers."""
+"""Whether the premises of a question count, and what becomes of evasive answers.
+
+HaluEval has hallucinated answers that are true but too general for their question, labelled like false ones.
+"""
 
 ANSWERS = Task(
     "question-answering",

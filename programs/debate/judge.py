@@ -7,6 +7,7 @@ one debate of n_max rounds holds the debate of every smaller n as its prefix, at
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -62,7 +63,7 @@ class Debate(Judge):
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
         ROUND.set(0)
-        told = self.brief(item)
+        told = await self._briefed(item)
         transcript = EMPTY.add(await self.scorer.speak(item, EMPTY, told.opening()))
         for number in range(1, rounds + 1):
             if transcript.failure is not None or transcript.settled:
@@ -78,20 +79,24 @@ class Debate(Judge):
         if transcript.failure is not None or not is_open(transcript):
             return transcript
         ROUND.set(transcript.rounds)
-        return transcript.add(await self.tie_breaker.speak(item, transcript, self.brief(item)))
+        return transcript.add(await self.tie_breaker.speak(item, transcript, await self._briefed(item)))
 
     async def smoke_test(self, item: Item) -> Transcript:
         transcript = await super().smoke_test(item)
         if not (self.debate_config.tie_breaker and self.debate_config.rounds) or transcript.failure is not None:
             return transcript
         # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
-        return transcript.add(await self.tie_breaker.speak(item, transcript, self.brief(item)))
+        return transcript.add(await self.tie_breaker.speak(item, transcript, await self._briefed(item)))
 
     def brief(self, item: Item) -> Briefing:
         """What the roles are told about an item besides the texts."""
         scorer = self.scorer.predict
         told = briefing(item.aspect, self.granularity, scorer.signature, self.critic.predict.signature)
         return replace(told, examples=shown(scorer.demos, item, self.nearest_examples)) if scorer.demos else told
+
+    async def _briefed(self, item: Item) -> Briefing:
+        # In a thread: to fit the retrieval of the nearest, or to import it first, would hold up every other debate.
+        return await asyncio.to_thread(self.brief, item) if self.nearest_examples else self.brief(item)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score

@@ -30,9 +30,9 @@ from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
-    "You check whether a response is factual. Compare all that it states with what is given. It is factual if nothing "
-    "in it is contradicted or without support; one hallucinated statement makes it not factual. Say whether it is "
-    "factual and how severe its worst error is."
+    "You check whether a response is factual. Compare all that it states with what is given and with what a careful "
+    "reader concludes from that. It is factual if nothing in it is contradicted or without support; one hallucinated "
+    "statement makes it not factual. Say whether it is factual and how severe its worst error is."
 )
 SELF_CHECK = (
     "You check a response for statements that are not factual, by what you know yourself and by the source where the "

@@ -49,7 +49,7 @@ def form_of(task: Task) -> Form:
     return next((form for word, form in _LABELS if word in label), "document")
 
 
-CHECKED_ANSWER = f"{ANSWER_RULE} An answer that is evasive and nothing worse has a severity of 1 at most."
+CHECKED_ANSWER = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
 """What all who check an answer to a question are told."""
 
 

@@ -19,7 +19,7 @@ import dspy
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.hallucination.claims import Claim
-from debate_judge.programs.hallucination.evidence import Evidence
+from debate_judge.programs.hallucination.evidence import SEARCHED, Evidence
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles import parsing as replies
@@ -47,13 +47,25 @@ SCORINGS: tuple[Scoring, ...] = ("verdict", "severity", "verdict+severity")
 
 SEVEREST = 5
 _GRADES = (
-    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a rounded figure; "
-    "2 a wrong detail beside the point of the statement, such as a wrong term, or a year or number that it mentions in "
-    "passing; 3 an error that misleads about something essential while the core holds, such as a gross exaggeration or "
-    "a context that was twisted; 4 the core is contradicted: what it is checked against speaks of the same matter and "
-    "says otherwise, as where someone else did it, or where the year or number is what the statement is about; 5 the "
-    "core is invented: what it is checked against says nothing of the matter"
+    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a rounded figure; 2 "
+    "a wrong or unsupported detail beside the point of the statement, such as a wrong term, or a year or number that "
+    "it mentions in passing; 3 an error that misleads about something essential while the core holds, such as a gross"
+    " exaggeration or a context that was twisted; 4 the core is contradicted: what it is checked against speaks of "
+    "the same matter and says otherwise, as where someone else did it, or where the year or number is what the "
+    "statement is about; 5 the core is invented: what it is checked against says nothing of the matter"
 )
+_GIVEN = (
+    "The evidence is all that counts, with what a careful reader concludes from it; whether the claim is true in the "
+    "world does not."
+)
+_SEARCHED = "The evidence was found on the web and may be beside the point or in error."
+_NONE = "No evidence could be had: judge by what you know for certain."
+_FACTUAL = (
+    "The claim is factual if all of it is borne out, slips of severity 1 apart; it is not if any part is contradicted "
+    "or finds no support."
+)
+"""The standard that all agents argue from."""
+
 OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
 FACTUALITY = "True or False and nothing else"
 SEVERITY = f"one whole number from 0 to 5, below 4 with True and above 0 with False, and nothing else: {_GRADES}"
@@ -82,9 +94,7 @@ _TOGETHER = (
 AGENTS: Mapping[str, str] = MappingProxyType(
     {
         "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
-        "many, and how they relate. The claim is factual if the evidence bears out all of it, slips of severity 1 "
-        "apart; it is not if any part is contradicted or finds no support. Say whether it is factual and how severe "
-        "its error is.",
+        "many, and how they relate. Say whether the claim is factual and how severe its error is.",
         "trust": "You are the Trust agent in a debate about a claim. The opinion of the agent before you stands under "
         "debate. Believe it as far as the evidence allows: look for what in the evidence supports it, and carry "
         "those points further. Where the evidence is against it, so are you." + _TOGETHER,
@@ -154,15 +164,9 @@ class ChainAgent(Role):
         self, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn]
     ) -> RoleReply[View] | NoAnswer:
         """Judge `claim` by `evidence`, knowing the opinions that were `heard` and nothing else."""
-        known = (
-            "The evidence is all that counts; whether the claim is true in the world does not."
-            if evidence.text
-            else "No evidence could be had: judge by what you know for certain."
-        )
-        if evidence.how == "searched":
-            known = "The evidence was found on the web and may be beside the point or in error."
+        ground = _NONE if not evidence.text else _SEARCHED if evidence.how == SEARCHED else _GIVEN
         inputs = {
-            "task": f"{claim.told} {known}".lstrip(),
+            "task": f"{claim.told} {ground} {_FACTUAL}".lstrip(),
             "evidence": replies.escape(evidence.text),
             "claim": replies.escape(claim.text),
         }

@@ -6,7 +6,8 @@ worst claim. With 0 rounds the initial agent's opinion stands: claim verificatio
 aspect's scale, not its definition: high is factual.
 
 Departures from the paper: queries are asked only where evidence has to be looked for; evidence sentences keep the
-order of their text; an answer without knowledge and without a search provider is checked by what the LM knows.
+order of their text, and one that begins with a pronoun brings those before it; an answer without knowledge and
+without a search provider is checked by what the LM knows.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import dspy
@@ -24,8 +25,9 @@ PREDICTOR = "scorer.predict"
 """Whose demonstrations they are."""
 
 EXPLAINED = (
-    "Candidates of other sources with what the raters gave them in this aspect; they show how these raters use the "
-    "scale and are not to be judged. One source a line, as JSON; rating is the mean over raters, ratings are theirs."
+    "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
+    "give them. The examples are not judged themselves. One source a line, as JSON; rating is the mean over raters, "
+    "ratings are theirs."
 )
 
 
@@ -151,10 +153,15 @@ def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedEx
     return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
 
 
-def _cosines(passages: tuple[str, ...], text: str) -> list[float]:
-    vectorizer, matrix = _fitted(passages)
-    found: list[float] = (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist()
-    return found
+@lru_cache(maxsize=1024)
+def _cosines(passages: tuple[str, ...], text: str) -> tuple[float, ...]:
+    # One thread fits, and the others find what it fitted.
+    with _FITTING:
+        vectorizer, matrix = _fitted(passages)
+    return tuple((vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist())
+
+
+_FITTING = Lock()
 
 
 @lru_cache(maxsize=64)

@@ -171,6 +171,12 @@ def test_what_the_agents_are_told_names_no_role_that_is_not_heard() -> None:
     assert not any(name in told["initial.predict"] for name in ("Trust", "Skeptic", "Leader", "debate", "objection"))
     assert "Skeptic" not in told["trust.predict"]
     assert "Trust" not in told["skeptic.predict"]
+    # All argue from one standard, which none of them has to itself.
+    lm = panel(initial="T", trust="T", skeptic="T", leader="T")
+    run(lm, judge(rounds=1).judge(ITEM))
+    tasks = {section(prompt, "task") for prompt in lm.prompts}
+    assert len(tasks) == 1
+    assert tasks.pop().endswith("it is not if any part is contradicted or finds no support.")
     # Agreement is an answer, and an objection has a least weight.
     for name in ("trust", "skeptic", "leader"):
         assert "Agreement is worth as much as an objection" in told[f"{name}.predict"]
