@@ -34,9 +34,12 @@ def narrated_nowhere(progress: bool = True) -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            with contextlib.nullcontext() if progress else contextlib.redirect_stderr(nowhere):
-                yield
+        with contextlib.ExitStack() as stack:
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            if not progress:
+                stack.enter_context(contextlib.redirect_stderr(nowhere))
+            yield
     except Abort as abort:
         raise abort.__cause__ or abort from None
     finally:

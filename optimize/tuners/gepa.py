@@ -93,10 +93,8 @@ def tune(tuning: Tuning) -> Judge:
         gepa_kwargs={"batch_sampler": _Minibatches(tuning.seed)},
     )
     logger.info("%s: GEPA starts from the guide", tuning.label)
-    with (
-        narrated_nowhere(tuning.runner.progress),
-        dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True),
-    ):
+    settings = dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True)
+    with narrated_nowhere(tuning.runner.progress), settings:
         best: _Program = optimizer.compile(program, trainset=reflected, valset=kept)
     return best.judge
 
