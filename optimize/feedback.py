@@ -56,10 +56,10 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
     if not differing:
         return ["The raters set no two of the scored candidates apart."]
-    wrong, tied = _wrong(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
+    wrong, tied = pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
     told = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
     if debated:
-        told += f"; in the wrong order by the scores before the debate: {len(_wrong(first))}"
+        told += f"; in the wrong order by the scores before the debate: {len(pairs_in_wrong_order(first))}"
     lines = [f"{told}."]
     for lower, higher in wrong[:WORST]:
         lines.append(
@@ -69,7 +69,7 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
     return lines
 
 
-def _wrong(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
+def pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
     """Pairs in the wrong order, each with the one that the raters put lower first; the furthest apart come first."""
     pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
     wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]

@@ -97,6 +97,7 @@ TUNERS: Mapping[str, Tuner] = MappingProxyType(
     {
         "guide": _tuner("guide"),
         "mipro": _tuner("mipro"),
+        "gepa": _tuner("gepa"),
         "none": _none,
     }
 )

@@ -9,21 +9,14 @@ interrupt ends the run (DSPy would score the candidate 0 and go on).
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import dspy
 from dspy.propose.grounded_proposer import TIPS, GroundedProposer
 
 from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners.dspy_optimizers import aborting, narrated_nowhere
 from debate_judge.programs.judge import Judge
-
-
-class _Abort(BaseException):
-    """Carries a fatal error past DSPy's `except Exception`."""
 
 
 class _SeededMIPRO(dspy.MIPROv2):
@@ -93,10 +86,8 @@ class _SeededMIPRO(dspy.MIPROv2):
     def _evaluate(self, program: Judge, devset: list[dspy.Example], **_: Any) -> dspy.Prediction:
         tuning = self._tuning
         items = [item for example in devset for item in example.questions]
-        try:
+        with aborting():
             transcripts = tuning.runner.converse(program, items, tuning.rounds, f"{tuning.label}: tuning")
-        except Exception as error:
-            raise _Abort from error
         judged = iter([program.verdict(t, tuning.rounds) for t in transcripts])
         values = [
             tuning.metric(example, dspy.Prediction(judgements=[next(judged) for _ in example.questions]))
@@ -112,36 +103,17 @@ def tune(tuning: Tuning) -> Judge:
         dspy.LMError: The LM failed for good.
     """
     optimizer = _SeededMIPRO(tuning)
-    try:
-        with _quiet(), dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True):
-            best: Judge = optimizer.compile(
-                tuning.judge,
-                trainset=tuning.examples,
-                valset=tuning.examples,
-                num_trials=tuning.effort.trials,
-                minibatch=False,
-                seed=tuning.seed + 1,
-            )
-    except _Abort as abort:
-        raise abort.__cause__ or abort from None
+    with narrated_nowhere(), dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True):
+        best: Judge = optimizer.compile(
+            tuning.judge,
+            trainset=tuning.examples,
+            valset=tuning.examples,
+            num_trials=tuning.effort.trials,
+            minibatch=False,
+            seed=tuning.seed + 1,
+        )
     return best
 
 
 def _unused_metric(*_: Any) -> float:
     raise AssertionError("candidates are evaluated group by group, never by a per-example metric of DSPy's")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep MIPROv2's narration off the terminal; restored afterwards."""
-    import optuna
-
-    logger, verbosity = logging.getLogger("dspy"), optuna.logging.get_verbosity()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            yield
-    finally:
-        logger.setLevel(level)
-        optuna.logging.set_verbosity(verbosity)

@@ -154,6 +154,9 @@ class Role(dspy.Module):
             reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **settings)
             fields = Fields(ADAPTER.fields(signature, reply))
             fields.logprobs = reply.logprobs
+            if dspy.settings.trace is not None:
+                known = {name: text for name, text in inputs.items() if name in signature.input_fields}
+                dspy.settings.trace.append((self.predict, known, dspy.Prediction(**fields)))
             return fields
         config: dict[str, Any] = {"speaker": self.speaker} if isinstance(lm, JudgeLM) else {}
         config |= {theirs: settings[ours] for ours, theirs in _DSPY_SETTINGS.items() if ours in settings}

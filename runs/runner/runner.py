@@ -44,7 +44,8 @@ class JudgeRunner:
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
         self._warmup = PrefixWarmup() if lm.prefix_warmup else None
-        self._progress = progress
+        self.progress = progress
+        """Whether progress is shown on stderr."""
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._submitted: set[Future[Any]] = set()
@@ -128,21 +129,39 @@ class JudgeRunner:
             future.cancel()
             raise
 
-    def converse(self, judge: Judge, items: Sequence[Item], rounds: int, what: str = "debates") -> list[Transcript]:
+    def converse(
+        self,
+        judge: Judge,
+        items: Sequence[Item],
+        rounds: int,
+        what: str = "debates",
+        *,
+        traces: dict[str, list[Any]] | None = None,
+    ) -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
         A judge that compares is given two candidates at once where all items come in pairs (`runs.runner.pairs`).
+
+        Args:
+            judge: Who is asked.
+            items: About what.
+            rounds: Most rounds of a debate.
+            what: Label of the progress bar.
+            traces: Where to put what DSPy traces: key of an item -> its calls in order, those about a pair by that of
+                its first item.
         """
         pairs = pairs_of(items) if judge.compares else []
         if pairs:
-            held = self._each(pairs, lambda p: judge.converse_pair(p.first, p.second, rounds), what)
+            held = self._each(
+                pairs, lambda p: _traced(judge.converse_pair(p.first, p.second, rounds), traces, p.first), what
+            )
             by_item = {
                 _place(item): transcript
                 for pair, two in zip(pairs, held, strict=True)
                 for item, transcript in zip((pair.first, pair.second), two, strict=True)
             }
             return [by_item[_place(item)] for item in items]
-        return self._each(items, lambda item: judge.converse(item, rounds), what)
+        return self._each(items, lambda item: _traced(judge.converse(item, rounds), traces, item), what)
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
@@ -159,7 +178,7 @@ class JudgeRunner:
         return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
 
     def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
-        done = run_together(self, [PassJob("", work, items)], what, progress=self._progress)
+        done = run_together(self, [PassJob("", work, items)], what, progress=self.progress)
         for error in done.failed.values():
             raise error
         return done.results[0]
@@ -176,6 +195,17 @@ class JudgeRunner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.lm.aclose()
+
+
+async def _traced(work: Awaitable[T], traces: dict[str, list[Any]] | None, item: Item) -> T:
+    """Do the work, with its calls put into `traces` where these are wanted."""
+    if traces is None:
+        return await work
+    calls: list[Any] = []
+    with dspy.context(trace=calls):
+        result = await work
+    traces[item.key] = calls
+    return result
 
 
 def _place(item: Item) -> tuple[str, str, str]:

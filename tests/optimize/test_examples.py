@@ -72,7 +72,7 @@ def test_without_groups_an_example_is_a_batch_of_rated_items() -> None:
 
 
 def test_a_source_is_in_one_batch_only_and_a_batch_has_several_sources() -> None:
-    several = corpus(*(group(f"g{i}", tuple(1 + (i + j) % 5 for j in range(7))) for i in range(9)))
+    several = corpus(*(group(f"g{i}", *((1 + (i + j) % 5, None) for j in range(7))) for i in range(9)))
     found = examples(several, [COHERENCE], grouped=False, seed=0)
     assert [len(example.questions) for example in found] == [28, 28, 7]
     for example in found[:-1]:
