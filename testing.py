@@ -5,19 +5,19 @@ Functions with asserts, to be called from any test framework.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from debate_judge.data.testing import check_corpus
-from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners import Tuner, Tuning, as_tuned
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.testing import ScriptedLM, check_judge, in_turn, sample_items, scripted_lm
 
 __all__ = ["ScriptedLM", "check_corpus", "check_judge", "check_tuner", "in_turn", "sample_items", "scripted_lm"]
 
 
-def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
-    """Assert that a tuner returns a judge of the same kind and debate, in which nothing but tunable instructions may
-    differ, and leaves the one that it was given alone.
+def check_tuner(tune: Tuner, tuning: Tuning) -> None:
+    """Assert that a tuner returns judges of the same kind and debate, in which nothing but tunable instructions may
+    differ, leaves the one that it was given alone, and names as unseen only examples that there are.
 
     Args:
         tune: The tuner.
@@ -27,12 +27,19 @@ def check_tuner(tune: Callable[[Tuning], Judge], tuning: Tuning) -> None:
         AssertionError: The first of these that does not hold.
     """
     before = dict(tuning.judge.instructions())
-    tuned = tune(tuning)
-    after = tuned.instructions()
+    found = as_tuned(tune(tuning))
     assert tuning.judge.instructions() == before, "the judge that it was given has other instructions now"
-    assert type(tuned) is type(tuning.judge), f"it returned {tuned!r}"
-    assert tuned.debate_config == tuning.judge.debate_config, "the judge that it returned debates otherwise"
+    for tuned in (found.judge, *(fold.judge for fold in found.folds)):
+        _check_tuned(tuned, tuning.judge, before)
+    places = set(range(len(tuning.examples)))
+    assert all(fold.unseen <= places for fold in found.folds), "it names examples that there are not"
+
+
+def _check_tuned(tuned: Judge, given: Judge, before: Mapping[str, str]) -> None:
+    after = tuned.instructions()
+    assert type(tuned) is type(given), f"it returned {tuned!r}"
+    assert tuned.debate_config == given.debate_config, "the judge that it returned debates otherwise"
     assert set(after) == set(before), "the judge that it returned has other predictors"
-    fixed = set(before) - set(tuning.judge.tunable())
+    fixed = set(before) - set(given.tunable())
     assert all(after[name] == before[name] for name in fixed), "it rewrote what may not be tuned"
     assert all(text.strip() for text in after.values()), "it left a predictor without instructions"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
-from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
+from debate_judge.optimize.search.choice_scores import ChoicePart
+from debate_judge.optimize.search.course import Breadth, breadth_of
+from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
@@ -34,6 +37,12 @@ class CompileData:
     questions: Mapping[str, Question]
     """Aspect -> the decision that the whole corpus calls for, for aspects where it does."""
     splits: Splits
+
+    def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
+        """Whether a group says anything about how well a judge agrees with the raters on one of the aspects."""
+        if self.level == "summary" and not any(aspect.name in self.questions for aspect in aspects):
+            return any(group.ranks_humans(aspect.name) for aspect in aspects)
+        return True
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,28 @@ class CompilePlan:
     def units(self) -> list[tuple[Aspect, ...]]:
         """The aspects that get one judge together."""
         return [self.data.aspects] if self.settings.shared else [(aspect,) for aspect in self.data.aspects]
+
+    @property
+    def breadth(self) -> Breadth:
+        """How much the search tries."""
+        return breadth_of(self.settings.effort, self.settings.trials)
+
+    def choice(self, aspects: Sequence[Aspect]) -> dict[ChoicePart, Corpus]:
+        """The sources that a judge for these aspects is chosen by: those of dev, then of train as far as the rule looks
+        at them, up to the number of candidates that the effort allows; sources that say nothing are left out."""
+        splits = self.data.splits
+        train = splits.train.groups if RULES[self.settings.choose].part == "train+dev" else ()
+        room = self.breadth.candidates
+        found: dict[ChoicePart, Corpus] = {}
+        parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": train}
+        for part, groups in parts.items():
+            kept: list[RatedGroup] = []
+            for group in groups:
+                if self.data.tells(group, aspects) and room >= len(group.candidates):
+                    kept.append(group)
+                    room -= len(group.candidates)
+            found[part] = replace(splits.dev, groups=tuple(kept))
+        return found
 
     @property
     def corpus_name(self) -> str:

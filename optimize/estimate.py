@@ -16,17 +16,20 @@ from dataclasses import replace
 
 from tqdm import tqdm
 
-from debate_judge.data.schema import GRANULARITIES, Aspect, Corpus, RatedGroup
+from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
-from debate_judge.optimize.search.study import SearchPlan, SearchResult, evaluate, first_points, search
-from debate_judge.optimize.selection import TUNED, select_all
+from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
+from debate_judge.optimize.search.course import breadth_of
+from debate_judge.optimize.search.outcomes import OnTrial, Outcomes, SearchResult
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Probe, Space
+from debate_judge.optimize.search.study import Search, SearchPlan, Strategy, search
+from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import replies_folder
@@ -36,12 +39,13 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED = 96
-"""Items that are sampled from each part, over all aspects that have judges of their own."""
+"""Items that are sampled from each part, over all aspects."""
 
 NOTES = (
-    "Search: of {trials} trials those that come first are always made; the others visit whatever is new (upper),",
-    "nothing new (lower), or what the search visits on the sample (expected). Held-out: the cheapest point that was",
-    "visited is chosen (lower), the dearest (upper), or the one that the search chooses on the sample (expected).",
+    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train,",
+    "{most} (--effort {effort}). Those that come first are always tried; the others are",
+    "whatever is new (upper), nothing new (lower), or what the search tries on the sample (expected). Held-out: chosen",
+    "is the cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected).",
 )
 
 
@@ -66,18 +70,15 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
     plan = prepared(settings, personas)
-    samples = [_sample(plan, unit) for unit in plan.units]
-    stages: dict[str, Stage] = {}
-    for sample in samples:
-        stages |= _stages(plan, sample)
-    steps = tqdm(total=3 * len(samples), desc="dry run", unit="aspect", delay=2, file=sys.stderr)
+    sample = _sample(plan)
+    stages = _stages(plan, sample)
+    steps = tqdm(total=3, desc="dry run", unit="case", delay=2, file=sys.stderr)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        for sample in samples:
-            run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
-            score_held_out(run, select_all(run)[0])
-            steps.update()
+        run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
+        score_held_out(run, select_all(run)[0])
+        steps.update()
 
     with steps, _without_progress_lines():
         return dry_run_all(target, stages, work, _row)
@@ -85,7 +86,9 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
 
 def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
-    return [line.format(trials=settings.trials) for line in NOTES]
+    breadth = breadth_of(settings.effort, settings.trials)
+    most = f"at most {breadth.candidates:,} candidates of each aspect"
+    return [line.format(probes=breadth.probes, most=most, effort=settings.effort) for line in NOTES]
 
 
 def _row(stage: str, role: str) -> str:
@@ -107,12 +110,13 @@ def _without_progress_lines() -> Iterator[None]:
 # --- the sample ---
 
 
-def _sample(plan: CompilePlan, unit: tuple[Aspect, ...]) -> CompilePlan:
-    """The plan for the aspects that share a judge, with a sample of each part and judges that only ask the LM."""
+def _sample(plan: CompilePlan) -> CompilePlan:
+    """The plan with a sample of each part and judges that only ask the LM."""
     splits, seed = plan.data.splits, plan.settings.seed
     # Train groups that give no example say nothing about tuning.
-    useful = {item.group for item in _rated_items(plan, splits.train, unit)}
+    useful = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
     tunable = [group for group in splits.train.groups if group.id in useful]
+    telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
 
     def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
         return replace(part, groups=sampled_groups(groups, max(1, SAMPLED // len(plan.data.aspects)), seed))
@@ -120,36 +124,35 @@ def _sample(plan: CompilePlan, unit: tuple[Aspect, ...]) -> CompilePlan:
     sampled = replace(
         splits,
         train=few(splits.train, tunable),
-        dev=few(splits.dev, splits.dev.groups),
+        dev=few(splits.dev, telling),
         held_out=few(splits.held_out, splits.held_out.groups),
     )
     return replace(
         plan,
         # Too little may be scored in a sample; that is told when all is.
         settings=replace(plan.settings, max_unscored=1.0),
-        data=replace(plan.data, aspects=unit, splits=sampled),
+        data=replace(plan.data, splits=sampled),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
     )
 
 
 def _stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
-    """The stages of the sampled aspects, by the names that tuning, search and held-out scoring give them."""
-    unit, label = sample.data.aspects, label_of(sample.data.aspects)
-    whole, few = plan.data.splits, sample.data.splits
-
-    def stage(name: str, *items: Sequence[Item]) -> Stage:
-        return Stage.of(f"{label}: {name}", *map(extent, items))
-
-    tuning, debates, ties = "tuning", "search, debates", "search, tie-breaks"
-    found = {
-        f"{label}: {tuning}": stage(tuning, *(_rated_items(plan, part, unit) for part in (whole.train, few.train)))
-    }
-    for name in (debates, ties):
-        found[f"{label}: {name}"] = stage(name, *(_items(part, unit) for part in (whole.dev, few.dev)))
-    for aspect in unit:
-        parts = (_items(part, [aspect]) for part in (whole.held_out, few.held_out))
-        found[f"{aspect.name}: held-out"] = stage("held-out", *parts)
+    """The stages by the names that tuning, search and held-out scoring give them."""
+    found: dict[str, Stage] = {}
+    held_out = plan.data.splits.held_out, sample.data.splits.held_out
+    for unit in plan.units:
+        label = label_of(unit)
+        train = (_rated_items(plan, part.data.splits.train, unit) for part in (plan, sample))
+        found[f"{label}: tuning"] = Stage.of(f"{label}: tuning", *map(extent, train))
+        whole, few = plan.choice(unit), sample.choice(unit)
+        for part in PARTS:
+            by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
+            for kind in ("debates", "tie-breaks"):
+                found[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
+        for aspect in unit:
+            name = f"{aspect.name}: held-out"
+            found[name] = Stage.of(name, *(extent(_items(part, [aspect])) for part in held_out))
     return found
 
 
@@ -168,21 +171,22 @@ def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
 def _run(case: EstimateCase, plain: Run) -> Run:
     run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
     if case.name == "lower":
-        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_cheapest)
+        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_search_by(CHEAPEST))
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_dearest)
-    return replace(run, search=_in_memory)
+        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(DEAREST))
+    return replace(run, search=_search_by(Strategy()))
 
 
-def _changing(tuner: Callable[[Tuning], Judge], change: Callable[[Judge, Judge], Judge]) -> Callable[[Tuning], Judge]:
-    """The tuner, which asks what it asks, with `change` of the untuned and the tuned judge for its result."""
+def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
+    """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
     return lambda tuning: change(tuning.judge, tuner(tuning))
 
 
-def _rewritten(judge: Judge, tuned: Judge) -> Judge:
-    """The judge as if the tuner had found other instructions for every role."""
-    if tuned is judge:
-        return judge
+def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
+    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
+    tuned = as_tuned(found).judge
+    if tuned is judge or tuned.instructions() != judge.instructions():
+        return found
     one = tuned.deepcopy()
     for name, predictor in one.named_predictors():
         if name in one.tunable():
@@ -191,39 +195,57 @@ def _rewritten(judge: Judge, tuned: Judge) -> Judge:
     return one
 
 
-def _in_memory(
-    dev_scores: DevScores, space: Space, plan: SearchPlan, on_trial: Callable[[Outcome], None]
-) -> SearchResult:
-    """The search itself, which leaves no study behind."""
-    return search(dev_scores, space, replace(plan, storage=None), on_trial)
+def _search_by(strategy: Strategy) -> Search:
+    """The search itself, steered by `strategy`, which leaves no study behind."""
+
+    def steered(
+        units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
+    ) -> dict[str, SearchResult]:
+        return search(units, space, replace(plan, storage=None, strategy=strategy), on_trial)
+
+    return steered
 
 
-def _cheapest(
-    dev_scores: DevScores, space: Space, plan: SearchPlan, on_trial: Callable[[Outcome], None]
-) -> SearchResult:
-    """A search that visits nothing beyond what every search visits, and chooses what asks least."""
-    return _chosen(dev_scores, first_points(space.points(), plan.trials), plan, lambda outcome: (-outcome.calls,))
+def _calls(outcomes: Outcomes, point: Point) -> float:
+    return sum(outcome.calls for outcome in outcomes.by_point[point].values())
 
 
-def _dearest(
-    dev_scores: DevScores, space: Space, plan: SearchPlan, on_trial: Callable[[Outcome], None]
-) -> SearchResult:
-    """A search whose further trials ask as much as they can, and which chooses what asks most."""
-    points = space.points()
-    first = first_points(points, plan.trials)
-    # Each n of each variant has ties of its own, those of the longest debates read most; granularity costs nothing.
-    further = sorted(
-        (point for point in points if point not in first),
-        key=lambda point: (GRANULARITIES.index(point.granularity), not point.tie_breaker, -point.rounds),
-    )
-    visited = [*first, *further][: min(plan.trials, len(points))]
-    # Of equally long debates the tuned one asks more: it shares no first turn with the judges that it is compared with.
-    return _chosen(dev_scores, visited, plan, lambda outcome: (outcome.calls, outcome.point.persona == TUNED))
+def _choosable(outcomes: Outcomes) -> list[Point]:
+    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.barred]
 
 
-def _chosen(
-    dev_scores: DevScores, points: Sequence[Point], plan: SearchPlan, worth: Callable[[Outcome], tuple[float, ...]]
-) -> SearchResult:
-    outcomes = tuple(evaluate(dev_scores, point, plan.criterion) for point in points)
-    chosen = max(outcomes, key=worth)
-    return SearchResult(chosen, chosen, outcomes, dev_scores)
+def _least_called(outcomes: Outcomes) -> dict[str, Point]:
+    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.plainness(p)))
+    return dict.fromkeys(outcomes.units, point)
+
+
+def _most_called(outcomes: Outcomes) -> dict[str, Point]:
+    # Of equally long debates those that know something ask more: they share no first turn with the uncompiled judge.
+    point = max(_choosable(outcomes), key=lambda p: (round(_calls(outcomes, p), 6), p.knowledge != NO_KNOWLEDGE))
+    return dict.fromkeys(outcomes.units, point)
+
+
+def _most_promising_if_long(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
+    """What asks most is worth most."""
+    return {point: [_calls(outcomes, point)] for point in points}
+
+
+def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
+    """What asks least is worth most."""
+    return {point: [-_calls(outcomes, point)] for point in points}
+
+
+def _longest_first(study: object, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
+    """Debates before Tie-breakers, which are heard about open debates only."""
+    return max(left, key=lambda probe: (not probe.tie_breaker, probe.rounds))
+
+
+def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> None:
+    return None
+
+
+CHEAPEST = Strategy(_most_promising_if_short, _nothing, _least_called)
+"""A search that tries nothing beyond what every search tries, and chooses what asks least."""
+
+DEAREST = Strategy(_most_promising_if_long, _longest_first, _most_called)
+"""A search whose further trials ask as much as they can, and which chooses what asks most."""

@@ -11,15 +11,16 @@ from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
-from debate_judge.optimize.search.study import SearchResult
+from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
-COMPARED = ("single", "uncompiled", "compiled")
-"""One call of the Scorer; the debate as it comes; the debate as compiled."""
+COMPARED = ("single", "informed_single", "uncompiled", "compiled")
+"""One call of the Scorer; one call of the Scorer that knows of the raters what the compiled judge knows, so that what
+the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""
@@ -35,6 +36,10 @@ class HeldOut:
     """Judge name -> aspect -> LM calls per item."""
     gain: Difference
     """Compiled minus single call, in the objective, averaged over aspects."""
+    gains: Mapping[str, Difference]
+    """The same, aspect by aspect."""
+    over_informed: Difference
+    """Compiled minus the single call that knows the same, likewise: what the debate adds."""
     over_uncompiled: Difference
     """Compiled minus uncompiled, likewise."""
     judgements: Mapping[str, Sequence[Judgement]]
@@ -55,7 +60,7 @@ HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
 
 
 def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
-    """Let the single call, the uncompiled and the compiled judge score held-out.
+    """Let the two single calls, the uncompiled and the compiled judge score held-out.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -66,8 +71,10 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     single, uncompiled = AspectJudge(plan.single.deepcopy()), AspectJudge(plan.judge.deepcopy())
     for aspect in plan.data.aspects:
         items = corpus_items(plan.data.splits.held_out, aspect)
-        # The single call is the first turn of the uncompiled debate: no call is made twice for it.
-        judges = {"uncompiled": uncompiled, "single": single, "compiled": compiled.aspects[aspect.name]}
+        chosen = compiled.aspects[aspect.name]
+        first = AspectJudge(chosen.judge.with_debate(rounds=0, tie_breaker=False), chosen.granularity)
+        # A single call is the first turn of the debate that knows the same: no call is made twice for it.
+        judges = {"uncompiled": uncompiled, "single": single, "compiled": chosen, "informed_single": first}
         for name, one in judges.items():
             with stage(f"{aspect.name}: held-out"):
                 judgements = run.runner.judge(one.judge, items, f"{aspect.name}: held-out, {name}")
@@ -81,7 +88,7 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
     Args:
         plan: Of the compile.
         scored: What `score_held_out` found.
-        searches: Aspect -> the search that chose its judge; dev scores are read off it, for the cut.
+        searches: Aspect -> the search that chose its judge; scores of dev are read off it, for the cut.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
@@ -92,7 +99,6 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
     scores = {name: _scores(plan.data, by_aspect) for name, by_aspect in scored.items()}
     versus = partial(
         compare,
-        scores["compiled"],
         statistic=plan.statistic,
         level=plan.data.level,
         resamples=settings.resamples,
@@ -103,8 +109,13 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
             name: agreement_table(scores[name], resamples=settings.resamples, seed=settings.seed) for name in COMPARED
         },
         calls={name: {a: calls_per_item(j) for a, (j, _) in by.items()} for name, by in scored.items()},
-        gain=versus(scores["single"]),
-        over_uncompiled=versus(scores["uncompiled"]),
+        gain=versus(scores["compiled"], scores["single"]),
+        gains={
+            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]})
+            for aspect, own in scores["compiled"].items()
+        },
+        over_informed=versus(scores["compiled"], scores["informed_single"]),
+        over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
         judgements=judgements,
         decisions=_decisions(plan, scores, searches),
         raters=_beside_raters(plan, scores),
@@ -136,8 +147,9 @@ def _decisions(
     found = {"single": at(scores["single"], questions)}
     for name in COMPARED[1:]:
         found[name] = at(scores[name], questions, on_scale=plan.judge.on_scale)
+    dev = {group.id for group in plan.data.splits.dev.groups}
     cut = {
-        name: with_tuned_threshold(question, searches[name].chosen.scores[name], "dev")
+        name: with_tuned_threshold(question, [g for g in searches[name].chosen.scores[name] if g.group in dev], "dev")
         for name, question in questions.items()
     }
     cut = {name: question for name, question in cut.items() if question != questions[name]}

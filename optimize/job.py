@@ -12,15 +12,15 @@ from typing import Any, cast
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.agreement.tables import Level
+from debate_judge.data.agreement.tables import Difference, Level
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
-from debate_judge.optimize.publishing import announce, publish
+from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.search.study import SearchResult
+from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
@@ -83,7 +83,9 @@ class Result:
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
-            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain": {**_numbers(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain_over_informed_single": _numbers(held_out.over_informed),
+            "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
                 "executed": self.lm_use.executed,
@@ -94,6 +96,12 @@ class Result:
             "seed": self.plan.settings.seed,
             **({"note": self.plan.note} if self.plan.note else {}),
         }
+
+
+def _numbers(difference: Difference) -> dict[str, float | None]:
+    return {
+        "value": difference.value, "low": difference.low, "high": difference.high, "p_value": difference.p_value,
+    }  # fmt: skip
 
 
 def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: bool = True) -> Result:
@@ -116,7 +124,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             preflight(runner, trials(settings.judge, _fullest(plan), plan.data.corpus, plan.data.aspects))
             preflight_reflection(settings, run.reflection)
         judge, searches = select_all(run)
-        logger.info("scoring held-out with the single call, the uncompiled and the compiled judge")
+        logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
         export = publish(run, tracker, judge, searches, held_out)
         meter = runner.lm.meter

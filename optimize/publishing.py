@@ -15,9 +15,9 @@ from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut
-from debate_judge.optimize.search.dev_scores import Point
-from debate_judge.optimize.search.study import SearchResult
-from debate_judge.optimize.selection import TUNED
+from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
+from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
@@ -60,14 +60,17 @@ def publish(
     costs = cost_rows(meter, run.runner.lm.price)
     tracker.metrics(
         {
-            # The trials log their dev agreement under the same name, so that the UI sorts them together.
-            f"dev/{plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
+            # Of what was chosen by: too large, as the largest of many. The trials log theirs under the same name, so
+            # that the UI sorts them together.
+            f"choice/{plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
             "gain": held_out.gain.value,
             "gain_low": held_out.gain.low,
             "gain_high": held_out.gain.high,
             "gain_p_value": held_out.gain.p_value,
             "gain_detectable": None if power is None else power.detectable,
             "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
+            "gain_over_informed_single": held_out.over_informed.value,
+            **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
             "lm_calls_asked": meter.asked.total(),
             "lm_calls_executed": meter.executed.total(),
             "input_tokens": meter.input_tokens,
@@ -86,6 +89,7 @@ def publish(
         figures.held_out_agreement(held_out.tables, plan.statistic, level=plan.data.level, note=plan.note),
     )
     tracker.text("instructions.diff", instruction_diff(plan, judge))
+    tracker.text("guides.txt", guides_text(judge))
     tracker.table("transcripts.json", _transcript_rows(plan, held_out))
     tracker.table("costs.json", costs)
     folder = _export(run, judge, searches, held_out)
@@ -107,8 +111,10 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
         "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
         "near_duplicates": [list(ids) for ids in splits.joined],
+        "gain_over_informed_single": asdict(held_out.over_informed),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
         "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
+        "guides": guides(judge),
         "objective": {"statistic": plan.statistic, "level": plan.data.level},
         "data": asdict(replace(origin, location=Path(origin.location).name)),
         "splits": dict(splits.fingerprints),
@@ -124,15 +130,18 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
 
 
 def describe(point: Point, calls: float = 1.0) -> str:
-    """A choice in words, e.g. `n = 2, devils-advocate, tie-breaker, half points`.
+    """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`.
 
     Args:
         point: The choice.
         calls: LM calls per item that it takes; without rounds some judges ask more than once, others not even once.
     """
     single = "single call" if round(calls) == 1 else "n = 0"
-    single += ", tuned" if point.persona == TUNED else ""
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
+    if point.knowledge != NO_KNOWLEDGE and point.persona != point.knowledge:
+        parts.insert(0, point.knowledge)
+    elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
+        parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
     if point.granularity != "given":
@@ -156,19 +165,37 @@ def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:
     return "\n".join(lines) or "The compiled instructions are the uncompiled ones."
 
 
+def guides(judge: CompiledJudge) -> dict[str, str]:
+    """Aspect -> the guide to its raters that the judge holds, where it holds one."""
+    found = {aspect: guide_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
+    return {aspect: guide for aspect, guide in found.items() if guide}
+
+
+def guides_text(judge: CompiledJudge) -> str:
+    """The guides, as people read them."""
+    found = guides(judge)
+    return "\n\n".join(f"{aspect}\n\n{guide}" for aspect, guide in found.items()) or "The judge holds no guide."
+
+
 def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
     level, seed = plan.data.level, plan.settings.seed
     series = {
-        variant: found.dev_scores.by_rounds(variant, aspect, plan.statistic, level, seed)
-        for variant in found.dev_scores.held
+        _in_words(variant): found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
+        for variant in found.scores.held
     }
     point = found.chosen.point
     return figures.agreement_by_rounds(
         series,
-        title=f"{aspect}: dev agreement by number of rounds",
-        chosen=(point.persona, point.rounds) if not point.tie_breaker else None,
+        title=f"{aspect}: agreement by number of rounds, on the sources that were chosen by",
+        chosen=(_in_words(point.variant), point.rounds) if not point.tie_breaker else None,
+        part="choice",
         note=plan.note,
     )
+
+
+def _in_words(variant: JudgeVariant) -> str:
+    known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
+    return f"{variant.persona}{known}"
 
 
 def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
@@ -176,8 +203,8 @@ def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.outcomes],
         [(o.calls, o.agreement, describe(o.point, o.calls)) for o in found.front],
         (found.chosen.calls, found.chosen.agreement, describe(found.chosen.point, found.chosen.calls)),
-        title=f"{aspect}: dev agreement against LM calls per item",
-        measure=f"dev {plan.data.level}-level {NAMES[plan.statistic]}",
+        title=f"{aspect}: agreement against LM calls per item, on the sources that were chosen by",
+        measure=f"choice {plan.data.level}-level {NAMES[plan.statistic]}",
         note=plan.note,
     )
 

@@ -1,20 +1,32 @@
-"""Tuning on train and choosing on dev, for one aspect or for several that share a judge."""
+"""Tuning on train, and choosing on train and dev, for one aspect or for several that share a judge."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
+from debate_judge.data.schema import GRANULARITIES, Aspect
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
-from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Space
-from debate_judge.optimize.search.study import FORMAT, Criterion, SearchPlan, SearchResult
+from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
+from debate_judge.optimize.search.knowledge import (
+    TUNED,
+    Knowledge,
+    both,
+    kinds_of,
+    rated_examples,
+    space_axes,
+    variants_of,
+)
+from debate_judge.optimize.search.outcomes import Criterion, Outcome, SearchResult
+from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.storage import FORMAT
+from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
-from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Judge
@@ -23,63 +35,78 @@ from debate_judge.runs.runner.runner import require_scored
 
 logger = logging.getLogger(__name__)
 
-TUNED = "tuned"
-"""Name of the variant whose instructions the tuner wrote."""
-
 
 def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     """Tune and choose for every aspect; returns the compiled judge, and for each aspect the search that chose.
 
     Raises:
-        InputError: Too many dev items have no score.
+        InputError: Too many of the items that are chosen by have no score.
         dspy.LMError: The LM failed for good.
     """
-    judges: dict[str, AspectJudge] = {}
-    searches: dict[str, SearchResult] = {}
-    for unit in run.plan.units:
-        found, chosen = select(run, unit)
-        for aspect in unit:
-            searches[aspect.name], judges[aspect.name] = found, chosen
-    return CompiledJudge(run.plan.data.corpus.task, judges), searches
-
-
-def select(run: Run, aspects: tuple[Aspect, ...]) -> tuple[SearchResult, AspectJudge]:
-    """Tune the instructions on train, then choose variant, rounds, Tie-breaker and granularity on dev."""
-    plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
+    plan, settings = run.plan, run.plan.settings
     # A copy, for a judge may keep what it has derived, and the uncompiled one is to be measured as it comes.
     base = plan.judge.deepcopy()
-    variants = base.variants(_personas(plan))
-    tuned = _tuned(run, base, aspects, label)
-    if all(tuned.instructions() != variant.instructions() for variant in variants.values()):
-        variants[TUNED] = tuned
-    logger.info("%s: searching rounds, persona, tie-breaker and granularity on dev", label)
-    dev_scores = DevScores(variants, plan.data.splits.dev, aspects, run.runner, base.debate_config.rounds, label)
+    learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
+    personas = _judges(plan, base)
+    space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
+    units = {
+        label_of(unit): ChoiceScores(
+            variants_of(personas, learnt[label_of(unit)], space),
+            plan.choice(unit),
+            unit,
+            run.runner,
+            label=label_of(unit),
+            rounded=[aspect.name for aspect in unit if _rounded(plan, base, aspect)],
+        )
+        for unit in plan.units
+    }
+    logger.info("searching knowledge of the raters, rounds, persona, tie-breaker and granularity on train and dev")
     search_plan = SearchPlan(
-        criterion=Criterion(plan.statistic, plan.data.level, settings.tolerance),
-        trials=settings.trials,
+        criterion=Criterion(plan.statistic, plan.data.level, settings.choose, settings.tolerance),
+        breadth=plan.breadth,
         seed=settings.seed,
-        study=label,
+        study="search",
         storage=Path(settings.store) / "studies" / f"{plan.identity}-{FORMAT}.log",
     )
-    found = run.search(dev_scores, _space(plan, base, variants, aspects), search_plan, partial(_log, run, label))
+    found = run.search(units, space, search_plan, partial(_log, run))
+    searches, judges = {}, {}
+    for unit in plan.units:
+        one = found[label_of(unit)]
+        for aspect in unit:
+            searches[aspect.name], judges[aspect.name] = one, _compiled(plan, one)
+    return CompiledJudge(plan.data.corpus.task, judges), searches
+
+
+def _compiled(plan: CompilePlan, found: SearchResult) -> AspectJudge:
+    """The judge that was chosen, once it is known to score what it is asked about."""
     point = found.chosen.point
-    on_dev = dev_scores.judgements(point.persona, point.rounds, point.tie_breaker)
-    require_scored(on_dev, settings.max_unscored, f"dev items ({label})")
-    judge = variants[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
-    return found, AspectJudge(judge, point.granularity)
+    judgements = [j for part in PARTS for j in found.scores.judgements(point, part) if j is not None]
+    label = label_of(found.scores.aspects)
+    require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
+    judge = found.scores.variants[point.variant].judge
+    return AspectJudge(judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker), point.granularity)
 
 
-def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...], label: str) -> Judge:
-    """The judge with the instructions that the tuner found best on train."""
-    plan, settings = run.plan, run.plan.settings
+def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
+    """What can be known of the raters from train: what the tuner learnt, rated examples, and a guide with examples."""
+    kinds, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
+    if wanted is None:
+        return kinds
+    shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed)
+    return [*kinds, shown, *(both(kind, shown) for kind in kinds if kind.name != TUNED)]
+
+
+def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
+    """What the tuner learnt of the raters on train."""
+    plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
-        return base
+        return []
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
-    grouped = plan.data.level == "summary"
+    rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     tuning = Tuning(
         judge=base,
-        examples=examples(plan.data.splits.train, aspects, grouped=grouped, seed=settings.seed),
+        examples=rated,
         statistic=plan.statistic,
         feedback=group_feedback,
         runner=run.runner,
@@ -92,7 +119,8 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...], label: str) -> Ju
         folder=Path(settings.store) / "tuning" / f"{plan.identity}-{label}",
     )
     with stage(f"{label}: tuning"):
-        return run.tuner(tuning)
+        found = run.tuner(tuning)
+    return kinds_of(base, as_tuned(found), rated)
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
@@ -103,45 +131,61 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
     return {name: plan.personas[name]} if name in plan.personas else {}
 
 
-def _space(plan: CompilePlan, base: Judge, variants: Mapping[str, Judge], aspects: tuple[Aspect, ...]) -> Space:
-    """What the search may choose from for these aspects; the single call is always part of it."""
+def _judges(plan: CompilePlan, base: Judge) -> dict[str, Judge]:
+    """The judge as it comes with each persona, its own first."""
+    found = base.variants(_personas(plan))
+    own = str(base.config().get("persona", ""))
+    return {name: found[name] for name in sorted(found, key=lambda name: name != own)}
+
+
+def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds: Sequence[Knowledge]) -> Space:
+    """What the search may choose from; the single call of the judge as it comes is always part of it."""
     searched = named(plan.settings.judge).searched
-    rounds = tuple(range(base.debate_config.rounds + 1)) if "rounds" in searched else (0, base.debate_config.rounds)
+    rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
-    # A tuned Scorer has another first turn than the untouched one that all other variants share.
-    tuned = variants.get(TUNED)
-    own = tuned is not None and tuned.instructions().get("scorer.predict") != base.instructions().get("scorer.predict")
+    knowledge, rewritten = space_axes(kinds)
+    rounded = any(_rounded(plan, base, aspect) for aspect in plan.data.aspects)
     return Space(
-        tuple(variants),
-        tuple(dict.fromkeys(rounds)),
-        ties,
-        TUNED if own else None,
-        _granularities(plan, base, aspects),
+        knowledge=knowledge,
+        personas=tuple(personas),
+        rounds=tuple(dict.fromkeys(rounds)),
+        tie_breakers=ties,
+        granularities=GRANULARITIES if rounded else ("given",),
+        rewritten=rewritten,
+        # An export of such a judge holds texts of the data, which the user has to allow.
+        barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
 
 
-def _granularities(plan: CompilePlan, base: Judge, aspects: tuple[Aspect, ...]) -> tuple[Granularity, ...]:
-    """All, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the cut
-    does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the grade.
+def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:
+    """Always, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the
+    cut does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the
+    grade.
     """
-    questions = plan.data.questions
-    binary = any(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
-    return GRANULARITIES if base.on_scale and not binary else ("given",)
+    question = plan.data.questions.get(aspect.name)
+    return base.on_scale and (question is None or question.kind != "binary")
 
 
-def _log(run: Run, label: str, outcome: Outcome) -> None:
-    point = outcome.point
-    name = f"{label}: n={point.rounds}"
+def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
+    name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
-        name += f" {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
+        name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
+    statistic = run.plan.statistic
+    metrics: dict[str, float | None] = {
+        f"choice/{statistic}": sum(o.agreement for o in found.values()) / len(found),
+        "lm_calls_per_item": sum(o.calls for o in found.values()) / len(found),
+    }
+    for label, outcome in found.items():
+        metrics[f"choice/{label}/{statistic}"] = outcome.agreement
+        metrics[f"choice/{label}/lm_calls_per_item"] = outcome.calls
     run.tracker.trial(
         f"{name}, {point.granularity}",
         {
-            "aspect": label,
+            "knowledge": point.knowledge,
             "persona": point.persona if point.rounds else "none",
             "rounds": point.rounds,
             "tie_breaker": point.tie_breaker,
             "granularity": point.granularity,
         },
-        {f"dev/{run.plan.statistic}": outcome.agreement, "lm_calls_per_item": outcome.calls},
+        metrics,
     )

@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
+from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, SEED, STORE, DataFlags, resampling
@@ -61,6 +62,11 @@ def _examples(text: str) -> str:
     return text
 
 
+def _rule(name: str) -> str:
+    one_of("choose", name, tuple(RULES))
+    return name
+
+
 @flag_group("judge")
 class JudgeFlags:
     """The judge that is compiled."""
@@ -72,7 +78,7 @@ class JudgeFlags:
 
 @flag_group("optimization")
 class SearchFlags:
-    """How instructions are tuned, and what is searched and chosen on dev."""
+    """How instructions are tuned, and what is searched and how it is chosen."""
 
     tuner: str = setting("guide", ", ".join(TUNERS))
     reflection_lm: str | None = setting(
@@ -82,14 +88,19 @@ class SearchFlags:
     )
     guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
     guide_tokens: int = setting(_GUIDE.tokens, "rated texts that the guide's author sees at once, in tokens", ge=500)
-    effort: Literal["light", "medium", "heavy"] = setting("light", "of the tuner")
-    trials: int = setting(40, "points that the search over n and the rest may visit, per aspect", ge=1)
+    effort: Literal["light", "medium", "heavy"] = setting("light", "how much tuner and search try")
+    trials: int | None = setting(
+        None, "single calls, debates and Tie-breakers that the search over n and the rest may try; else by effort", ge=1
+    )
+    choose: Annotated[str, AfterValidator(_rule)] = setting(
+        next(iter(RULES)), f"rule of the choice: {', '.join(RULES)}"
+    )
     max_rounds: int = setting(3, "longest debate to consider; 0 is a single call", ge=0)
     objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation to choose by")
     level: Literal["auto", "summary", "sample"] = setting(
         "auto", "agreement to choose by: within groups (summary) or pooled (sample)"
     )
-    tolerance: float = setting(0.02, "dev agreement that may be given up for fewer LM calls", ge=0)
+    tolerance: float = setting(0.02, "agreement that --choose dev-1se may give up for fewer LM calls", ge=0)
     shared: bool = setting(False, "one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from debate_judge.data.agreement.intervals import METHODS
@@ -9,7 +10,7 @@ from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
 from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.job import Result
-from debate_judge.optimize.publishing import describe
+from debate_judge.optimize.publishing import describe, guides
 from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
@@ -18,14 +19,25 @@ from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text, text_table
 
+_SHOWN_OF_A_GUIDE = 340
+"""Characters of each guide in the terminal."""
+
 _OFFLINE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
     "The figures show that the machinery works; they say nothing about what an LM would reach."
 )
 
 
+_HEADINGS = {
+    "single": "single call",
+    "informed_single": "same, informed",
+    "uncompiled": "uncompiled {kind}",
+    "compiled": "compiled {kind}",
+}
+
+
 def table(result: Result) -> str:
-    """Held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
+    """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     plan, held_out = result.plan, result.held_out
     level, statistic = plan.data.level, plan.statistic
     rows = []
@@ -37,20 +49,22 @@ def table(result: Result) -> str:
     calls = " / ".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
     rows.append(["average", *average, calls, ""])
     kind = next(iter(result.judge.aspects.values())).judge.kind
-    header = ["aspect", "single call", f"uncompiled {kind}", f"compiled {kind}", "LM calls per item", "chosen on dev"]
-    first = next(iter(result.searches))
+    header = [_HEADINGS[judge].format(kind=kind) for judge in COMPARED]
     lines = [
         "",
-        f"Held-out {basis(_of(result, 'compiled', first))} with the human ratings, with 95 % intervals "
+        *verdict(result),
+        "",
+        f"Held-out {_measure(result)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
         "",
-        text_table(header, rows, rule_before_last=True),
+        text_table(["aspect", *header, "LM calls per item", "chosen"], rows, rule_before_last=True),
         "",
         _undefined(result),
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *_gains(result, kind),
         *_decisions(result),
         *_raters(result),
+        *_guides(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
         cost_table(result.lm_use.rows),
@@ -60,6 +74,73 @@ def table(result: Result) -> str:
     return "\n".join(lines)
 
 
+def verdict(result: Result) -> list[str]:
+    """Is the judge good, is it better than a single call of the same LM, and what does it cost: in words."""
+    held_out, level, statistic = result.held_out, result.plan.data.level, result.plan.statistic
+    good = held_out.tables["compiled"].average[level][statistic]
+    sources = len(result.plan.data.splits.held_out.groups)
+    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    advice: dict[str, list[str]] = {}
+    for aspect, gain in held_out.gains.items():
+        told = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
+        advice.setdefault(told, []).append(aspect)
+    better = _better(held_out.gain, calls, single)
+    return [
+        f"Is the judge good? {_measure(result)} with the raters {interval(good)} on {sources} sources that it never saw"
+        + ("." if good.low is None or good.low > 0 else ": agreement above chance is not shown."),
+        f"Is it better than a single call of the same LM? {better} "
+        + "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items())
+        + ".",
+        f"What does it cost? {calls:.1f} LM calls per item, the single call {single:.1f}.",
+    ]
+
+
+def _better(gain: Difference, calls: float, single: float) -> str:
+    if gain.value is None or gain.low is None or gain.high is None:
+        return "Nothing can be said."
+    if gain.low > 0:
+        return f"Yes, by {interval(gain)}."
+    if gain.high < 0:
+        return f"No, it is worse: {interval(gain)}."
+    told = f"These sources cannot tell: {interval(gain)}."
+    return (
+        f"{told} It takes more calls, so that the single call is the cheaper choice."
+        if _dearer(calls, single)
+        else told
+    )
+
+
+def _advice(gain: Difference, calls: float, single: float) -> str:
+    """What the held-out sources say about one aspect."""
+    if gain.low is not None and gain.low > 0:
+        return "use the compiled judge"
+    if gain.high is not None and gain.high < 0:
+        return "use the single call"
+    if gain.value == 0 and not _dearer(calls, single):
+        return "the single call it is"
+    return "these sources cannot tell" + (", the single call is cheaper" if _dearer(calls, single) else "")
+
+
+def _dearer(calls: float, single: float) -> bool:
+    return calls > 1.05 * single
+
+
+def _guides(result: Result) -> list[str]:
+    """The beginning of each guide; the whole is in run and export."""
+    found = guides(result.judge)
+    if not found:
+        return []
+    lines = ["", f"What was learnt of the raters (whole in {result.export / 'manifest.json'} and in the run)"]
+    for aspect, guide in found.items():
+        shown = textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=" …")
+        lines += textwrap.wrap(shown, 118, initial_indent=f"  {aspect}: ", subsequent_indent="    ")
+    return [*lines, ""]
+
+
+def _measure(result: Result) -> str:
+    return basis(_of(result, "compiled", next(iter(result.searches))))
+
+
 def _of(result: Result, judge: str, aspect: str) -> Agreement:
     return result.held_out.tables[judge].aspects[aspect][result.plan.data.level][result.plan.statistic]
 
@@ -67,15 +148,22 @@ def _of(result: Result, judge: str, aspect: str) -> Agreement:
 def _gains(result: Result, kind: str) -> list[str]:
     """The paired differences and what they rest on."""
     held_out = result.held_out
-    gain, over = held_out.gain, held_out.over_uncompiled
-    first, second = correct([gain.p_value, over.p_value])
+    found = {
+        "single call": held_out.gain,
+        "the single call that knows the same": held_out.over_informed,
+        f"uncompiled {kind}": held_out.over_uncompiled,
+    }
+    corrected = correct([difference.p_value for difference in found.values()])
+    gain = held_out.gain
     how = METHODS[gain.method] if gain.method else "no interval"
-    why = WHY_NONE if first is None else "p by sign flips, corrected for the two comparisons (Holm)"
+    why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(found)} comparisons (Holm)"
+    told = "; minus ".join(
+        f"{name}: {interval(difference)}, {p_text(p)}"
+        for (name, difference), p in zip(found.items(), corrected, strict=True)
+    )
     return [
-        f"Compiled minus single call: {interval(gain)}, {p_text(first)}; "
-        f"minus uncompiled {kind}: {interval(over)}, {p_text(second)} "
-        f"({gain.groups} paired sources; intervals: {how}; {why})",
-        *_power({"Compiled minus single call": gain, f"Compiled minus uncompiled {kind}": over}),
+        f"Compiled minus {told} ({gain.groups} paired sources; intervals: {how}; {why})",
+        *_power({f"Compiled minus {name}": difference for name, difference in found.items()}),
     ]
 
 

@@ -1,6 +1,7 @@
 """Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
 
-A tuner is one file with a function `Tuning -> Judge`; it uses the runner, metric and feedback that it is handed.
+A tuner is one file with a function `Tuning -> Judge`, or `Tuning -> Tuned` where it can also say what it learnt without
+which examples; it uses the runner, metric and feedback that it is handed.
 """
 
 from __future__ import annotations
@@ -76,14 +77,40 @@ class Tuning:
         return example_metric(example, prediction, self.statistic)
 
 
-Tuner = Callable[[Tuning], "Judge"]
+@dataclass(frozen=True)
+class Fold:
+    """What a tuner learnt without a part of its examples, so that these can tell what it is worth."""
+
+    judge: Judge
+    unseen: frozenset[int]
+    """Places in `Tuning.examples` of the examples that nothing in the judge rests on."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuner returns."""
+
+    judge: Judge
+    folds: tuple[Fold, ...] = ()
+    """The same learnt from other parts of the examples. Examples that none of them leaves unseen do not count when the
+    judge is compared with others."""
+    start: Tuned | None = None
+    """What it started from, where that is worth a try by itself: a guide before all instructions were rewritten."""
+
+
+Tuner = Callable[[Tuning], "Judge | Tuned"]
+
+
+def as_tuned(found: Judge | Tuned) -> Tuned:
+    """What a tuner returned, whichever of the two it was."""
+    return found if isinstance(found, Tuned) else Tuned(found)
 
 
 def _tuner(module: str) -> Tuner:
     """The function `tune` of a file in this folder, imported when it is called: --help needs no more than the names."""
 
-    def tune(tuning: Tuning) -> Judge:
-        tuned: Judge = import_module(f"debate_judge.optimize.tuners.{module}").tune(tuning)
+    def tune(tuning: Tuning) -> Judge | Tuned:
+        tuned: Judge | Tuned = import_module(f"debate_judge.optimize.tuners.{module}").tune(tuning)
         return tuned
 
     return tune

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_metric
-from debate_judge.optimize.tuners import GuideLimits, Tuning
+from debate_judge.optimize.tuners import Fold, GuideLimits, Tuned, Tuning
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, merged
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
@@ -119,28 +119,40 @@ class GuideOptimizer(Teleprompter):
         Raises:
             dspy.LMError: An LM failed for good.
         """
-        by_aspect: dict[str, list[dspy.Example]] = {}
-        for example in trainset:
-            by_aspect.setdefault(example.questions[0].aspect.name, []).append(example)
-        guides = {name: self._guide(student, examples) for name, examples in by_aspect.items()}
-        found = {name: guide for name, guide in guides.items() if guide}
-        text = "\n".join(guide if len(by_aspect) == 1 else f"{name}:\n{guide}" for name, guide in found.items())
-        return guided(student, text)
+        return self.learn(student, trainset).judge
 
-    def _guide(self, student: Judge, examples: list[dspy.Example]) -> str:
-        """The best guide for one aspect, or an empty text if none could be written."""
+    def learn(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
+        """As `compile`, with the proposals as folds: each was written without the examples that it was judged on."""
+        places: dict[str, list[int]] = {}
+        for place, example in enumerate(trainset):
+            places.setdefault(example.questions[0].aspect.name, []).append(place)
+        found = {name: self._guide(student, [trainset[i] for i in own]) for name, own in places.items()}
+        folds = []
+        for number in range(max((len(proposals) for _, proposals in found.values()), default=0)):
+            proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number < len(proposals)}
+            unseen = frozenset(
+                place for name, p in proposed.items() for i, place in enumerate(places[name]) if i not in p.shown
+            )
+            text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
+            folds.append(Fold(guided(student, text), unseen))
+        return Tuned(
+            guided(student, _joined({name: guide for name, (guide, _) in found.items()}, len(places))), tuple(folds)
+        )
+
+    def _guide(self, student: Judge, examples: list[dspy.Example]) -> tuple[str, list[_Proposal]]:
+        """The best guide for one aspect, or an empty text if none could be written, and all proposals."""
         rated = self._judged(student, examples)
         folds = _folds(len(rated), self._proposals, self._seed)
         proposals = [p for fold in folds if (p := self._proposal(student, rated, fold)) is not None]
         if not proposals:
             logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
-            return ""
+            return "", []
         best = max(proposals, key=lambda p: p.gain)
         logger.info(
             "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
             ", ".join(f"{p.gain:+.3f}" for p in proposals),
         )  # fmt: skip
-        return self._refined(student, rated, best)
+        return self._refined(student, rated, best), proposals
 
     def _judged(self, judge: Judge, examples: list[dspy.Example]) -> list[_Rated]:
         items = [item for example in examples for item in example.questions]
@@ -185,6 +197,11 @@ class GuideOptimizer(Teleprompter):
         return revised if after > before else best.guide
 
 
+def _joined(guides: Mapping[str, str], aspects: int) -> str:
+    """One text of the guides to several aspects."""
+    return "\n".join(text if aspects == 1 else f"{name}:\n{text}" for name, text in guides.items() if text)
+
+
 def guided(judge: Judge, guide: str) -> Judge:
     """A copy of the judge with the guide in the instructions of the predictors that everything else follows from."""
     copy = judge.deepcopy()
@@ -221,14 +238,14 @@ def _score(judgement: Judgement) -> float | None:
     return judgement.score if isinstance(judgement, Verdict) else None
 
 
-def tune(tuning: Tuning) -> Judge:
-    """Return a copy of the judge with a guide to the raters of the train examples.
+def tune(tuning: Tuning) -> Tuned:
+    """Return a copy of the judge with a guide to the raters of the train examples, and the proposals as folds.
 
     Raises:
         dspy.LMError: An LM failed for good.
     """
     if not informed(tuning.judge) or not tuning.examples:
-        return tuning.judge
+        return Tuned(tuning.judge)
     # One round tells most of what a debate makes of a guide, at a fraction of a whole debate's calls.
     rounds = min(1, tuning.rounds)
     optimizer = GuideOptimizer(
@@ -241,4 +258,4 @@ def tune(tuning: Tuning) -> Judge:
         seed=tuning.seed,
         label=tuning.label,
     )
-    return optimizer.compile(tuning.judge, trainset=tuning.examples)
+    return optimizer.learn(tuning.judge, tuning.examples)

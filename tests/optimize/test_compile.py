@@ -33,12 +33,15 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     code = command.main([*QUICK, "--aspects", "coherence,consistency", "--json", "r.json"])
     assert code == 0
     result = json.loads(Path("r.json").read_text())
-    assert set(result) == {"chosen", "held_out", "gain", "lm_calls", "export", "run_id", "seed", "note"}
+    assert set(result) == {
+        *("chosen", "held_out", "gain", "gain_over_informed_single", "guides", "lm_calls", "export", "run_id", "seed"),
+        "note",
+    }
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     assert set(result["chosen"]) == {"coherence", "consistency"}
-    assert set(result["chosen"]["coherence"]) == {"persona", "rounds", "tie_breaker", "granularity"}
-    assert set(result["held_out"]) == {"single", "uncompiled", "compiled"}
+    assert set(result["chosen"]["coherence"]) == {"knowledge", "persona", "rounds", "tie_breaker", "granularity"}
+    assert set(result["held_out"]) == {"single", "informed_single", "uncompiled", "compiled"}
     for table in result["held_out"].values():
         assert set(table) == {"aspects", "average"}
         cell = table["aspects"]["coherence"]["summary"]["spearman"]
@@ -121,6 +124,7 @@ BAD = [
     (["--objective", "spearmann"], "did you mean 'spearman'?"),
     (["--level", "sumary"], "did you mean 'summary'?"),
     (["--trials", "0"], "at least 1"),
+    (["--choose", "poled"], "did you mean 'pooled'?"),
     (["--data", "missing.jsonl"], "missing.jsonl"),
     (["--config", "missing.toml"], "missing.toml"),
     (["--personas", "missing.toml"], "missing.toml"),

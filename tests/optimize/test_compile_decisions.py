@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.search.dev_scores import Point
+from debate_judge.optimize.search.points import Point
 
 RIVERS = (
     "Ash", "Birch", "Cedar", "Dogwood", "Elder", "Fir", "Gorse", "Hazel", "Ivy", "Juniper", "Larch", "Maple",
@@ -74,7 +74,7 @@ def logged(run_id: str) -> dict[str, float]:
 def test_two_valued_ratings(capsys: pytest.CaptureFixture[str]) -> None:
     result = compiled("--data", questions(), "--judge", "hallucination-single")
     decisions = result["decisions"]
-    assert {"single", "uncompiled", "compiled"} <= set(decisions)
+    assert {"single", "informed_single", "uncompiled", "compiled"} <= set(decisions)
     one = decisions["compiled"]["factuality"]
     assert (one["kind"], one["threshold"], one["cut"]) == ("binary", 0.5, 0.5)
     assert one["labels"]["positive"] == one["labels"]["negative"] == one["sources"]
@@ -95,7 +95,7 @@ def test_two_valued_ratings(capsys: pytest.CaptureFixture[str]) -> None:
 def test_pairs_that_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     result = compiled("--data", contests(), "--judge", "chateval-compare")
     decisions = result["decisions"]
-    assert set(decisions) == {"single", "uncompiled", "compiled"}
+    assert set(decisions) == {"single", "informed_single", "uncompiled", "compiled"}
     one = decisions["uncompiled"]["preference"]
     assert one["kind"] == "pairs"
     assert sum(one["labels"].values()) == sum(one["decisions"].values()) == one["sources"]
@@ -117,4 +117,4 @@ def test_graded_ratings_call_for_no_decision(capsys: pytest.CaptureFixture[str])
 def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, expected: str) -> None:
     from debate_judge.optimize.publishing import describe
 
-    assert describe(Point("default", 0, False, "given"), calls) == expected
+    assert describe(Point("none", "default", 0, False, "given"), calls) == expected

@@ -12,7 +12,6 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimate import estimate_compile
-from debate_judge.optimize.search.study import first_points
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import make_lm
 from debate_judge.programs.lm.reply import Messages, Reply
@@ -136,13 +135,3 @@ def test_the_command_needs_no_key_and_leaves_nothing_behind(
 def test_bad_input_is_told(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(arguments) == 2
     assert expected in capsys.readouterr().err
-
-
-def test_the_points_that_come_first_are_those_of_the_search() -> None:
-    from debate_judge.optimize.search.dev_scores import Space
-
-    points = Space(("plain", "strict"), (0, 1, 2), (False, True)).points()
-    assert first_points(points, 1000) == points
-    few = first_points(points, 8)
-    assert len(few) == 4
-    assert not any(point.tie_breaker for point in few)

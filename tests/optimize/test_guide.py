@@ -10,7 +10,7 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.optimize.tuners.guide import GuideOptimizer, guide_of
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, pack, quoted
 from debate_judge.programs import JUDGES, build
@@ -244,6 +244,35 @@ def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged() -
     assert guide_of(judge) == "large merged"
 
 
+def test_every_example_is_unseen_by_one_proposal() -> None:
+    """So that a compile can tell what guides are worth on train, too."""
+    author = Author("large one", "large two", "large three")
+    lm = scripted_lm(author)
+    rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
+    with JudgeRunner(lm, progress=False) as runner:
+        found = TUNERS["guide"](
+            Tuning(
+                judge=build("debate", {**JUDGES["debate"].config, "rounds": 0}),
+                examples=rated,
+                statistic="spearman",
+                feedback=None,
+                runner=runner,
+                reflection=lm,
+                personas={},
+                effort=Effort(proposals=3, trials=4),
+                seed=0,
+                label="charm",
+            )
+        )
+    folds = as_tuned(found).folds
+    assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three"]
+    assert sorted(place for fold in folds for place in fold.unseen) == list(range(SOURCES))
+    for number, fold in enumerate(folds):
+        seen = sources_in(section(author.shown[number], "rated"))
+        unseen = {int(rated[place].questions[0].group.removeprefix("g")) for place in fold.unseen}
+        assert unseen == set(range(SOURCES)) - seen
+
+
 def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
     author = Author("large")
     lm: ScriptedLM = scripted_lm(author)
@@ -265,7 +294,7 @@ def test_the_tuner_is_known_by_name_and_leaves_the_judge_alone() -> None:
                 label="charm",
             )
         )
-    assert guide_of(found) == "large"
+    assert guide_of(as_tuned(found).judge) == "large"
     assert judge.instructions() == before
 
 

@@ -1,4 +1,4 @@
-"""The search on dev: what it visits, what it chooses, and that a stop changes nothing."""
+"""The search: what it tries and in which order, what it chooses, and that a stop changes nothing."""
 
 from __future__ import annotations
 
@@ -7,232 +7,297 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import optuna
 import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.schema import GRANULARITIES
-from debate_judge.optimize.search.dev_scores import DevScores, Outcome, Point, Space
-from debate_judge.optimize.search.study import Criterion, SearchPlan, SearchResult, search
+from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.course import BREADTHS, Breadth, course
+from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
+from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
+from debate_judge.optimize.search.study import SearchPlan, search
 
-SPACE = Space(("plain", "strict", "tuned"), (0, 1, 2, 3), (False, True))
-"""57 points: 3 of the single call, and 3 personas x 3 rounds x 2 x 3 granularities."""
+SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
+"""114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
+
+PROBES = 26
 
 
 def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
     return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
 
 
-# --- what is visited ---
-
-
 class Fake:
-    """Readings whose scores are made up, and which remember what they were asked."""
+    """Scores that are made up, and that remember what they were asked.
+
+    Args:
+        noise: Of a point's scores; without any they are the ratings.
+        calls: Of a point.
+        stop_at: The reading that is interrupted.
+        known: The groups that may judge a point.
+    """
 
     def __init__(
         self,
         noise: Callable[[Point], float],
         calls: Callable[[Point], float] = lambda p: 1 + 2 * p.rounds + 0.5 * p.tie_breaker,
         stop_at: int | None = None,
+        known: Callable[[Point], int] = lambda p: 10,
+        seed: int = 0,
     ) -> None:
-        self.noise, self.calls, self.stop_at = noise, calls, stop_at
+        self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
+        self.aspects = (Aspect("a", "?", Scale(1, 6)),)
         self.asked: list[Point] = []
 
     def scores(self, point: Point) -> tuple[dict[str, list[GroupScores]], float]:
         if len(self.asked) == self.stop_at:
             raise KeyboardInterrupt
         self.asked.append(point)
-        rng = random.Random(zlib.crc32(repr(point).encode()))
-        ratings = [[float(rng_ratings(i, j)) for j in range(6)] for i in range(10)]
+        rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
+        # The ratings of group i: 1 to 6, each in another order.
+        ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
         groups = [
             group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
         ]
-        return {"a": groups}, self.calls(point)
+        return {"a": groups[: self.known(point)]}, self.calls(point)
+
+    def granularity(self, aspect: str, point: Point) -> str:
+        return point.granularity
 
 
-def rng_ratings(i: int, j: int) -> int:
-    """The ratings of group i: 1 to 6, each in another order."""
-    return (5 * j + i) % 6 + 1
+def breadth(probes: int, kinds: int = 2, others: int = 1, ties: int = 2) -> Breadth:
+    return Breadth(kinds, others, ties, probes, candidates=1000)
 
 
-def run(fake: Fake, storage: Path, trials: int, space: Space = SPACE, seed: int = 0, **options: Any) -> SearchResult:
-    return search(cast(DevScores, fake), space, plan(storage, trials, seed), **options)
+EVERYTHING = breadth(1000)
 
 
-def plan(storage: Path | None, trials: int, seed: int = 0, study: str = "a") -> SearchPlan:
-    criterion = Criterion("spearman", "summary", tolerance=1.0)
-    return SearchPlan(criterion=criterion, trials=trials, seed=seed, study=study, storage=storage)
+def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", rule: str = "pooled") -> SearchPlan:
+    criterion = Criterion("spearman", "summary", rule)
+    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage)
+
+
+def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
+    units = {"a": cast(ChoiceScores, fake)}
+    return search(units, options.pop("space", SPACE), plan(storage, broad, seed), **options)["a"]
 
 
 def varied(point: Point) -> float:
-    """Noise that differs from point to point; least for the strict persona in the second round."""
+    """Noise that differs from point to point; least for the plain persona with a guide in the second round."""
     return (
-        0.5 * (point.persona != "strict") + 0.7 * abs(point.rounds - 2) + 0.4 * GRANULARITIES.index(point.granularity)
+        0.5 * (point.persona != "plain")
+        + 0.5 * (point.knowledge != "guide")
+        + 0.7 * abs(point.rounds - 2)
+        + 0.4 * GRANULARITIES.index(point.granularity)
     )
 
 
-def test_a_budget_that_covers_the_space_visits_every_point_once(tmp_path: Path) -> None:
-    for trials in (57, 500):
+# --- the order of cost ---
+
+
+def named(probe: Probe) -> str:
+    rounds = f"{probe.rounds}{'T' if probe.tie_breaker else ''}"
+    return f"{probe.variant.knowledge} {probe.variant.persona} {rounds}" if probe.rounds else probe.variant.knowledge
+
+
+def followed(space: Space, broad: Breadth, value: Callable[[Point], float]) -> list[str]:
+    def worth(points: Sequence[Point]) -> Mapping[Point, list[float]]:
+        return {point: [value(point)] for point in points}
+
+    return [named(probe) for probe in course(space, broad, lambda points: dict(worth(points)))]
+
+
+def test_the_course_goes_from_single_calls_to_debates_to_personas_to_tie_breakers() -> None:
+    assert followed(SPACE, breadth(99), lambda point: -varied(point)) == [
+        *("none", "guide"),
+        *("none strict 3", "guide strict 3"),
+        *("guide plain 1", "guide mild 1"),
+        "guide plain 3",
+        *("guide plain 2T", "guide strict 2T"),
+    ]
+
+
+def test_something_learnt_is_always_debated_with_however_poor_its_single_call() -> None:
+    space = replace(SPACE, knowledge=("none", "guide", "examples", "both"))
+    found = followed(space, breadth(99), lambda p: -1.0 * (p.knowledge != "none") + 0.1 * (p.knowledge == "examples"))
+    assert found[:6] == ["none", "guide", "examples", "both", "none strict 3", "examples strict 3"]
+    # Personas are then tried where the debates are better.
+    assert found[6:8] == ["none plain 1", "none mild 1"]
+
+
+def test_a_judge_that_was_rewritten_is_debated_with_and_has_no_other_personas() -> None:
+    space = replace(SPACE, knowledge=("none",), rewritten=(JudgeVariant("tuned", "tuned"),))
+    found = followed(space, breadth(99), lambda point: 1.0 * (point.knowledge == "tuned"))
+    assert found[:4] == ["none", "tuned", "none strict 3", "tuned tuned 3"]
+    assert found[4:6] == ["none plain 1", "none mild 1"]
+
+
+def test_without_rounds_there_are_single_calls_only() -> None:
+    assert followed(Space(("none", "guide"), ("strict",), (0,), (False, True)), breadth(99), varied) == [
+        "none",
+        "guide",
+    ]
+
+
+def test_a_judge_whose_rounds_are_not_searched_is_tried_at_its_own() -> None:
+    space = Space(("none", "guide"), ("default",), (0, 2), (True,))
+    found = followed(space, breadth(99), varied)
+    assert found == ["none", "guide", "none default 2T", "guide default 2T"]
+
+
+@pytest.mark.parametrize("effort", BREADTHS)
+def test_no_effort_tries_anything_twice(effort: str) -> None:
+    found = followed(SPACE, BREADTHS[effort], lambda point: -varied(point))
+    assert len(found) == len(set(found))
+
+
+# --- what is tried ---
+
+
+def test_a_budget_that_covers_the_space_tries_every_point_once(tmp_path: Path) -> None:
+    for probes in (PROBES + 3, 500):
         fake = Fake(varied)
-        found = run(fake, tmp_path / f"{trials}.log", trials)
-        assert fake.asked == SPACE.points()
-        assert [o.point for o in found.outcomes] == SPACE.points()
+        found = run(fake, tmp_path / f"{probes}.log", breadth(probes))
+        assert sorted(fake.asked) == sorted(SPACE.points())
+        assert [o.point for o in found.outcomes] == fake.asked
 
 
-@pytest.mark.parametrize("trials", [1, 2, 7, 20, 56])
-def test_a_smaller_budget_visits_as_many_distinct_points_what_costs_no_call_first(tmp_path: Path, trials: int) -> None:
+@pytest.mark.parametrize("probes", [1, 2, 3, 9, 14])
+def test_what_costs_no_call_is_always_evaluated(tmp_path: Path, probes: int) -> None:
     fake = Fake(varied)
-    found = run(fake, tmp_path / "study.log", trials)
-    assert len(found.outcomes) == len(fake.asked) == len(set(fake.asked)) == trials
-    assert set(fake.asked) <= set(SPACE.points())
-    read_off = [Point(p, n, False, "given") for n in (1, 2, 3) for p in SPACE.personas]
-    first = max(1, trials // 2)
-    assert fake.asked[:first][:10] == [SPACE.points()[0], *read_off][:first]
-    assert not any(p.tie_breaker for p in fake.asked[: min(first, 30)])
+    found = run(fake, tmp_path / "study.log", breadth(probes))
+    assert len(found.outcomes) == len(fake.asked) == len(set(fake.asked))
+    asked = {(p.variant, p.rounds, p.tie_breaker) for p in fake.asked}
+    assert {point for point in SPACE.points() if (point.variant, point.rounds, point.tie_breaker) in asked} == set(
+        fake.asked
+    )
+    longest = {p.variant: max(q.rounds for q in fake.asked if q.variant == p.variant) for p in fake.asked}
+    for variant, rounds in longest.items():
+        for n in range(1, rounds + 1):
+            assert Point(variant.knowledge, variant.persona, n, False, "half") in fake.asked
 
 
-def test_the_same_seed_visits_the_same_points_and_another_seed_others(tmp_path: Path) -> None:
+def test_the_same_seed_tries_the_same_and_another_seed_something_else(tmp_path: Path) -> None:
     asked = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2), ("e", 3)):
         fake = Fake(varied)
-        run(fake, tmp_path / name, 20, seed=seed)
+        run(fake, tmp_path / name, breadth(16), seed=seed)
         asked.append(fake.asked)
     assert asked[0] == asked[1]
-    assert asked[0] != asked[2]
+    assert any(other != asked[0] for other in asked[2:])
     # Whatever the seed, the single call is known.
-    assert asked[2][0] == SPACE.points()[0]
+    assert all(other[0] == Point("none", "strict", 0, False, "given") for other in asked)
 
 
 def test_the_sampler_learns_where_it_is_good(tmp_path: Path) -> None:
-    """Over seeds, the points that the sampler picks are better than points picked at random."""
-    picked, left = [], []
-    for seed in range(3):
-        fake = Fake(varied)
-        run(fake, tmp_path / str(seed), 30, seed=seed)
-        picked += fake.asked[15:]
-        left += [p for p in SPACE.points() if p not in fake.asked[:15]]
+    """Over seeds, what the sampler picks is better than what it leaves."""
+    few = breadth(8, kinds=2, others=0, ties=0)
+    picked: list[Point] = []
+    left: list[Point] = []
+    for seed in range(4):
+        first, more = Fake(varied), Fake(varied)
+        run(first, tmp_path / f"{seed}.first", few, seed=seed)
+        run(more, tmp_path / f"{seed}.more", replace(few, probes=14), seed=seed)
+        picked += [p for p in more.asked if p not in first.asked]
+        left += [p for p in SPACE.points() if p not in more.asked]
+    assert picked
     assert sum(map(varied, picked)) / len(picked) < sum(map(varied, left)) / len(left)
 
 
-def test_each_outcome_is_reported_once(tmp_path: Path) -> None:
+def test_each_point_is_reported_once(tmp_path: Path) -> None:
     reported: list[Outcome] = []
-    found = run(Fake(varied), tmp_path / "study.log", 12, on_trial=reported.append)
+    found = run(
+        Fake(varied), tmp_path / "s.log", breadth(6), on_trial=lambda point, by_unit: reported.append(by_unit["a"])
+    )
     assert reported == list(found.outcomes)
+
+
+def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_path: Path) -> None:
+    one, other = Fake(varied), Fake(lambda point: 1.0, seed=1)
+    units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
+    found = search(units, SPACE, plan(tmp_path / "s.log", breadth(8)))
+    assert one.asked == other.asked
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
+    trials = optuna.load_study(study_name="s", storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
+    assert len(trials) == len(one.asked)
+    for trial, mine, theirs in zip(trials, found["one"].outcomes, found["other"].outcomes, strict=True):
+        assert trial.params["rounds"] == mine.point.rounds
+        assert trial.values == pytest.approx([(mine.agreement + theirs.agreement) / 2, mine.calls])
+        assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
 
 
 # --- stopped and resumed ---
 
 
-def course(found: SearchResult) -> tuple[Any, ...]:
+def told(found: SearchResult) -> tuple[Any, ...]:
     return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
 
 
-TRIALS = 14
-"""4 of them the cheapest points, 10 the sampler's."""
+BROAD = breadth(12)
+"""9 probes of the course, 3 of the sampler."""
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
-    """A search that nobody stopped."""
-    return run(Fake(varied), tmp_path_factory.mktemp("straight") / "study.log", TRIALS)
+    """A search that was not stopped."""
+    return run(Fake(varied), tmp_path_factory.mktemp("straight") / "study.log", BROAD)
 
 
-@pytest.mark.parametrize("stop", range(TRIALS))
+@pytest.mark.parametrize("stop", [0, 1, 5, 6, 10, 14, 23, 24, 30, 37, 40, 44, 47, 50, 53])
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(
     tmp_path: Path, straight: SearchResult, stop: int
 ) -> None:
+    assert len(straight.outcomes) > 50
+    stop = min(stop, len(straight.outcomes) - 1)
     with pytest.raises(KeyboardInterrupt):
-        run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
+        run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
     resumed = Fake(varied)
-    assert course(run(resumed, tmp_path / "stopped.log", TRIALS)) == course(straight)
+    assert told(run(resumed, tmp_path / "stopped.log", BROAD)) == told(straight)
     assert max(Counter(resumed.asked).values()) == 1
 
 
 def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: SearchResult) -> None:
-    for stop in (2, 5, 5, 9, 13):
+    for stop in (2, 7, 7, 29, 45, len(straight.outcomes) - 1):
         with pytest.raises(KeyboardInterrupt):
-            run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", TRIALS)
-    assert course(run(Fake(varied), tmp_path / "stopped.log", TRIALS)) == course(straight)
+            run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
+    assert told(run(Fake(varied), tmp_path / "stopped.log", BROAD)) == told(straight)
 
 
 def test_a_finished_search_is_read_from_its_storage(tmp_path: Path) -> None:
-    first = run(Fake(varied), tmp_path / "study.log", TRIALS)
+    first = run(Fake(varied), tmp_path / "study.log", BROAD)
     again = Fake(varied)
-    assert course(run(again, tmp_path / "study.log", TRIALS)) == course(first)
-    assert len(again.asked) == TRIALS
+    assert told(run(again, tmp_path / "study.log", BROAD)) == told(first)
+    assert len(again.asked) == len(first.outcomes)
 
 
 def test_a_larger_budget_goes_on_from_a_finished_search(tmp_path: Path) -> None:
-    first = run(Fake(varied), tmp_path / "study.log", 10)
-    more = run(Fake(varied), tmp_path / "study.log", 57)
-    assert [o.point for o in more.outcomes[:10]] == [o.point for o in first.outcomes]
+    first = run(Fake(varied), tmp_path / "study.log", BROAD)
+    more = run(Fake(varied), tmp_path / "study.log", EVERYTHING)
+    assert [o.point for o in more.outcomes[: len(first.outcomes)]] == [o.point for o in first.outcomes]
     assert {o.point for o in more.outcomes} == set(SPACE.points())
 
 
 def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: Path) -> None:
     storage = tmp_path / "study.log"
-    first = run(Fake(varied), storage, TRIALS)
+    first = run(Fake(varied), storage, BROAD)
     other = Fake(lambda point: 1.0)
-    search(cast(DevScores, other), SPACE, plan(storage, 5, study="b"))
-    assert len(other.asked) == 5
-    assert course(run(Fake(varied), storage, TRIALS)) == course(first)
+    search({"a": cast(ChoiceScores, other)}, SPACE, plan(storage, breadth(1), study="b"))
+    assert len(other.asked) == 3
+    assert told(run(Fake(varied), storage, BROAD)) == told(first)
 
 
 def test_a_search_in_memory_is_the_same_and_leaves_nothing_behind(
     tmp_path: Path, straight: SearchResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert course(search(cast(DevScores, Fake(varied)), SPACE, plan(None, TRIALS))) == course(straight)
+    assert told(run(Fake(varied), None, BROAD)) == told(straight)
     assert list(tmp_path.iterdir()) == []
-
-
-# --- what is chosen ---
-
-
-def best_of(noise: Callable[[Point], float], tmp_path: Path, **options: Any) -> SearchResult:
-    return run(Fake(noise, **options), tmp_path / "study.log", 57)
-
-
-def test_what_is_clearly_better_is_chosen_at_any_price(tmp_path: Path) -> None:
-    found = best_of(lambda p: 0.1 if (p.persona, p.rounds, p.tie_breaker) == ("strict", 3, True) else 4.0, tmp_path)
-    assert found.chosen.point == Point("strict", 3, True, "given")
-    assert found.chosen.calls == 7.5
-
-
-def test_what_cannot_be_told_apart_is_chosen_where_it_is_cheaper(tmp_path: Path) -> None:
-    # Everything ranks perfectly.
-    found = best_of(lambda p: 0.0, tmp_path)
-    assert found.chosen.point == Point("plain", 0, False, "given")
-
-
-def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
-    # A debate that mostly ends at once may cost less than one that has fewer rounds.
-    found = best_of(
-        lambda p: 0.0 if p.rounds else 5.0,
-        tmp_path,
-        calls=lambda p: 2.5 if p.persona == "tuned" and p.rounds == 3 else 4.0,
-    )
-    assert (found.chosen.point.persona, found.chosen.point.rounds) == ("tuned", 3)
-
-
-def test_a_difference_within_its_standard_error_is_none(tmp_path: Path) -> None:
-    """The dearest point is better by a hair only: the single call is preferred, though it is not the best."""
-    found = best_of(lambda p: 1.0 if p.rounds < 3 else 0.97, tmp_path)
-    assert found.best.point.rounds > 0
-    assert found.chosen.agreement < found.best.agreement
-    assert found.chosen.calls < found.best.calls
-
-
-def test_the_pareto_front(tmp_path: Path) -> None:
-    def outcome(calls: float, agreement: float) -> Outcome:
-        return Outcome(Point("a", int(calls), False, "given"), agreement, calls, {})
-
-    outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
-    found = SearchResult(outcomes[1], outcomes[0], tuple(outcomes), cast(DevScores, None))
-    assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
 
 
 def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: SearchResult) -> None:
@@ -241,15 +306,77 @@ def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, s
     waiting: list[threading.Thread] = []
 
     def second() -> None:
-        found.append(run(Fake(varied), storage, TRIALS))
+        found.append(run(Fake(varied), storage, BROAD))
 
-    def meanwhile(outcome: Outcome) -> None:
+    def meanwhile(point: Point, outcomes: object) -> None:
         if not waiting:
             waiting.append(threading.Thread(target=second))
             waiting[0].start()
         # Time in which the second one could have its trials in between.
-        time.sleep(0.02)
+        time.sleep(0.01)
 
-    first = run(Fake(varied), storage, TRIALS, on_trial=meanwhile)
+    first = run(Fake(varied), storage, BROAD, on_trial=meanwhile)
     waiting[0].join()
-    assert course(first) == course(straight) == course(found[0])
+    assert told(first) == told(straight) == told(found[0])
+
+
+# --- what is chosen ---
+
+
+def test_what_is_clearly_better_is_chosen_at_any_price(tmp_path: Path) -> None:
+    best = ("guide", "plain", 3, True)
+    fake = Fake(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds, p.tie_breaker) == best else 4.0)
+    found = run(fake, tmp_path / "s.log")
+    assert (found.chosen.point.knowledge, found.chosen.point.persona, found.chosen.point.rounds) == best[:3]
+    assert found.chosen.calls == 7.5
+
+
+def test_of_what_is_equal_the_plainest_single_call_is_chosen(tmp_path: Path) -> None:
+    # Everything ranks perfectly.
+    found = run(Fake(lambda p: 0.0), tmp_path / "s.log")
+    assert found.chosen.point == Point("none", "strict", 0, False, "given")
+
+
+def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
+    # A debate that mostly ends at once may cost less than one that has fewer rounds.
+    fake = Fake(lambda p: 0.0 if p.rounds else 5.0, calls=lambda p: 2.5 if p.persona == "mild" and p.rounds == 3 else 4)
+    found = run(fake, tmp_path / "s.log")
+    assert (found.chosen.point.persona, found.chosen.point.rounds) == ("mild", 3)
+
+
+def test_groups_that_may_not_judge_a_point_are_filled_in_from_the_untuned_judge() -> None:
+    """On the groups that both are judged by the guide is worth more; where it is not known, that is added."""
+    space = Space(("none", "guide"), ("strict",), (0,), (False,), ("given",))
+    fake = Fake(lambda p: 0.5 if p.knowledge == "guide" else 3.0, known=lambda p: 4 if p.knowledge == "guide" else 10)
+    outcomes = Outcomes({"a": cast(ChoiceScores, fake)}, space, Criterion("spearman", "summary"))
+    none, guide = (outcomes.evaluate(Point(k, "strict", 0, False, "given"))["a"] for k in space.knowledge)
+    plain, informed = none.values["a"], guide.values["a"]
+    gain = informed[:4].mean() - plain[:4].mean()
+    assert gain > 0.1
+    assert informed[4:] == pytest.approx(plain[4:] + gain)
+    assert guide.agreement == pytest.approx(none.agreement + gain)
+
+
+def test_what_no_group_may_judge_is_worth_what_the_untuned_judge_is() -> None:
+    space = Space(("none", "guide"), ("strict",), (0,), (False,), ("given",))
+    fake = Fake(lambda p: 1.0, known=lambda p: 0 if p.knowledge == "guide" else 10)
+    outcomes = Outcomes({"a": cast(ChoiceScores, fake)}, space, Criterion("spearman", "summary"))
+    found = [outcomes.evaluate(Point(k, "strict", 0, False, "given"))["a"].agreement for k in space.knowledge]
+    assert found[0] == found[1]
+    assert outcomes.chosen()["a"].knowledge == "none"
+
+
+def test_the_pareto_front() -> None:
+    def outcome(calls: float, agreement: float) -> Outcome:
+        return Outcome(Point("none", "a", int(calls), False, "given"), agreement, calls, {}, {})
+
+    outcomes = [outcome(5, 0.6), outcome(1, 0.4), outcome(3, 0.3), outcome(3, 0.5), outcome(4, 0.5), outcome(7, 0.6)]
+    found = SearchResult(outcomes[1], outcomes[0], tuple(outcomes), cast(ChoiceScores, None))
+    assert [(o.calls, o.agreement) for o in found.front] == [(1, 0.4), (3, 0.5), (5, 0.6)]
+
+
+def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
+    space = Space(("none", "examples"), ("strict",), (0, 1), (False,), barred=("examples",))
+    found = run(Fake(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
+    assert found.best.point.knowledge == "examples"
+    assert found.chosen.point.knowledge == "none"

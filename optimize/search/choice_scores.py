@@ -1,0 +1,182 @@
+"""What each point did on the sources that are chosen by, train and dev, at the fewest LM calls.
+
+No prompt depends on the number of rounds. So each variant of the judge debates to a number of rounds; every smaller n,
+and every granularity, is read off that debate at no LM call. Only a Tie-breaker at a given n asks again, about what n
+rounds left open.
+
+What was learnt from the ratings of a train source must not be judged by that source. There a variant is represented by
+judges that learnt the same from other train sources (cross-fitting); where there is none, train says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
+from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.optimize.search.points import JudgeVariant, Point
+from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
+from debate_judge.programs.transcript import Transcript
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+
+ChoicePart = Literal["dev", "train"]
+PARTS: tuple[ChoicePart, ...] = ("dev", "train")
+
+Place = tuple[str, str]
+"""Aspect name and group id."""
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """A judge, and who stands for it on train."""
+
+    judge: Judge
+    on_train: Mapping[Place, Judge] | None = None
+    """The judge of each train group that learnt without it; None where the judge has learnt nothing from train."""
+
+    def at(self, part: ChoicePart, place: Place) -> Judge | None:
+        """Who judges a group; None where every judge has seen its ratings."""
+        return self.judge if part == "dev" or self.on_train is None else self.on_train.get(place)
+
+
+Held = Mapping[ChoicePart, Sequence[Transcript | None]]
+"""A transcript for each item of each part; None where every judge has seen the item's rating."""
+
+
+class ChoiceScores:
+    """Judgements of the items that a unit is chosen by, at any point, each debate held once and each tie broken once.
+
+    Args:
+        variants: The judges to choose from.
+        parts: The corpora of the choice.
+        aspects: Those that share the judge.
+        runner: Asks.
+        label: Of the aspects, for progress and estimates.
+        rounded: Names of the aspects whose scores may be rounded; those of others are read as given at any granularity.
+    """
+
+    def __init__(
+        self,
+        variants: Mapping[JudgeVariant, CrossFitted],
+        parts: Mapping[ChoicePart, Corpus],
+        aspects: Sequence[Aspect],
+        runner: JudgeRunner,
+        *,
+        label: str,
+        rounded: Iterable[str],
+    ) -> None:
+        self.variants = variants
+        self.aspects = tuple(aspects)
+        self._parts = parts
+        self._runner = runner
+        self._label = label
+        self._rounded = frozenset(rounded)
+        self._debates: dict[JudgeVariant, tuple[int, Held]] = {}
+        # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
+        self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
+
+    @cached_property
+    def _items(self) -> dict[ChoicePart, list[Item]]:
+        return {
+            part: [item for aspect in self.aspects for item in corpus_items(corpus, aspect)]
+            for part, corpus in self._parts.items()
+        }
+
+    def granularity(self, aspect: str, point: Point) -> Granularity:
+        """The granularity that the aspect's scores are read in at a point."""
+        return point.granularity if aspect in self._rounded else "given"
+
+    def judgements(self, point: Point, part: ChoicePart) -> list[Judgement | None]:
+        """A judgement of each item of the part, aspect by aspect in corpus order; None where none is allowed."""
+        variant, rounds = point.variant, point.rounds
+        held = self._broken(variant, rounds) if point.tie_breaker and rounds else self._debate(variant, rounds)
+        judge = self.variants[variant].judge
+        return [None if t is None else judge.verdict(t, rounds) for t in held[part]]
+
+    def scores(self, point: Point, parts: Iterable[ChoicePart] = PARTS) -> tuple[dict[str, list[GroupScores]], float]:
+        """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item."""
+        found: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
+        told: list[Judgement] = []
+        for part in parts:
+            judgements = iter(self.judgements(point, part))
+            for aspect in self.aspects:
+                by_group = [(g, [next(judgements) for _ in g.candidates]) for g in self._parts[part].groups]
+                known = [(g, [j for j in own if j is not None]) for g, own in by_group if None not in own]
+                flat = [judgement for _, own in known for judgement in own]
+                corpus = replace(self._parts[part], groups=tuple(group for group, _ in known))
+                # Granularity is applied to finished judgements: it needs no debate of its own.
+                found[aspect.name] += group_scores(corpus, aspect, flat, self.granularity(aspect.name, point))
+                told += flat
+        return found, calls_per_item(told) if told else 0.0
+
+    @property
+    def held(self) -> dict[JudgeVariant, int]:
+        """The variants whose debates were held, with the number of rounds; reading these costs nothing."""
+        return {variant: rounds for variant, (rounds, _) in self._debates.items()}
+
+    def by_rounds(
+        self, variant: JudgeVariant, aspect: str, statistic: Statistic, level: Level, seed: int
+    ) -> list[Agreement]:
+        """Agreement of one variant at every n whose debates were held, without Tie-breaker, as given."""
+        # For a figure: fewer resamples than for evidence show as much.
+        found = []
+        for rounds in range(self.held[variant] + 1):
+            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given"))
+            table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
+            found.append(table.aspects[aspect][level][statistic])
+        return found
+
+    def _debate(self, variant: JudgeVariant, rounds: int) -> Held:
+        """Debates of at least so many rounds."""
+        if variant not in self._debates or self._debates[variant][0] < rounds:
+            what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}"
+            self._debates[variant] = (
+                rounds,
+                self._by_judge(
+                    variant, "debates", lambda judge, items, _, __: self._runner.converse(judge, items, rounds, what)
+                ),
+            )
+        return self._debates[variant][1]
+
+    def _broken(self, variant: JudgeVariant, rounds: int) -> Held:
+        if (variant, rounds) not in self._ties_broken:
+            debates = self._debate(variant, rounds)
+            what = f"{self._label}: ties, {variant.persona}, knowledge: {variant.knowledge}, n = {rounds}"
+
+            def ask(judge: Judge, items: list[Item], part: ChoicePart, places: list[int]) -> list[Transcript]:
+                told = [t.until(rounds) for place in places if (t := debates[part][place]) is not None]
+                return self._runner.break_tie(judge, items, told, what)
+
+            self._ties_broken[variant, rounds] = self._by_judge(variant, "tie-breaks", ask)
+        return self._ties_broken[variant, rounds]
+
+    def _by_judge(
+        self,
+        variant: JudgeVariant,
+        kind: str,
+        ask: Callable[[Judge, list[Item], ChoicePart, list[int]], list[Transcript]],
+    ) -> Held:
+        """Let the judge of each place have its items; `ask` takes judge, items, their part and places in it."""
+        found: dict[ChoicePart, list[Transcript | None]] = {}
+        for part, items in self._items.items():
+            found[part] = [None] * len(items)
+            places_of: dict[int, tuple[Judge, list[int]]] = {}
+            for place, item in enumerate(items):
+                judge = self.variants[variant].at(part, (item.aspect.name, item.group))
+                if judge is not None:
+                    places_of.setdefault(id(judge), (judge, []))[1].append(place)
+            for judge, places in places_of.values():
+                with stage(search_stage(self._label, kind, part)):
+                    transcripts = ask(judge, [items[place] for place in places], part, places)
+                for place, transcript in zip(places, transcripts, strict=True):
+                    found[part][place] = transcript
+        return found
+
+
+def search_stage(label: str, kind: str, part: ChoicePart) -> str:
+    """Name of the stage in which a search asks about the items of a part."""
+    return f"{label}: search, {kind} on {part}"

@@ -1,0 +1,111 @@
+"""The order in which a search spends its calls: what costs least and tells most comes first.
+
+Single calls of every kind of knowledge; debates with the judge's own persona for the kinds that are worth it; one round
+with every other persona, and whole debates with the best of them; the Tie-breaker where the debates are best. All
+aspects follow one course, decided by all of them together: what is worth a try is learnt from every aspect, and every
+point is known for every aspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
+
+
+@dataclass(frozen=True)
+class Breadth:
+    """How much of a space is tried."""
+
+    kinds: int
+    """Kinds of knowledge that are debated with, the judge without any among them."""
+    others: int
+    """Other personas that are heard for more than one round."""
+    ties: int
+    """Points at which the Tie-breaker is heard before the sampler may ask for more."""
+    probes: int
+    """What may be tried altogether, the sampler's choices included."""
+    candidates: int
+    """Candidates of each aspect that are chosen by, at most."""
+
+
+BREADTHS: Mapping[str, Breadth] = MappingProxyType(
+    {
+        "light": Breadth(kinds=2, others=1, ties=2, probes=12, candidates=512),
+        "medium": Breadth(kinds=3, others=2, ties=6, probes=24, candidates=2048),
+        "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
+    }
+)
+"""Effort -> how much is tried."""
+
+
+def breadth_of(effort: str, trials: int | None) -> Breadth:
+    """How much is tried at an effort, or as many probes as the user wants."""
+    return BREADTHS[effort] if trials is None else replace(BREADTHS[effort], probes=trials)
+
+
+Worth = Callable[[Sequence[Point]], dict[Point, list[float]]]
+"""From evaluated points to what each is worth, aspect by aspect."""
+
+
+def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
+    """The probes that a search makes whatever its sampler says, in their order.
+
+    What a probe covers has to be evaluated before the next one is asked for. Each decision rests on the points of the
+    probes so far, and on no others, so that the course is the same when it is run again over a study that holds more.
+
+    Args:
+        space: What may be chosen.
+        breadth: How much of it is tried.
+        worth: Of points that were evaluated.
+    """
+    covered: list[Point] = []
+
+    def tried(probes: Sequence[Probe]) -> Iterator[Probe]:
+        for probe in probes:
+            yield probe
+            covered.extend(point for point in space.covered(probe) if point not in covered)
+
+    def ranked(variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+        """The best first, by the best point that each has for each aspect."""
+        of = worth(covered)
+        return sorted(variants, key=lambda v: -_best([found for point, found in of.items() if point.variant == v]))
+
+    yield from tried([Probe(head, 0) for head in space.heads])
+    if not space.longest:
+        return
+    plain, *learnt = space.heads
+    # What was learnt shows in a debate that argues from it more than in a single call: some of it is always tried.
+    heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
+    for head in heads:
+        yield from tried(space.debates(head, space.longest))
+    best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
+    others = [JudgeVariant(best.knowledge, persona) for persona in space.personas[1:]]
+    for other in others:
+        yield from tried(space.debates(other, min(n for n in space.rounds if n)))
+    for other in ranked(others)[: breadth.others]:
+        yield from tried(space.debates(other, space.longest))
+    if space.tie_breakers == (False, True):
+        yield from tried(_ties(covered, worth)[: breadth.ties])
+
+
+def _best(found: Sequence[Sequence[float]]) -> float:
+    """What points are worth together, where each aspect may have another one of them."""
+    aspects = [max(values) for values in zip(*found, strict=True)]
+    return sum(aspects) / len(aspects) if aspects else float("-inf")
+
+
+def _ties(covered: Sequence[Point], worth: Worth) -> list[Probe]:
+    """The Tie-breaker at every debate that was held: first where the debate is the best for an aspect, the most such
+    aspects first, then by what debates are worth on average."""
+    of = {point: found for point, found in worth(covered).items() if point.rounds}
+    aspects = range(len(next(iter(of.values()))))
+    wins = [max(of, key=lambda point: of[point][aspect]) for aspect in aspects]
+
+    def key(probe: Probe) -> tuple[int, float]:
+        own = [p for p in of if (p.variant, p.rounds) == (probe.variant, probe.rounds)]
+        return -sum(win in own for win in wins), -max(sum(of[p]) / len(of[p]) for p in own)
+
+    return sorted(dict.fromkeys(Probe(p.variant, p.rounds, True) for p in of), key=key)

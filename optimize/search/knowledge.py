@@ -1,0 +1,146 @@
+"""What a judge can know of the raters, as an axis of the search: each kind can be given to every variant of the judge.
+
+A kind says how a judge is given it, and the same learnt without parts of train, for cross-fitting. A new kind is a
+function that returns a `Knowledge`; two kinds are combined by `both`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dspy
+
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.optimize.search.choice_scores import CrossFitted, Place
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Space
+from debate_judge.optimize.settings import WantedExamples
+from debate_judge.optimize.tuners import Tuned
+from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.optimize.tuners.rated_examples import with_rated_examples
+from debate_judge.programs.judge import Judge
+
+TUNED = "tuned"
+"""Knowledge and persona of a judge whose instructions were rewritten as a whole."""
+
+Give = Callable[[Judge], Judge]
+"""From a judge to a copy of it that knows something of the raters."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """One kind of knowledge of the raters."""
+
+    name: str
+    give: Give
+    folds: tuple[tuple[Give, frozenset[Place]], ...] = ()
+    """The same, learnt without the ratings of these train groups."""
+
+    def given_to(self, judge: Judge) -> CrossFitted:
+        """The judge with this knowledge, and who stands for it on train."""
+        on_train: dict[Place, Judge] = {}
+        for give, unseen in self.folds:
+            told = give(judge)
+            for place in unseen:
+                on_train.setdefault(place, told)
+        return CrossFitted(self.give(judge), on_train)
+
+
+def both(one: Knowledge, other: Knowledge, name: str = "both") -> Knowledge:
+    """Two kinds together; a train group counts where a fold of each has not seen it."""
+
+    def chain(first: Give, second: Give) -> Give:
+        return lambda judge: second(first(judge))
+
+    folds = [
+        (chain(first, second), unseen & also)
+        for first, unseen in one.folds
+        for second, also in other.folds
+        if unseen & also
+    ]
+    return Knowledge(name, chain(one.give, other.give), tuple(folds))
+
+
+def guide_to_raters(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> Knowledge | None:
+    """The guide that a tuner wrote into the judge's instructions, if a guide is all that it changed."""
+    if not _only_guided(base, tuned.judge):
+        return None
+    return Knowledge("guide", _with_guide(tuned.judge), folds_of(tuned, examples, _with_guide))
+
+
+def rated_examples(corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int) -> Knowledge:
+    """Rated candidates of train in the prompts. No item is shown an example of its own source, so that train tells what
+    they are worth like any other source."""
+
+    def give(judge: Judge) -> Judge:
+        return with_rated_examples(judge, corpus, aspects, wanted, seed=seed)
+
+    everywhere = frozenset((aspect.name, group.id) for aspect in aspects for group in corpus.groups)
+    return Knowledge("examples", give, ((give, everywhere),))
+
+
+def rewritten(tuned: Tuned, examples: Sequence[dspy.Example]) -> Knowledge:
+    """A judge whose roles were rewritten by a tuner, in place of the one that it is given to."""
+    return Knowledge(TUNED, _instead(tuned.judge), folds_of(tuned, examples, _instead))
+
+
+def folds_of(
+    tuned: Tuned, examples: Sequence[dspy.Example], give: Callable[[Judge], Give]
+) -> tuple[tuple[Give, frozenset[Place]], ...]:
+    """The folds of a tuner by train groups: those of which it has seen no item."""
+    places = [{(item.aspect.name, item.group) for item in example.questions} for example in examples]
+    found = []
+    for fold in tuned.folds:
+        unseen = {place for number in fold.unseen for place in places[number]}
+        seen = {place for number in range(len(places)) if number not in fold.unseen for place in places[number]}
+        found.append((give(fold.judge), frozenset(unseen - seen)))
+    return tuple(found)
+
+
+def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> list[Knowledge]:
+    """What a tuner learnt, as kinds of knowledge; empty if it has changed nothing."""
+    found = kinds_of(base, tuned.start, examples) if tuned.start is not None else []
+    if tuned.judge.instructions() == base.instructions():
+        return found
+    return [*found, guide_to_raters(base, tuned, examples) or rewritten(tuned, examples)]
+
+
+def variants_of(
+    personas: Mapping[str, Judge], kinds: Iterable[Knowledge], space: Space
+) -> dict[JudgeVariant, CrossFitted]:
+    """The judges of a space for one unit.
+
+    A kind of knowledge that other units have and this one does not is no knowledge here, so that all units can be asked
+    about all points.
+
+    Args:
+        personas: The judge as it comes, with each persona.
+        kinds: What was learnt for this unit.
+        space: What may be chosen.
+    """
+    by_name = {kind.name: kind for kind in kinds}
+    found = {}
+    for variant in space.variants:
+        plain = personas.get(variant.persona, personas[space.personas[0]])
+        kind = by_name.get(variant.knowledge)
+        found[variant] = CrossFitted(plain) if kind is None else kind.given_to(plain)
+    return found
+
+
+def space_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
+    """The values of the axis `knowledge`, and the variants that have a Critic of their own."""
+    names = list(dict.fromkeys(kind.name for kind in kinds))
+    shared = tuple(name for name in names if name != TUNED)
+    return (NO_KNOWLEDGE, *shared), ((JudgeVariant(TUNED, TUNED),) if TUNED in names else ())
+
+
+def _only_guided(base: Judge, judge: Judge) -> bool:
+    return bool(guide_of(judge)) and guided(judge, "").instructions() == base.instructions()
+
+
+def _with_guide(told: Judge) -> Give:
+    return lambda judge: guided(judge, guide_of(told))
+
+
+def _instead(told: Judge) -> Give:
+    return lambda judge: told

@@ -1,0 +1,165 @@
+"""What the points of a search did, for every aspect, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Space
+from debate_judge.optimize.search.pooling import group_values, pooled_means
+from debate_judge.optimize.search.rules import RULES, Evaluated
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A point as it did on the data of the choice, for the aspects of one unit."""
+
+    point: Point
+    agreement: float
+    """Mean over the aspects. It was chosen by, so that the largest of many is too large."""
+    calls: float
+    """LM calls per item, whether or not they had to be made."""
+    scores: Mapping[str, Sequence[GroupScores]]
+    """Aspect name -> scores by group."""
+    values: Mapping[str, Floats]
+    """Aspect name -> agreement in each group of the choice (`pooling.group_values`)."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A finished search, as it concerns one unit."""
+
+    chosen: Outcome
+    best: Outcome
+    outcomes: tuple[Outcome, ...]
+    """Every distinct point that was evaluated, in the order of the study."""
+    scores: ChoiceScores
+    """What the outcomes were read off."""
+
+    @property
+    def front(self) -> list[Outcome]:
+        """The Pareto front: no other outcome agrees at least as well for fewer calls."""
+        ranked = sorted(self.outcomes, key=lambda o: (o.calls, -o.agreement))
+        front: list[Outcome] = []
+        for outcome in ranked:
+            if not front or outcome.agreement > front[-1].agreement:
+                front.append(outcome)
+        return front
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What makes one choice better than another."""
+
+    statistic: Statistic
+    level: Level
+    rule: str = next(iter(RULES))
+    """Of `rules.RULES`."""
+    tolerance: float = 0.02
+    """Agreement that the one-standard-error rule may give up for fewer LM calls."""
+
+
+class Outcomes:
+    """Evaluates points for all units and chooses one for each.
+
+    Args:
+        units: Name -> scores of the aspects that get one judge together.
+        space: What may be chosen.
+        criterion: How it is chosen.
+    """
+
+    def __init__(self, units: Mapping[str, ChoiceScores], space: Space, criterion: Criterion) -> None:
+        self.units = units
+        self.space = space
+        self.by_point: dict[Point, dict[str, Outcome]] = {}
+        self._criterion = criterion
+
+    def evaluate(self, point: Point) -> dict[str, Outcome]:
+        """What a point does, by unit; asks the LM for what it has not said yet."""
+        if point not in self.by_point:
+            self.by_point[point] = {label: self._evaluated(label, point) for label in self.units}
+        return self.by_point[point]
+
+    def worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
+        """Posterior mean agreement of evaluated points on each aspect (`pooling.pooled_means`)."""
+        posterior = pooled_means(self._evaluation(points).values)
+        return {point: list(posterior[:, number]) for number, point in enumerate(points)}
+
+    def chosen(self) -> dict[str, Point]:
+        """The choice for each unit, by the criterion's rule, among the points that may be chosen."""
+        points = sorted((p for p in self.by_point if p.knowledge not in self.space.barred), key=self.space.plainness)
+        numbers = RULES[self._criterion.rule].choose(self._evaluation(points))
+        return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
+
+    def results(self, chosen: Mapping[str, Point]) -> dict[str, SearchResult]:
+        """The finished search for each unit."""
+        results = {}
+        for label, scores in self.units.items():
+            found = tuple(by_unit[label] for by_unit in self.by_point.values())
+            point = chosen[label]
+            if all(scores.granularity(aspect.name, point) == "given" for aspect in scores.aspects):
+                # Equal scores; where other aspects are rounded, their lead may have decided between the two.
+                point = replace(point, granularity="given")
+            best = max(found, key=lambda o: (o.agreement, -o.calls))
+            results[label] = SearchResult(self.by_point[point][label], best, found, scores)
+        return results
+
+    def _evaluation(self, points: Sequence[Point]) -> Evaluated:
+        values: list[Floats] = []
+        calls, units = [], []
+        for label, scores in self.units.items():
+            own = [self.by_point[point][label] for point in points]
+            units.append(range(len(values), len(values) + len(scores.aspects)))
+            for aspect in scores.aspects:
+                values.append(np.array([outcome.values[aspect.name] for outcome in own]))
+                calls.append([outcome.calls for outcome in own])
+        return Evaluated(values, np.array(calls), [list(unit) for unit in units], self._criterion.tolerance)
+
+    def _evaluated(self, label: str, point: Point) -> Outcome:
+        scores, calls = self.units[label].scores(point)
+        base = self._untuned(label, point)
+        values = {
+            name: self._values(groups, None if base is None else (base.scores[name], base.values[name]))
+            for name, groups in scores.items()
+        }
+        agreement = sum(float(v.mean()) for v in values.values()) / len(values)
+        return Outcome(point, agreement, calls, scores, values)
+
+    def _values(self, groups: Sequence[GroupScores], untuned: tuple[Sequence[GroupScores], Floats] | None) -> Floats:
+        """Agreement by group. Groups that the point may not be judged by are filled in from the untuned judge: what
+        that does there, and by how much the point differs from it in the groups that both are judged by."""
+        known = self._by_group(groups)
+        if untuned is None or len(groups) == len(untuned[0]):
+            return np.array(list(known.values()) or [0.0])
+        everywhere, values = untuned
+        ids = {group.group for group in groups}
+        same = self._by_group([group for group in everywhere if group.group in ids])
+        gain = float(np.mean(list(known.values())) - np.mean(list(same.values()))) if known else 0.0
+        if self._criterion.level == "sample":
+            return values + gain
+        return np.array(
+            [known.get(name, value + gain) for name, value in zip(self._by_group(everywhere), values, strict=True)]
+        )
+
+    def _by_group(self, groups: Sequence[GroupScores]) -> dict[str, float]:
+        return group_values(groups, self._criterion.statistic, self._criterion.level)
+
+    def _untuned(self, label: str, point: Point) -> Outcome | None:
+        """The judge that has learnt nothing, at the same point as nearly as that was evaluated; None for itself."""
+        if point.knowledge == NO_KNOWLEDGE:
+            return None
+        own = self.space.personas[0]
+        same = replace(point, knowledge=NO_KNOWLEDGE)
+        for other in (same, replace(same, persona=own), replace(same, persona=own, tie_breaker=False)):
+            if other in self.by_point:
+                return self.by_point[other][label]
+        return self.by_point[replace(same, persona=own, rounds=0, tie_breaker=False)][label]
+
+
+OnTrial = Callable[[Point, Mapping[str, Outcome]], None]
+"""Is told of every evaluated point, once, with its outcome for each unit."""

@@ -1,0 +1,123 @@
+"""What a search may choose: points, and the probes, which cost LM calls, that tell what the points are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from debate_judge.data.schema import GRANULARITIES, Granularity
+
+NO_KNOWLEDGE = "none"
+"""What is known of the raters where nothing was learnt."""
+
+
+@dataclass(frozen=True, order=True)
+class JudgeVariant:
+    """One judge among those that a search chooses from."""
+
+    knowledge: str
+    """What it knows of the raters: the name of a kind (`optimize.search.knowledge`), or `NO_KNOWLEDGE`."""
+    persona: str
+    """Of its Critic."""
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """One thing to choose. Persona and Tie-breaker say nothing where there are no rounds."""
+
+    knowledge: str
+    persona: str
+    rounds: int
+    tie_breaker: bool
+    granularity: Granularity
+
+    @property
+    def variant(self) -> JudgeVariant:
+        return JudgeVariant(self.knowledge, self.persona)
+
+
+@dataclass(frozen=True, order=True)
+class Probe:
+    """What costs calls: single calls, debates of so many rounds, or the Tie-breaker after so many rounds."""
+
+    variant: JudgeVariant
+    rounds: int
+    tie_breaker: bool = False
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be chosen."""
+
+    knowledge: tuple[str, ...]
+    """Kinds of knowledge, none first: the judge as it comes is always a choice."""
+    personas: tuple[str, ...]
+    """The judge's own first. Every one is tried under every kind of knowledge."""
+    rounds: tuple[int, ...]
+    tie_breakers: tuple[bool, ...]
+    granularities: tuple[Granularity, ...] = GRANULARITIES
+    rewritten: tuple[JudgeVariant, ...] = ()
+    """Judges whose roles were all rewritten by a tuner, which have a Critic of their own."""
+    barred: tuple[str, ...] = ()
+    """Kinds of knowledge that are measured and never chosen."""
+
+    @property
+    def longest(self) -> int:
+        """Rounds of the longest debate."""
+        return max(self.rounds)
+
+    @property
+    def variants(self) -> tuple[JudgeVariant, ...]:
+        """All judges, those with the judge's own persona first."""
+        return tuple(JudgeVariant(k, p) for p in self.personas for k in self.knowledge) + self.rewritten
+
+    @property
+    def heads(self) -> tuple[JudgeVariant, ...]:
+        """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
+        differ in nothing else share their first turn, and so their single call."""
+        return tuple(JudgeVariant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
+
+    def debates(self, variant: JudgeVariant, rounds: int) -> list[Probe]:
+        """The probes that tell what the variant's debates of up to so many rounds are worth."""
+        held = [n for n in self.rounds if 0 < n <= rounds]
+        if False in self.tie_breakers:
+            return [Probe(variant, max(held))] if held else []
+        # A judge that always has a Tie-breaker is told by its tie-breaks alone.
+        return [Probe(variant, n, True) for n in held]
+
+    def probes(self) -> list[Probe]:
+        """Everything that can be tried, the cheapest first."""
+        found = [Probe(head, 0) for head in self.heads]
+        for variant in self.variants:
+            found += self.debates(variant, self.longest)
+        if self.tie_breakers == (False, True):
+            found += [Probe(v, n, True) for n in self.rounds if n for v in self.variants]
+        return found
+
+    def covered(self, probe: Probe) -> list[Point]:
+        """The points that a probe tells about: every smaller n and every granularity are read off at no call."""
+        v = probe.variant
+        held = [n for n in self.rounds if 0 < n <= probe.rounds]
+        rounds = [probe.rounds] if probe.tie_breaker or not probe.rounds else held
+        return [Point(v.knowledge, v.persona, n, probe.tie_breaker, g) for n in rounds for g in self.granularities]
+
+    def points(self) -> list[Point]:
+        """Every distinct point."""
+        return list(dict.fromkeys(point for probe in self.probes() for point in self.covered(probe)))
+
+    def plainness(self, point: Point) -> tuple[bool, int, bool, int, int, int]:
+        """Sort key: of two points that are worth the same for as many calls, the plainer is the first."""
+        personas = (*self.personas, *(v.persona for v in self.rewritten))
+        kinds = (*self.knowledge, *(v.knowledge for v in self.rewritten))
+        return (
+            point.tie_breaker,
+            kinds.index(point.knowledge),
+            point.persona != personas[0],
+            point.rounds,
+            GRANULARITIES.index(point.granularity),
+            personas.index(point.persona),
+        )
+
+
+def probe_of(point: Point) -> Probe:
+    """The probe that asks for no more than this point needs."""
+    return Probe(point.variant, point.rounds, point.tie_breaker)

@@ -1,0 +1,107 @@
+"""Partial pooling over aspects: what each point of a search is worth for each aspect, shrunk toward what it is worth
+for the others.
+
+A few dozen sources tell apart large differences only, and the largest of many noisy means is too large. So the means of
+one aspect are shrunk, and what an aspect cannot tell is lent by the others: the empirical-Bayes estimate of a normal
+mean whose prior is estimated from the means themselves (Efron & Morris, Data analysis using Stein's estimator and its
+generalizations, JASA 70, 1975; for several kinds of means at once, Efron & Morris, Biometrika 59, 1972).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from debate_judge.data.agreement.correlations import Floats, correlations
+from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
+
+BLOCKS = 25
+"""Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
+
+_LEAST_SPREAD = 1e-9
+
+
+def pooled_means(values: Sequence[Floats]) -> Floats:
+    """Posterior mean agreement of every point on every aspect, of shape (aspects, points).
+
+    Model: an aspect's means over its groups, less their own mean over points, are Y. Points differ by what they are
+    worth for all aspects alike (variance c) and for one aspect alone (variance d), and the means of aspect a have the
+    noise nu_a of so many groups. With S = c 11' + d I, the posterior of Y is S (S + diag nu)^-1 Y. Both variances come
+    from the moments of Y. For one aspect it is shrinkage to the aspect's mean.
+
+    Args:
+        values: For each aspect an array of shape (points, groups): agreement of each point in each group.
+    """
+    means = np.array([v.mean(axis=1) for v in values])
+    level = means.mean(axis=1, keepdims=True)
+    deviations = means - level
+    aspects, points = means.shape
+    noise = np.array([_noise(v) for v in values])
+    moments = deviations @ deviations.T / points
+    common = max(0.0, float((moments.sum() - np.trace(moments)) / (aspects * (aspects - 1)))) if aspects > 1 else 0.0
+    own = max(_LEAST_SPREAD, float(np.mean(np.diag(moments) - noise)) - common)
+    prior = common * np.ones((aspects, aspects)) + own * np.eye(aspects)
+    posterior: Floats = level + prior @ np.linalg.solve(prior + np.diag(noise), deviations)
+    return posterior
+
+
+def _noise(values: Floats) -> float:
+    """Variance of a point's mean over groups, of what groups do to points differently."""
+    groups = values.shape[1]
+    if groups < 2:
+        # One group tells nothing about how groups differ; correlations cannot vary more than this.
+        return 1.0
+    # How hard a group is moves all points alike, and so no difference between them.
+    return float((values - values.mean(axis=0)).var(axis=1, ddof=1).mean() / groups)
+
+
+def group_values(groups: Sequence[GroupScores], statistic: Statistic, level: Level) -> dict[str, float]:
+    """What each group contributes to the agreement, so that its mean is the agreement.
+
+    At summary level that is the correlation within the group, by group id. Groups whose ratings are constant are left
+    out, since no judge can agree with them; constant or missing scores count 0, so that a judge gains nothing by
+    refusing to rank. At sample level there is one correlation over all candidates; its values are the pseudo-values of
+    the jackknife over up to `BLOCKS` blocks of groups (Efron & Tibshirani, An Introduction to the Bootstrap, 1993,
+    chapter 11), moved to the mean that they must have, by block number.
+    """
+    if level == "sample":
+        return _pseudo_values(groups, statistic)
+    ranked = [group for group in groups if len({r for r in group.ratings if r is not None}) > 1]
+    if not ranked:
+        return {}
+    width = max(len(group.ratings) for group in ranked)
+    ratings, scores = np.full((len(ranked), width), np.nan), np.full((len(ranked), width), np.nan)
+    for row, group in enumerate(ranked):
+        for column, (rating, score) in enumerate(zip(group.ratings, group.scores, strict=True)):
+            if rating is not None and score is not None:
+                ratings[row, column], scores[row, column] = rating, score
+    found = np.nan_to_num(_correlated(ratings, scores, statistic))
+    return {group.group: float(value) for group, value in zip(ranked, found, strict=True)}
+
+
+def _pseudo_values(groups: Sequence[GroupScores], statistic: Statistic) -> dict[str, float]:
+    blocks = min(BLOCKS, len(groups))
+    pairs = [
+        (number % blocks, rating, score)
+        for number, group in enumerate(groups)
+        for rating, score in zip(group.ratings, group.scores, strict=True)
+        if rating is not None and score is not None
+    ]
+    if not pairs:
+        return {str(block): 0.0 for block in range(blocks)}
+    block, rating, score = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    left_out = block[None, :] == np.arange(blocks)[:, None]
+    # The first row is the correlation over everything, each other one that without a block.
+    gone = np.vstack([np.zeros((1, len(block)), dtype=bool), left_out])
+    whole, *without = np.nan_to_num(
+        _correlated(np.where(gone, np.nan, rating), np.where(gone, np.nan, score), statistic)
+    )
+    pseudo = blocks * whole - (blocks - 1) * np.array(without)
+    return {str(b): float(value) for b, value in enumerate(pseudo - pseudo.mean() + whole)}
+
+
+def _correlated(ratings: Floats, scores: Floats, statistic: Statistic) -> Floats:
+    with np.errstate(invalid="ignore"):
+        found: Floats = correlations(ratings, scores, [statistic])[0]
+    return found

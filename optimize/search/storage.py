@@ -1,0 +1,105 @@
+"""How points stand in an Optuna study: parameters, trials, the file, and the lock on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.optimize.search.outcomes import Outcome
+from debate_judge.optimize.search.points import Point, Space
+
+if TYPE_CHECKING:
+    import optuna
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 4
+"""Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
+
+
+def _choices(space: Space, rounds: int) -> dict[str, tuple[Any, ...]]:
+    """Parameter -> its values for points of so many rounds; without any, Critic and Tie-breaker never speak."""
+    knowledge = (*space.knowledge, *(v.knowledge for v in space.rewritten))
+    personas = (*space.personas, *(v.persona for v in space.rewritten))
+    choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
+    choices["knowledge"] = tuple(dict.fromkeys(knowledge))
+    debate = {"persona": tuple(dict.fromkeys(personas)), "tie_breaker": space.tie_breakers}
+    return choices | (debate if rounds else {})
+
+
+def suggest(space: Space, trial: optuna.Trial) -> Point:
+    # A parameter that is suggested twice keeps its value.
+    rounds = trial.suggest_categorical("rounds", space.rounds)
+    choices = _choices(space, rounds)
+    return _point(space, {name: trial.suggest_categorical(name, values) for name, values in choices.items()})
+
+
+def _point(space: Space, params: Mapping[str, Any]) -> Point:
+    head = next(v for v in space.heads if v.knowledge == params["knowledge"])
+    persona, tie = params.get("persona", head.persona), params.get("tie_breaker", False)
+    return Point(params["knowledge"], persona, params["rounds"], tie, params["granularity"])
+
+
+def finished(space: Space, point: Point, found: Mapping[str, Outcome]) -> optuna.trial.FrozenTrial:
+    import optuna
+
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.CategoricalDistribution(choices)
+        for name, choices in _choices(space, point.rounds).items()
+    }
+    outcomes = found.values()
+    means = [sum(o.agreement for o in outcomes) / len(found), sum(o.calls for o in outcomes) / len(found)]
+    return optuna.trial.create_trial(
+        params={name: getattr(point, name) for name in distributions},
+        distributions=distributions,
+        values=means,
+        user_attrs={label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in found.items()},
+    )
+
+
+@contextmanager
+def only_process(storage: Path | None) -> Iterator[None]:
+    """Let one process at a time search in a storage: of two that mix their trials each would choose by chance."""
+    from filelock import FileLock, Timeout
+
+    if storage is None:
+        yield
+        return
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(storage.with_name(f"{storage.name}.alone"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("another process searches with the same settings; waiting until it has ended")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def open_study(name: str, file: Path | None) -> optuna.Study:
+    import optuna
+    from optuna.storages import InMemoryStorage, JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = InMemoryStorage() if file is None else JournalStorage(JournalFileBackend(str(file)))
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return optuna.create_study(
+            study_name=name, storage=storage, directions=["maximize", "minimize"], load_if_exists=True
+        )
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+def known_points(space: Space, study: optuna.Study) -> list[Point]:
+    """The points that an earlier run evaluated, in its order."""
+    import optuna
+
+    done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    return list(dict.fromkeys(_point(space, trial.params) for trial in done))

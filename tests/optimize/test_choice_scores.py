@@ -1,0 +1,197 @@
+"""What a search may choose, what it costs to read, and who judges the sources that something was learnt from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from debate_judge.data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
+from debate_judge.programs.debate.judge import Debate, is_open
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import debater, scripted_lm, section
+
+SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2, 3), (False, True))
+"""78 points: 2 single calls, and 2 kinds of knowledge x 2 personas x 3 rounds x 2, all in 3 granularities."""
+
+
+# --- what may be chosen ---
+
+
+def test_the_points_of_a_space() -> None:
+    points = SPACE.points()
+    assert len(points) == len(set(points)) == 78
+    # Where there are no rounds, nobody criticises and nothing stays open; only what the Scorer is told can differ.
+    assert [p for p in points if p.rounds == 0] == points[:6]
+    assert points[:3] == [Point("none", "strict", 0, False, g) for g in GRANULARITIES]
+    assert {p.variant for p in points[6:]} == set(SPACE.variants)
+    assert min(points, key=SPACE.plainness) == points[0]
+
+
+def test_what_a_probe_tells_about() -> None:
+    variant = JudgeVariant("guide", "plain")
+    debate, tie = Probe(variant, 2), Probe(variant, 2, tie_breaker=True)
+    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(debate)} == {(1, False), (2, False)}
+    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(tie)} == {(2, True)}
+    assert all(point in SPACE.covered(probe_of(point)) for point in SPACE.points())
+
+
+def test_a_judge_that_was_rewritten_is_a_choice_beside_the_personas() -> None:
+    tuned = JudgeVariant("tuned", "tuned")
+    space = Space(("none",), ("strict", "plain"), (0, 1), (False,), ("given",), rewritten=(tuned,))
+    assert space.heads == (JudgeVariant("none", "strict"), tuned)
+    assert [p.variant for p in space.points() if p.rounds] == [
+        JudgeVariant("none", "strict"),
+        JudgeVariant("none", "plain"),
+        tuned,
+    ]
+
+
+def test_the_single_call_is_always_a_choice() -> None:
+    assert Space(("none",), ("a",), (0, 2), (True,)).points()[0] == Point("none", "a", 0, False, "given")
+    assert len(Space(("none",), ("a",), (0,), (False,)).points()) == 3
+
+
+# --- what it costs ---
+
+ASPECTS = tuple(Aspect(name, f"How {name} is it?", Scale(1, 5)) for name in ("clear", "sound"))
+TASK = Task("t", "article", "summary", ASPECTS)
+CORPUS = Corpus(
+    TASK,
+    tuple(
+        RatedGroup(
+            f"g{i}",
+            f"Source {i}.",
+            tuple(
+                Candidate(f"c{j}", f"Text {j} about {i}.", {a.name: (float(1 + (i + j) % 5),) for a in ASPECTS})
+                for j in range(4)
+            ),
+        )
+        for i in range(3)
+    ),
+    Origin("test", "nowhere"),
+)
+
+
+def dice(prompt: str, sides: int) -> int:
+    return zlib.crc32(prompt.encode()) % sides
+
+
+MOODY = debater(
+    score=lambda prompt: str(1 + dice(prompt, 9) / 2),
+    decision=lambda prompt: "NO ISSUE" if dice(prompt, 3) == 0 else "ISSUE",
+    feedback=lambda prompt: f"Consider {dice(prompt, 100)}, {section(prompt, 'role')[:20]}",
+    final_score=lambda prompt: str(1 + dice(prompt, 5)),
+)
+
+
+def variants() -> dict[str, Judge]:
+    return {"strict": Debate(STRICT, DebateConfig(3)), "plain": Debate(PLAIN, DebateConfig(3))}
+
+
+PARTS: dict[ChoicePart, Corpus] = {
+    "dev": replace(CORPUS, groups=CORPUS.groups[:2]),
+    "train": replace(CORPUS, groups=CORPUS.groups[2:]),
+}
+
+
+def scores_of(
+    runner: JudgeRunner, aspects: tuple[Aspect, ...], rounded: Iterable[str] = ("clear", "sound")
+) -> ChoiceScores:
+    judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", rounded=rounded)
+
+
+def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
+    return ((point, scores.scores(point)) for point in reversed(space.points()))
+
+
+def test_all_points_are_read_off_one_debate_per_variant_and_one_tie_break_per_n() -> None:
+    space, lm = Space(("none",), ("strict", "plain"), (0, 1, 2, 3), (False, True)), scripted_lm(MOODY)
+    with JudgeRunner(lm, progress=False) as runner:
+        for _, (scores, calls) in every(space, scores_of(runner, ASPECTS)):
+            assert set(scores) == {"clear", "sound"}
+            assert [len(groups) for groups in scores.values()] == [3, 3]
+            assert calls >= 1
+        debates, ties = 0, 0
+        items = [item for aspect in ASPECTS for item in corpus_items(CORPUS, aspect)]
+        for judge in variants().values():
+            transcripts = runner.converse(judge, items, 3)
+            debates += sum(t.calls for t in transcripts)
+            ties += sum(is_open(t.until(n)) for t in transcripts for n in (1, 2, 3))
+    assert ties > 10
+    # Both variants open with the same question to the same Scorer: it is paid once.
+    shared = 24
+    assert len(lm.prompts) == len(set(lm.prompts)) == debates - shared + ties
+    # And nothing is even asked twice by the readings themselves: what was asked beyond is this test's own.
+    assert lm.meter.asked.total() == 2 * debates + ties
+
+
+def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
+    space = Space(("none",), ("strict", "plain"), (0, 1, 2), (False, True))
+    with (
+        JudgeRunner(scripted_lm(MOODY), progress=False) as runner,
+        JudgeRunner(scripted_lm(MOODY), progress=False) as fresh,
+    ):
+        for point, (scores, calls) in every(space, scores_of(runner, ASPECTS[:1])):
+            judge = variants()[point.persona].with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+            judgements = fresh.judge(judge, corpus_items(CORPUS, ASPECTS[0]))
+            assert calls == sum(j.calls for j in judgements) / 12
+            reported = [ASPECTS[0].scale.at(j.score, point.granularity) for j in judgements if hasattr(j, "score")]
+            assert [s for g in scores["clear"] for s in g.scores] == reported
+
+
+def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
+    whole, given = (Point("none", "strict", 0, False, g) for g in ("whole", "given"))
+    with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
+        scores = scores_of(runner, ASPECTS, rounded=["clear"])
+        assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
+        assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
+
+
+def test_only_variants_that_were_needed_are_held_and_only_as_long_as_needed() -> None:
+    with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
+        scores, variant = scores_of(runner, ASPECTS[:1]), JudgeVariant("none", "strict")
+        assert not scores.held
+        scores.scores(Point("none", "strict", 1, False, "given"))
+        assert scores.held == {variant: 1}
+        assert len(scores.by_rounds(variant, "clear", "spearman", "summary", seed=0)) == 2
+        scores.scores(Point("none", "strict", 2, False, "given"))
+        scores.scores(Point("none", "strict", 0, False, "given"))
+        assert scores.held == {variant: 2}
+
+
+# --- who judges train ---
+
+
+def told(word: str) -> Judge:
+    judge = Debate(STRICT, DebateConfig(1))
+    signature = judge.scorer.predict.signature
+    judge.scorer.predict.signature = signature.with_instructions(f"{signature.instructions} {word}.")
+    return judge
+
+
+def test_what_learnt_from_a_train_group_never_judges_it() -> None:
+    """Of two train groups one is judged by who learnt without it, and the other by nobody."""
+    parts: dict[ChoicePart, Corpus] = {
+        "dev": replace(CORPUS, groups=CORPUS.groups[:1]),
+        "train": replace(CORPUS, groups=CORPUS.groups[1:]),
+    }
+    crossed = CrossFitted(told("Learnt of all"), {("clear", "g1"): told("Learnt without g1")})
+    lm = scripted_lm(MOODY)
+    with JudgeRunner(lm, progress=False) as runner:
+        scores = ChoiceScores(
+            {JudgeVariant("guide", "strict"): crossed}, parts, ASPECTS[:1], runner, label="test", rounded=["clear"]
+        )
+        found, _ = scores.scores(Point("guide", "strict", 1, False, "given"))
+        scores.scores(Point("guide", "strict", 1, True, "given"))
+    assert [group.group for group in found["clear"]] == ["g0", "g1"]
+    for prompt in lm.prompts:
+        of = section(prompt, "source")
+        assert ("Learnt of all" in prompt, "Learnt without g1" in prompt) == (of == "Source 0.", of == "Source 1.")
+    assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 0.", "Source 1."}

@@ -1,0 +1,192 @@
+"""Partial pooling and the rules of the choice: against the formulas written out, and in simulated searches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.optimize.search.pooling import group_values, pooled_means
+from debate_judge.optimize.search.rules import MANY_GROUPS, RULES, Evaluated
+
+RNG = np.random.default_rng
+
+
+def made(seed: int, aspects: int = 4, points: int = 20, groups: int = 12, spread: float = 0.1) -> list[Floats]:
+    rng = RNG(seed)
+    common = rng.normal(0, spread, points)
+    return [
+        0.5 + common[:, None] + rng.normal(0, spread, points)[:, None]
+        + rng.normal(0, 0.2, groups) + rng.normal(0, 0.3, (points, groups))
+        for _ in range(aspects)
+    ]  # fmt: skip
+
+
+# --- partial pooling ---
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_posterior_is_that_of_the_formulas(seed: int) -> None:
+    values = made(seed)
+    aspects, points, groups = 4, 20, 12
+    means = np.array([[np.mean(values[a][p]) for p in range(points)] for a in range(aspects)])
+    y = np.array([[means[a, p] - np.mean(means[a]) for p in range(points)] for a in range(aspects)])
+    noise = []
+    for a in range(aspects):
+        ease = [np.mean([values[a][p][g] for p in range(points)]) for g in range(groups)]
+        variances = [np.var([values[a][p][g] - ease[g] for g in range(groups)], ddof=1) for p in range(points)]
+        noise.append(np.mean(variances) / groups)
+    products = np.array([[np.mean(y[a] * y[b]) for b in range(aspects)] for a in range(aspects)])
+    common = np.mean([products[a, b] for a in range(aspects) for b in range(aspects) if a != b])
+    own = np.mean([products[a, a] - noise[a] for a in range(aspects)]) - common
+    assert common > 0
+    assert own > 0
+    prior = np.full((aspects, aspects), common) + own * np.eye(aspects)
+    expected = means - y + prior @ np.linalg.inv(prior + np.diag(noise)) @ y
+    assert pooled_means(values) == pytest.approx(expected)
+
+
+def test_one_aspect_is_shrunk_to_its_mean() -> None:
+    (values,) = made(0, aspects=1)
+    means, (found,) = values.mean(axis=1), pooled_means([values])
+    shares = (found - means.mean()) / (means - means.mean())
+    assert shares == pytest.approx(np.full(len(means), shares[0]))
+    assert 0 < shares[0] < 1
+
+
+def test_what_does_not_differ_stays_equal() -> None:
+    assert pooled_means([np.full((3, 5), 0.4), np.full((3, 7), 0.6)]) == pytest.approx(np.array([[0.4] * 3, [0.6] * 3]))
+    assert np.isfinite(pooled_means([np.array([[0.1], [0.9]])])).all()
+
+
+def test_pooling_is_nearer_to_the_truth_than_the_means() -> None:
+    """Of 200 searches with little data: the posterior has the smaller error, and what it chooses is truly better."""
+    errors, truths = [], []
+    for seed in range(200):
+        rng = RNG(seed)
+        truth = rng.normal(0, 0.05, 30) + rng.normal(0, 0.03, (4, 30))
+        values = [t[:, None] + rng.normal(0, 0.3, (30, 8)) for t in truth]
+        means, posterior = np.array([v.mean(axis=1) for v in values]), pooled_means(values)
+        centred = posterior - posterior.mean(axis=1, keepdims=True)
+        expected = truth - truth.mean(axis=1, keepdims=True)
+        plain = means - means.mean(axis=1, keepdims=True)
+        errors.append((((centred - expected) ** 2).mean(), ((plain - expected) ** 2).mean()))
+        chosen = [(truth[a][posterior[a].argmax()], truth[a][means[a].argmax()]) for a in range(4)]
+        truths.append(np.mean(chosen, axis=0))
+    pooled_error, plain_error = np.mean(errors, axis=0)
+    assert pooled_error < plain_error / 3
+    better, plain_truth = np.mean(truths, axis=0)
+    assert better > plain_truth + 0.01
+
+
+# --- what a group contributes ---
+
+
+def group(name: str, ratings: tuple[float | None, ...], scores: tuple[float | None, ...]) -> GroupScores:
+    return GroupScores(name, tuple(str(i) for i in range(len(ratings))), ratings, scores)
+
+
+def test_within_groups_each_contributes_its_correlation() -> None:
+    found = group_values(
+        [
+            group("good", (1, 2, 3), (2, 3, 4)),
+            group("reversed", (1, 2, 3), (4, 3, 2)),
+            group("constant", (1, 2, 3), (3, 3, 3)),
+            group("silent", (1, 2, 3), (None, None, None)),
+            group("unranked", (2, 2, 2), (1, 2, 3)),
+            group("partly", (1, None, 3, 2), (2, 9, 4, None)),
+        ],
+        "spearman",
+        "summary",
+    )
+    assert found == pytest.approx({"good": 1, "reversed": -1, "constant": 0, "silent": 0, "partly": 1})
+    assert group_values([group("unranked", (2, 2), (1, 2))], "spearman", "summary") == {}
+
+
+@pytest.mark.parametrize("groups", [8, 60])
+def test_pooled_values_have_the_correlation_for_mean_and_its_jackknife_error(groups: int) -> None:
+    rng = RNG(groups)
+    ratings = rng.normal(size=(groups, 3))
+    scores = ratings + rng.normal(size=(groups, 3))
+    made_of = [group(str(i), tuple(ratings[i]), tuple(scores[i])) for i in range(groups)]
+    found = np.array(list(group_values(made_of, "spearman", "sample").values()))
+    assert found.mean() == pytest.approx(stats.spearmanr(ratings.ravel(), scores.ravel()).statistic)
+    assert len(found) == min(groups, 25)
+    blocks = [np.arange(groups) % len(found) == b for b in range(len(found))]
+    without = [stats.spearmanr(ratings[~b].ravel(), scores[~b].ravel()).statistic for b in blocks]
+    error = np.sqrt((len(found) - 1) / len(found) * np.sum((np.array(without) - np.mean(without)) ** 2))
+    assert found.std(ddof=1) / np.sqrt(len(found)) == pytest.approx(error)
+
+
+def test_scores_that_never_differ_agree_with_nothing() -> None:
+    same = [group(str(i), (1, 2), (3, 3)) for i in range(4)]
+    assert set(group_values(same, "spearman", "sample").values()) == {0.0}
+    assert set(group_values([group("a", (1, 2), (None, None))], "spearman", "sample").values()) == {0.0}
+
+
+# --- the rules ---
+
+
+def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: float = 0.0) -> Evaluated:
+    """Points with these means on each aspect; `noise` is what groups do to the points differently."""
+    bumps = np.tile([1.0, -1.0], groups // 2)
+    values = [np.array([mean + noise * (-1) ** p * bumps for p, mean in enumerate(row)]) for row in means]
+    return Evaluated(values, np.array([calls] * len(means)), [[a] for a in range(len(means))])
+
+
+def test_with_many_groups_what_is_nearly_the_best_is_taken_where_it_is_cheaper() -> None:
+    means = [[0.400, 0.600, 0.603], [0.300, 0.500, 0.503]]
+    many = evaluated(means, [1, 2, 7], MANY_GROUPS)
+    assert RULES["pooled"].choose(many) == [1, 1]
+    few = evaluated(means, [1, 2, 7], MANY_GROUPS - 2)
+    assert RULES["pooled"].choose(few) == [2, 2]
+    # What differs by more is not near.
+    assert RULES["pooled"].choose(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
+
+
+def test_at_nearly_equal_cost_the_plainer_is_taken() -> None:
+    assert RULES["pooled"].choose(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
+    # The points stand in the order of plainness.
+    assert RULES["pooled"].choose(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
+
+
+def test_an_aspect_leans_on_the_others() -> None:
+    """Where an aspect cannot tell two points apart by itself, the others decide; what it can tell stays its own."""
+    rng = RNG(0)
+    noise = rng.normal(0, 1, (4, 4, 10))
+    noise -= noise.mean(axis=2, keepdims=True)
+    means = np.array([[0.0, 0.20, 0.10, 0.05]] * 3 + [[0.0, 0.19, 0.20, 0.05]])
+    unsure = Evaluated(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    assert RULES["best"].choose(unsure) == [1, 1, 1, 2]
+    assert RULES["pooled"].choose(unsure) == [1, 1, 1, 1]
+    means[3] = [0.0, 0.05, 0.20, 0.05]
+    sure = Evaluated(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
+    assert RULES["pooled"].choose(sure) == [1, 1, 1, 2]
+
+
+def test_aspects_that_share_a_judge_are_chosen_for_by_their_mean() -> None:
+    means = [[0.5, 0.7, 0.6], [0.5, 0.2, 0.6]]
+    shared = Evaluated([np.repeat(np.array(row)[:, None], 6, axis=1) for row in means], np.ones((2, 3)), [[0, 1]])
+    for rule in ("pooled", "best", "together", "dev-1se"):
+        assert RULES[rule].choose(shared) == [2], rule
+
+
+def test_the_simple_rules() -> None:
+    means = [[0.5, 0.7, 0.69], [0.5, 0.55, 0.75]]
+    found = evaluated(means, [1, 5, 3], 10)
+    assert RULES["best"].choose(found) == RULES["dev-best"].choose(found) == [1, 2]
+    assert RULES["together"].choose(found) == [2, 2]
+    assert {name: rule.part for name, rule in RULES.items()} == {
+        "pooled": "train+dev", "best": "train+dev", "together": "train+dev", "dev-best": "dev", "dev-1se": "dev",
+    }  # fmt: skip
+
+
+def test_one_standard_error_is_bounded_by_the_tolerance() -> None:
+    # The groups do +-0.1 to the points, in turns: of neighbours' differences the error is 0.2 / sqrt(10) = 0.063.
+    found = evaluated([[0.64, 0.70]], [1, 2], 10, noise=0.1)
+    for tolerance, expected in ((0.02, 1), (0.5, 0)):
+        assert RULES["dev-1se"].choose(Evaluated(found.values, found.calls, found.units, tolerance)) == [expected]
+    certain = evaluated([[0.64, 0.0, 0.70]], [1, 1, 2], 10, noise=0.1)
+    assert RULES["dev-1se"].choose(Evaluated(certain.values, certain.calls, certain.units, 0.5)) == [2]
