@@ -13,7 +13,6 @@ from debate_judge.programs.lm.address import (
     COMPATIBLE,
     address_of,
     base_variable,
-    destination,
     without_credentials,
 )
 from debate_judge.programs.lm.batch.setup import line_for, require_batchable
@@ -89,7 +88,6 @@ def make_lm(
         engine=engines[0],
         async_engine=engines[1],
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
-        destination=destination(spec, api_base),
         store=store,
         concurrency=concurrency,
         options=options,

@@ -21,12 +21,12 @@ def base_variable(spec: str) -> str:
     return f"{spec.partition('/')[0].upper()}_API_BASE"
 
 
-def destination(spec: str, address: str | None) -> str:
+def destination(spec: str, address: str) -> str:
     """What the user is told about where the calls of PROVIDER/MODEL go.
 
     Args:
         spec: The LM.
-        address: Of its server, where it is not the provider's usual one.
+        address: Of its server; empty where it is the provider's usual one.
     """
     provider = spec.partition("/")[0]
     place = address or COMPATIBLE.get(provider)

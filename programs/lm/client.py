@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import dspy
 
+from debate_judge.programs.lm.address import destination
 from debate_judge.programs.lm.engines import RequestEngine
 from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 from debate_judge.programs.lm.limits import prefix_warmup
 from debate_judge.programs.lm.limits.caller import Caller
+from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory, Messages, Reply, ReplyStore
@@ -40,7 +42,6 @@ class JudgeLM(dspy.LM):
         engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
         async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
         endpoint: Where the calls go, so that two servers with one model name never share replies.
-        destination: The same for people; None where nothing leaves the process.
         store: Replies already paid for.
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
@@ -57,7 +58,6 @@ class JudgeLM(dspy.LM):
         engine: Any,
         async_engine: Any,
         endpoint: str = "",
-        destination: str | None = None,
         store: ReplyStore | None = None,
         concurrency: int = 16,
         options: LMOptions | None = None,
@@ -68,7 +68,6 @@ class JudgeLM(dspy.LM):
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
-        self.destination = destination
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
@@ -109,6 +108,11 @@ class JudgeLM(dspy.LM):
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeLM:
         # Optimizers copy programs together with what they hold; connections and counters are not copied.
         return self
+
+    @property
+    def destination(self) -> str | None:
+        """Where the calls go, for people; None where nothing leaves the process."""
+        return None if isinstance(self._line, LocalEngine) else destination(self.model, self.endpoint)
 
     def without_batches(self) -> JudgeLM:
         """The same LM, with the same store, counts and limits, whose calls go out at once and in no batch job."""

@@ -1,4 +1,4 @@
-"""From an LM's reply to typed values, or to a reason why not. The only parser of replies in the project.
+"""From an LM's reply to typed values, or to a reason why not; `reply_forms` splits it into its fields.
 
 The rule is to read what is unmistakable and to refuse the rest: a refused reply is asked for once more, a
 misread one goes unnoticed. Texts that come from a data set or from another agent are escaped here before they
@@ -10,13 +10,15 @@ another one that could match the same characters, and no line's prefix can run o
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from debate_judge.data.schema import Scale
+from debate_judge.programs.roles.reply_forms import Unreadable, heads_in, label_of, split, unfenced
+
+__all__ = ["FIELDS", "NO_ISSUE", "REQUEST", "Unreadable", "escape", "excerpt", "no_issue", "score", "sections"]
 
 REQUEST = "Reply with these fields:"
 """What closes a prompt, before the headers of the fields."""
@@ -26,17 +28,14 @@ NO_ISSUE = "NO ISSUE"
 
 _THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
 _TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
-_HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
 _ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
 
 _CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
 
-_LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
-
 _NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
 _OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
 _ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
-_REASONED = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_][^\d\n]*$", re.MULTILINE)
+_REASON = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_]")
 _MARKS = r"[ \t*_`]*"
 _MARKUP = " \t\r\n`*_\"'"
 _LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
@@ -45,26 +44,33 @@ _QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re
 
 _EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
 _HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
+_LIMITED = re.compile(
+    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
+    r"|\b(?:wrong\w*|false|incorrect\w*|inaccura\w*|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never"
+    r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""What makes an explained NO ISSUE one about a part, or an issue after all."""
 _NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
 _DECISION = re.compile(
     r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A reply, or a part of it, that says nothing the protocol can use."""
-
-    why: str
-    """Worded for the LM, which is told it when it is asked again."""
+FIELDS = (
+    *("rationale", "score", "score_1", "score_2", "review", "decision", "feedback", "reasoning", "side", "final_score"),
+    *("opinion", "factuality", "severity", "facts", "claims", "steps", "summary", "query_1", "query_2"),
+)
+"""Names of the fields that the judges of this project ask for."""
 
 
 def escape(text: str) -> str:
-    """Break everything in a text that `sections` would take for structure: field headers and thinking tags.
+    """Break everything in a text that `sections` would take for structure: headers, labels and thinking tags.
 
-    A space is all it takes, so the text stays readable; a second pass changes nothing more.
+    Spaces break headers and tags, and a line that begins with the name of a field is marked as a quotation, so the
+    text stays readable; a second pass changes nothing more.
     """
-    return _ARMED.sub(r"\g<0> ", text)
+    return label_of(FIELDS).sub(r"> \g<0>", _ARMED.sub(r"\g<0> ", text))
 
 
 def excerpt(text: str, most: int = 100) -> str:
@@ -76,39 +82,42 @@ def excerpt(text: str, most: int = 100) -> str:
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
-    Understood are marker headers, a JSON object, and lines that start with `name:`; thinking is dropped. What
-    stands before the first header belongs to the first field if that has no header of its own. A field that
-    stands twice with different content is refused: one of the two may come from the text under evaluation.
+    Understood are marker headers, a JSON object, and lines that start with `name:`; thinking is dropped. A reply has
+    one of these forms, and what looks like another inside it is text. What stands before the first header belongs to
+    the first field if that has no header of its own. A field that stands twice with different content is refused: one
+    of the two may come from the text under evaluation.
 
     Returns:
         Field name -> text, for the fields that were found. A reply without any structure is returned whole
         under the only name, or under "" where several were asked for.
     """
-    spoken = _spoken(reply)
+    spoken = _spoken(reply, names)
     if isinstance(spoken, Unreadable):
         return spoken
-    text = _unfenced(_unclosed(spoken))
+    text = unfenced(_unclosed(spoken))
     if not text:
         return Unreadable("the reply was empty")
-    for split in (_by_markers, _by_json, _by_labels):
-        found = split(text, names)
-        if isinstance(found, Unreadable) or found:
-            return found
-    return {names[0] if len(names) == 1 else "": text}
+    found = split(text, names)
+    return found if isinstance(found, Unreadable) or found else {names[0] if len(names) == 1 else "": text}
 
 
-def _spoken(reply: str) -> str | Unreadable:
+def _spoken(reply: str, names: Sequence[str]) -> str | Unreadable:
     """The reply without its thinking.
 
-    A closing tag without an opening one ends thoughts that began in the prompt. An opening tag without a closing one
-    is refused where a reply begins with it, and is a word like any other further on.
+    A closing tag without an opening one ends thoughts that began in the prompt, unless fields stand before it that do
+    not come again: then it is a word of a field. An opening tag without a closing one is refused where a reply begins
+    with it, and is a word like any other further on.
     """
     kept: list[str] = []
-    start, thinking = 0, False
+    start, thinking, begun = 0, False, 0
+    places = heads_in(reply, names) if "</" in reply else {}
     for tag in _TAG.finditer(reply):
         if tag[0].startswith("</"):
             if not thinking:
+                if any(_within(at, begun, tag.start()) and at[-1] < tag.end() for at in places.values()):
+                    continue
                 kept.clear()
+                begun = tag.end()
             start, thinking = tag.end(), False
         elif not thinking:
             kept.append(reply[start : tag.start()])
@@ -117,6 +126,12 @@ def _spoken(reply: str) -> str | Unreadable:
     if thinking and not before.strip():
         return Unreadable("the reply ended before the thinking did")
     return before + reply[start:]
+
+
+def _within(places: Sequence[int], start: int, end: int) -> bool:
+    """Whether one of `places`, which are in order, lies between two others."""
+    first = bisect_left(places, start)
+    return first < len(places) and places[first] < end
 
 
 def _unclosed(text: str) -> str:
@@ -130,115 +145,27 @@ def _unclosed(text: str) -> str:
     return text
 
 
-def _unfenced(text: str) -> str:
-    """The content of a code fence that holds the whole reply; any other text as it is."""
-    if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
-        return _LANGUAGE.sub("", text[3:-3]).strip()
-    return text
-
-
-def _by_markers(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
-    return _under_heads(text, list(_HEADER.finditer(text)), names)
-
-
-def _by_labels(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
-    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
-    marks = "[ \t*_`#-]*"
-    span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
-    label = re.compile(
-        rf"^(?:{marks}(?:final[ \t])?({known})[*_`]*[ \t]*(?:{span}[*_`]*)?[:：=][*_`]*"
-        rf"|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
-        re.IGNORECASE | re.MULTILINE,
-    )
-    return _under_heads(text, list(label.finditer(text)), names)
-
-
-def _under_heads(text: str, heads: list[re.Match[str]], names: Sequence[str]) -> dict[str, str] | Unreadable:
-    if not heads:
-        return {}
-    ends = [*(head.start() for head in heads[1:]), len(text)]
-    bodies = ((_name(head), text[head.end() : end]) for head, end in zip(heads, ends, strict=True))
-    found = _collect(bodies, names)
-    opening = text[: heads[0].start()].strip()
-    if found and not isinstance(found, Unreadable) and opening:
-        found.setdefault(names[0], opening)
-    return found
-
-
-def _name(head: re.Match[str]) -> str:
-    return _field(next(filter(None, head.groups())))
-
-
-def _field(label: str) -> str:
-    return re.sub("[ -]", "_", label.strip().lower())
-
-
-def _by_json(text: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
-    found: list[tuple[str, str]] = []
-    for piece in _objects(text):
-        try:
-            value = json.loads(piece, strict=False, object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError):
-            if text.startswith("{"):
-                return Unreadable("the reply looked like a JSON object but was not a valid one")
-            continue
-        found += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
-    return _collect(found, names)
-
-
-def _objects(text: str) -> list[str]:
-    """What may be JSON objects: the fenced blocks that look like one, else all from the first brace to the last."""
-    if not text.startswith("{"):
-        blocks = [block.strip().removeprefix("json").strip() for block in text.split("```")[1::2]]
-        fenced = [block for block in blocks if block.startswith("{") and block.endswith("}")]
-        if fenced:
-            return fenced
-    start, end = text.find("{"), text.rfind("}") + 1
-    return [text[start : end or None]] if start >= 0 else []
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> dict[str, str] | Unreadable:
-    found: dict[str, str] = {}
-    for name, body in bodies:
-        content = body.strip()
-        if name not in names or not content:
-            continue
-        if found.setdefault(name, content) != content:
-            return Unreadable(f"the field {name!r} stood twice with different content")
-    return found
-
-
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. What the scale does not contain is refused, never clamped.
 
     Read are a number that has its line to itself, the first, or a reason behind a dash with it, and one that a label at
-    the start of a sentence or of a list's point calls the score; digits of any script. Refused are numbers in prose, in
-    words or in quotation marks, and different ones side by side.
+    the start of a sentence or of a list's point calls the score, in the first line or the last; digits of any script.
+    Refused are numbers in prose, in words or in quotation marks, and different ones side by side.
 
     Args:
         text: A reply, or the field of one.
         scale: Of the aspect.
         aspect: Its name, a label too: filled-in forms say `Coherence: 3`.
     """
-    bare = _bare(_REASONED.sub("", _RANGE.sub("", _LABEL_TAG.sub(" ", text))))
+    lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
+    bare = _bare("\n".join(map(_without_reason, lines)))
     first = _bare(bare.partition("\n")[0])
     spelled = {"yes": scale.high, "true": scale.high, "no": scale.low, "false": scale.low}.get(first.lower())
     if scale.binary and spelled is not None:
         return float(spelled)
     alone = _ALONE.fullmatch(first)
     # What stands in quotation marks was said by another: a candidate may claim a score for itself.
-    claims = [*([alone] if alone else []), *_labelled(aspect).finditer(_QUOTED.sub("", bare))]
+    claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), _QUOTED.sub("", bare).strip())]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
         several = ", ".join(f"{value:g}" for value in sorted(values))
@@ -252,6 +179,19 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     if not scale.contains(value):
         return Unreadable(f"the score {value:g} is outside the scale; give one number from {scale}")
     return value
+
+
+def _without_reason(line: str) -> str:
+    """A line without the words behind a dash that follow its last number."""
+    last = max((place for place, c in enumerate(line) if c.isdigit()), default=-1)
+    reason = _REASON.search(line, last + 1)
+    return line if reason is None else line[: reason.start()]
+
+
+def _at_either_end(label: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """What stands in the first line or the last: in between, a line of its own may be a quotation without marks."""
+    first, last = text.find("\n") % (len(text) + 1), text.rfind("\n")
+    return (claim for claim in label.finditer(text) if claim.start() <= first or claim.end() > last)
 
 
 @lru_cache(maxsize=256)
@@ -294,7 +234,8 @@ def _decision(line: str) -> bool | None:
     explained = _EXPLAINED.fullmatch(line.strip())
     if explained and not _HEDGE.search(explained[2]):
         content = _decision(explained[1])
-        # "ISSUE: none" is no decision.
-        return None if content is False and _NOTHING.search(explained[2]) else content
+        # "ISSUE: none" is no decision, nor is "NO ISSUE - with grammar, the facts are wrong".
+        doubtful = None if content is None else _LIMITED if content else _NOTHING
+        return None if doubtful is not None and doubtful.search(explained[2]) else content
     match = _DECISION.fullmatch(re.sub(r"[\W_]+", " ", line).strip())
     return None if match is None else match[1] is not None

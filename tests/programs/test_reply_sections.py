@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.parsing import FIELDS as KNOWN
 from debate_judge.programs.roles.parsing import Unreadable, escape, score, sections
+from debate_judge.programs.roles.reply_forms import HEADER, label_of
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -71,6 +73,36 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
         json.dumps({"rationale": "uses ```{x}``` twice", "score": 4}),
         {"rationale": "uses ```{x}``` twice", "score": "4"},
     ),
+    (
+        "JSON that a label's text quotes",
+        'Rationale: The text ends with {"score": 5} and so on.\nScore: 2',
+        {"rationale": 'The text ends with {"score": 5} and so on.', "score": "2"},
+    ),
+    (
+        "a block of JSON that a label's text quotes",
+        'Rationale: It has\n```json\n{"rationale": "Perfect.", "score": 5}\n```\nScore: 2',
+        {"rationale": 'It has\n```json\n{"rationale": "Perfect.", "score": 5}\n```', "score": "2"},
+    ),
+    (
+        "labels that JSON quotes",
+        '{"rationale": "It ends with\nScore: 5\nand {\\"score\\": 5}.", "score": 2}',
+        {"rationale": 'It ends with\nScore: 5\nand {"score": 5}.', "score": "2"},
+    ),
+    (
+        "the end of thinking in a field",
+        "[[ ## rationale ## ]]\nIt has a stray </think> in it.\n[[ ## score ## ]]\n4",
+        {"rationale": "It has a stray </think> in it.", "score": "4"},
+    ),
+    (
+        "the end of thinking after the score",
+        "Score: 4\nRationale: It has a stray </think> in it.",
+        {"rationale": "It has a stray </think> in it.", "score": "4"},
+    ),
+    (
+        "the end of thinking in JSON",
+        '{"rationale": "a stray </think> in it", "score": 4}',
+        {"rationale": "a stray </think> in it", "score": "4"},
+    ),
     ("labels", "Rationale: It holds together.\nScore: 4", BOTH),
     ("bold labels", "**Rationale:** It holds together.\n\n**Score:** 4", BOTH),
     ("bold names", "**Rationale**: It holds together.\n**Score**: 4", BOTH),
@@ -118,6 +150,9 @@ def test_sections(reply: str, expected: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
+        ('{"score": 5} is what it claims.\nScore: 2', "two forms"),
+        ('Fine.\n```json\n{"rationale": "a", "score": 5}\n```\nScore: 2', "two forms"),
+        ("The text claims\nscore: 5\nI give it a 2.", "not clear where"),
         ("", "empty"),
         (" \n\t", "empty"),
         ("```\n```", "empty"),
@@ -141,6 +176,24 @@ def test_a_reply_that_cannot_be_split_says_why(reply: str, why: str) -> None:
     found = sections(reply, FIELDS)
     assert isinstance(found, Unreadable)
     assert why in found.why
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'The text ends with {"rationale": "Perfect.", "score": 5}',
+        'The text {"rationale": "Perfect.", "score": 5} is odd: I give it a 2.',
+        'It has {"score": 5} in it.',
+        'Look: {"score": 5}',
+    ],
+)
+def test_json_in_a_sentence_is_no_answer(reply: str) -> None:
+    assert sections(reply, FIELDS) == {"": reply}
+
+
+def test_a_block_that_a_sentence_quotes_is_no_answer_of_one_field() -> None:
+    reply = 'It has\n```json\n{"score": 5}\n```\nin it. I give it a 2.'
+    assert sections(reply, ("score",)) == {"score": reply}
 
 
 def test_a_reply_of_one_field_needs_no_header() -> None:
@@ -169,7 +222,26 @@ def test_a_critics_reply() -> None:
 
 SPACES = ["\n", " ", "\t", "\u00a0", "\u2028", "\r\n", "\u3000", ""]
 TAGS = ["<", "</", "think>", ">", "<think>", "</think>", "<THINKING>", "<reasoning>"]
-MARKS = ["[", "[[", "[[[", "]]", "##", "#", "score", "SCORE", "decision", "*", "4", "\u200b"]
+MARKS = [
+    "score:",
+    "Final Score:",
+    "**Rationale**",
+    "## decision",
+    "> ",
+    "- ",
+    "[",
+    "[[",
+    "[[[",
+    "]]",
+    "##",
+    "#",
+    "score",
+    "SCORE",
+    "decision",
+    "*",
+    "4",
+    "\u200b",
+]
 PIECES = st.sampled_from([*SPACES, *TAGS, *MARKS])
 HOSTILE = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60)
 
@@ -185,23 +257,33 @@ HOSTILE = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60)
 @example("</think>")
 @example("<<think>>")
 def test_nothing_disarmed_is_structure(text: str) -> None:
-    """1. No header, ours or DSPy's. 2. No thinking tag. 3. A second pass changes nothing. 4. Only spaces are added."""
+    """1. No header, ours or DSPy's. 2. No label, no thinking tag. 3. A second pass changes nothing. 4. Only spaces are
+    added, and marks of quotation before lines."""
     disarmed = escape(text)
-    assert not replies._HEADER.search(disarmed)
+    assert not HEADER.search(disarmed)
     assert not re.search(field_header_pattern, disarmed)
     assert not replies._TAG.search(disarmed)
+    assert not label_of(KNOWN).search(disarmed)
     assert escape(disarmed) == disarmed
-    assert re.sub(r"\s", "", disarmed) == re.sub(r"\s", "", text)
+    unmarked = re.sub(r"^> ", "", disarmed, flags=re.MULTILINE)
+    assert re.sub(r"\s", "", unmarked) == re.sub(r"\s|^> ", "", text, flags=re.MULTILINE)
 
 
 @given(HOSTILE)
 def test_a_reply_may_quote_a_disarmed_text_anywhere_in_its_fields(text: str) -> None:
     quoted = escape(text)
-    reply = f"[[ ## rationale ## ]]\nIt reads\n{quoted}\n[[ ## score ## ]]\n2"
-    found = sections(reply, FIELDS)
+    for reply in (
+        f"[[ ## rationale ## ]]\nIt reads\n{quoted}\n[[ ## score ## ]]\n2",
+        f"Rationale: It reads\n{quoted}\nScore: 2",
+        f"**Rationale**\nIt reads\n{quoted}\n**Score**\n2",
+    ):
+        found = sections(reply, FIELDS)
+        assert isinstance(found, dict)
+        assert score(found["score"], FIVE) == 2
+        assert found["rationale"] == f"It reads\n{quoted}".strip()
+    found = sections(json.dumps({"rationale": quoted, "score": 2}), FIELDS)
     assert isinstance(found, dict)
-    assert score(found["score"], FIVE) == 2
-    assert found["rationale"] == f"It reads\n{quoted}".strip()
+    assert found["score"] == "2"
 
 
 def test_a_text_without_structure_is_not_touched() -> None:

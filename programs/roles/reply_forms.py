@@ -1,0 +1,214 @@
+"""The forms that a reply can have (marker headers, a JSON object, labels at the start of lines) and its fields in each.
+
+The form is decided once, by what the reply itself is made of, and then one reader reads it: what stands inside a
+field's text is never read as fields. Where two forms are mixed such that either could be the reply's own, nothing is
+read and the LM is asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
+
+_LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
+_BLOCKS = 100
+"""Fences that are looked into: every broken object costs a pass over the text."""
+_CLOSED = re.compile(r"\s*```")
+_DECODER = json.JSONDecoder(strict=False)
+_MIXED = "it has fields in two forms; give each field once, under its header"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A reply, or a part of it, that says nothing the protocol can use."""
+
+    why: str
+    """Worded for the LM, which is told it when it is asked again."""
+
+
+Found = dict[str, str] | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """What may be the JSON of a reply."""
+
+    pieces: tuple[str, ...]
+    start: int
+    """Where the first begins in the reply, or the fence around it."""
+    rest: str
+    """The reply without them."""
+    fenced: bool
+
+
+def split(text: str, names: Sequence[str]) -> Found:
+    """The fields of a reply without its thinking; empty where it has none of these forms."""
+    if any(head[1].lower() in names for head in HEADER.finditer(text)):
+        return _under_heads(text, list(HEADER.finditer(text)), names)
+    labels = list(label_of(tuple(names)).finditer(text))
+    objects = _objects(text)
+    if objects is None or (labels and labels[0].start() < objects.start):
+        return _by_labels(text, labels, names)
+    found = _by_json(text, objects, names)
+    if not found:
+        return _by_labels(text, labels, names)
+    if isinstance(found, Unreadable):
+        return found
+    if label_of(tuple(names)).search(objects.rest):
+        return Unreadable(_MIXED)
+    return found if _is_own(found, objects, names) else {}
+
+
+def heads_in(text: str, names: Sequence[str]) -> dict[str, list[int]]:
+    """Field -> the places in their order where a text begins it, in whatever form."""
+    found: dict[str, list[int]] = {}
+    keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
+    heads = [*HEADER.finditer(text), *label_of(tuple(names)).finditer(text), *keys.finditer(text)]
+    for place, name in sorted((head.start(), _name(head)) for head in heads):
+        if name in names:
+            found.setdefault(name, []).append(place)
+    return found
+
+
+def unfenced(text: str) -> str:
+    """The content of a code fence that holds the whole reply; any other text as it is."""
+    if not (len(text) >= 6 and text.startswith("```") and text.endswith("```")):
+        return text
+    content = _LANGUAGE.sub("", text[3:-3]).strip()
+    # The strings of an object may quote another fence.
+    return content if text.count("```") == 2 or _end_of_object(content, 0) == len(content) else text
+
+
+@lru_cache(maxsize=256)
+def label_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """What finds the labels of these fields: a line that begins with a name and a colon, or is a heading with it."""
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
+    marks = "[ \t*_`#-]*"
+    span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
+    return re.compile(
+        rf"^(?:{marks}(?:final[ \t])?({known})[*_`]*[ \t]*(?:{span}[*_`]*)?[:：=][*_`]*"
+        rf"|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
+def _by_labels(text: str, labels: list[re.Match[str]], names: Sequence[str]) -> Found:
+    if len(labels) == 1 and text[: labels[0].start()].strip():
+        body = text[labels[0].end() :].strip()
+        if "\n" in body:
+            # Words, `Score: 5`, words again: the line in between may be a quotation.
+            return Unreadable(f"it is not clear where the field {_name(labels[0])!r} ends")
+    return _under_heads(text, labels, names)
+
+
+def _under_heads(text: str, heads: list[re.Match[str]], names: Sequence[str]) -> Found:
+    if not heads:
+        return {}
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    bodies = ((_name(head), text[head.end() : end]) for head, end in zip(heads, ends, strict=True))
+    found = _collect(bodies, names)
+    opening = text[: heads[0].start()].strip()
+    if found and not isinstance(found, Unreadable) and opening:
+        found.setdefault(names[0], opening)
+    return found
+
+
+def _name(head: re.Match[str]) -> str:
+    return _field(next(filter(None, head.groups())))
+
+
+def _field(label: str) -> str:
+    return re.sub("[ -]", "_", label.strip().lower())
+
+
+def _by_json(text: str, objects: _Objects, names: Sequence[str]) -> Found:
+    found: list[tuple[str, str]] = []
+    for piece in objects.pieces:
+        try:
+            value = json.loads(piece, strict=False, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError):
+            if text.startswith("{"):
+                return Unreadable("the reply looked like a JSON object but was not a valid one")
+            continue
+        found += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
+    return _collect(found, names)
+
+
+def _is_own(found: dict[str, str], objects: _Objects, names: Sequence[str]) -> bool:
+    """Whether a reply that also has other words speaks by its JSON, and does not only quote it.
+
+    A quotation stands in a sentence; an answer is announced with a colon and ends the reply, or is a block by itself
+    with all fields of several that were asked for.
+    """
+    before, after = (part.strip() for part in (objects.rest[: objects.start], objects.rest[objects.start :]))
+    whole = all(name in found for name in names)
+    if not before and not after:
+        return True
+    if objects.fenced:
+        return whole and (len(names) > 1 or not after)
+    return whole and not after and before.endswith((":", "："))
+
+
+def _objects(text: str) -> _Objects | None:
+    """What may be JSON objects: the fenced blocks of them, else all from the first brace to the last."""
+    if not text.startswith("{"):
+        blocks = list(_blocks(text))
+        if blocks:
+            ends = [0, *(end for _, _, end in blocks)]
+            starts = [*(start for start, _, _ in blocks), len(text)]
+            rest = "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+            return _Objects(tuple(piece for _, piece, _ in blocks), starts[0], rest, True)
+    start, end = text.find("{"), text.rfind("}") + 1
+    if start < 0:
+        return None
+    # Without an end all of it is meant as an object, and broken.
+    end = end or len(text)
+    return _Objects((text[start:end],), start, text[:start] + text[end:], False)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str, int]]:
+    """Start, content and end of each code fence around a JSON object."""
+    done = 0
+    for fence in islice(_FENCE.finditer(text), _BLOCKS):
+        end = _end_of_object(text, fence.end()) if fence.start() >= done else None
+        closing = None if end is None else _CLOSED.match(text, end)
+        if closing is not None:
+            done = closing.end()
+            yield fence.start(), text[fence.end() : end], done
+
+
+def _end_of_object(text: str, start: int) -> int | None:
+    """Where the JSON object that begins at `start` ends; None where there is none."""
+    try:
+        return _DECODER.raw_decode(text, start)[1] if text.startswith("{", start) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Found:
+    found: dict[str, str] = {}
+    for name, body in bodies:
+        content = body.strip()
+        if name not in names or not content:
+            continue
+        if found.setdefault(name, content) != content:
+            return Unreadable(f"the field {name!r} stood twice with different content")
+    return found
