@@ -48,10 +48,8 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
         options=LMOptions() if engine is not None else replace(limits(settings), batch=None),
         engine=engine,
-        beside=lm,
-        role=REFLECTION,
         flag="--reflection-lm",
-    )
+    ).beside(lm, REFLECTION)
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:

@@ -43,8 +43,6 @@ def make_lm(
     max_tokens: int | None = 2000,
     options: LMOptions | None = None,
     engine: LocalEngine | None = None,
-    beside: JudgeLM | None = None,
-    role: str = "proposer",
     flag: str = "--lm",
 ) -> JudgeLM:
     """Make the LM that `spec` names. Keys come from the environment only.
@@ -59,8 +57,6 @@ def make_lm(
         options: Pace, retries, budget, prices.
         engine: Stands in for the spec's own. Calls keep their identity, so the store's replies are found; neither
             network nor key is needed.
-        beside: The LM of the same run that this one is a second of; they share the counts and the budget.
-        role: What the counts call the calls of DSPy's own modules.
         flag: Where the spec comes from, for messages.
 
     Raises:
@@ -72,7 +68,7 @@ def make_lm(
     if options.batch is not None:
         require_batchable(spec)
     if spec == OFFLINE:
-        return _offline(engine, store=store, concurrency=concurrency, options=options, beside=beside, role=role)
+        return _offline(engine, store=store, concurrency=concurrency, options=options)
     if "/" not in spec:
         raise _not_an_lm(spec, flag)
     api_base = server_of(spec, api_base)
@@ -92,8 +88,6 @@ def make_lm(
         concurrency=concurrency,
         options=options,
         price=price,
-        beside=beside,
-        role=role,
         batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,

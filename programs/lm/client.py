@@ -47,8 +47,6 @@ class JudgeLM(dspy.LM):
         options: Pace, retries, budget.
         price: Of the model, where it is known.
         batches: From the store and the meter to what sends calls in batch jobs, if that is wanted.
-        beside: The LM of the same run that this one is a second of: they share the counts and the budget.
-        role: What the counts call the calls of DSPy's own modules.
     """
 
     def __init__(
@@ -63,29 +61,17 @@ class JudgeLM(dspy.LM):
         options: LMOptions | None = None,
         price: Price | None = None,
         batches: Callable[[ReplyStore, Meter], BatchDispatcher | None] = lambda store, meter: None,
-        beside: JudgeLM | None = None,
-        role: str = "proposer",
         **kwargs: Any,
     ) -> None:
         self.endpoint = endpoint
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
-        self.meter: Meter = Meter() if beside is None else beside.meter
+        self.meter = Meter()
         self.price = price
-        if beside is not None:
-            self.meter.prices[role] = price
         self.concurrency = concurrency
         limit = kwargs.get("max_tokens")
-        self.caller: Caller = Caller(
-            model,
-            concurrency,
-            options or LMOptions(),
-            price,
-            self._control,
-            control_tokens=limit,
-            beside=None if beside is None else beside.caller,
-        )
+        self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)
         self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
         if isinstance(self._line, OpenAICompatible):
             self._line.on_rate_limits = self.caller.on_rate_limits
@@ -95,7 +81,7 @@ class JudgeLM(dspy.LM):
         self.prefix_warmup: bool = getattr(async_engine, "caches_prefixes", True)
         """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
-        stored = StoredEngine(engine, async_engine, self, role)
+        self._stored = stored = StoredEngine(engine, async_engine, self)
         super().__init__(
             model,
             engine=stored,
@@ -113,6 +99,19 @@ class JudgeLM(dspy.LM):
     def destination(self) -> str | None:
         """Where the calls go, for people; None where nothing leaves the process."""
         return None if isinstance(self._line, LocalEngine) else destination(self.model, self.endpoint)
+
+    def beside(self, first: JudgeLM, role: str) -> JudgeLM:
+        """Make this LM, before its first call, a second one of the run of `first`: they share counts and budget.
+
+        Args:
+            first: The LM of the run.
+            role: What the counts call the calls of DSPy's own modules to this one.
+        """
+        self.meter = first.meter
+        self.meter.prices[role] = self.price
+        self.caller.share_budget(first.caller, self.price)
+        self._stored.role = role
+        return self
 
     def without_batches(self) -> JudgeLM:
         """The same LM, with the same store, counts and limits, whose calls go out at once and in no batch job."""

@@ -45,8 +45,9 @@ class StoredEngine:
     the second out of this one.
     """
 
-    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM, role: str) -> None:
-        self.role = role
+    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM) -> None:
+        self.role = "proposer"
+        """What the counts call these calls."""
         self._engine = engine
         self._async_engine = async_engine
         self._lm = lm

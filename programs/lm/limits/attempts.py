@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dspy
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 0.1
 """Seconds of Retry-After below which it asks for no wait at all; a call that is refused again waits all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """What stays the same over the attempts of a call; see `programs.lm.limits.caller.Caller.call`."""
+
+    send: Callable[[], Awaitable[Reply]]
+    size: int
+    max_tokens: int | None
+    keep: Callable[[Reply], None] | None
 
 
 class CallAttempts:

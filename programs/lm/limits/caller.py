@@ -11,14 +11,14 @@ import itertools
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import dspy
 
 from debate_judge.programs.lm.errors import STRAY, fatal, lm_error
 from debate_judge.programs.lm.limits import control_call
-from debate_judge.programs.lm.limits.attempts import CallAttempts
+from debate_judge.programs.lm.limits.attempts import CallAttempts, PendingCall
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
 from debate_judge.programs.lm.limits.control_call import ControlCall
@@ -35,16 +35,6 @@ _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What stays the same over the attempts of a call; see `Caller.call`."""
-
-    send: Callable[[], Awaitable[Reply]]
-    size: int
-    max_tokens: int | None
-    keep: Callable[[Reply], None] | None
-
-
 class Caller:
     """Makes calls to one model, within its limits.
 
@@ -56,7 +46,6 @@ class Caller:
         control: Makes a call that any model can answer. When it fails too, the provider is down, not the item at
             fault.
         control_tokens: Limit on the length of the reply to it.
-        beside: The caller of another model, whose budget this one shares.
     """
 
     def __init__(
@@ -68,22 +57,27 @@ class Caller:
         control: Callable[[], Awaitable[Reply]] | None = None,
         *,
         control_tokens: int | None = None,
-        beside: Caller | None = None,
     ) -> None:
         self._model = model
         self._options = options
         self._budget = Budget(options.budget, price) if options.budget else None
-        if beside is not None:
-            self._budget = None if beside._budget is None else beside._budget.beside(price)
         self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
-        self.limiter = Limiter(concurrency, options, self._budget)
-        self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
+        self._limit(concurrency)
         self.breaker = CircuitBreaker(model, options)
         self._control_tokens = control_tokens
         self._control = ControlCall(control and partial(self._control_call, control), self.breaker)
         self._numbers = itertools.count()
         self._backoff = Backoff(options.first_wait, options.longest_wait)
         self.requests = RequestsInFlight()
+
+    def share_budget(self, other: Caller, price: Price | None) -> None:
+        """From before the first call on, take what calls cost at `price` from the budget of `other`."""
+        self._budget = None if other._budget is None else other._budget.beside(price)
+        self._limit(self.limiter.concurrency)
+
+    def _limit(self, concurrency: int) -> None:
+        self.limiter = Limiter(concurrency, self._options, self._budget)
+        self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
 
     async def call(
         self,
@@ -110,7 +104,7 @@ class Caller:
             InputError: As `keep` raises it.
         """
         attempts = self._attempts()
-        once = partial(self._attempt, attempts, _Call(send, size, max_tokens, keep))
+        once = partial(self._attempt, attempts, PendingCall(send, size, max_tokens, keep))
         try:
             return await retry(once, partial(self._wait_after, attempts))
         finally:
@@ -122,7 +116,7 @@ class Caller:
     def _attempts(self) -> CallAttempts:
         return CallAttempts(next(self._numbers), self._options, self.breaker, self._backoff)
 
-    async def _attempt(self, attempts: CallAttempts, call: _Call) -> Reply:
+    async def _attempt(self, attempts: CallAttempts, call: PendingCall) -> Reply:
         """Wait for a place, and send once; raises as `call` does."""
         need, attempts.wait = self._need(call.size, call.max_tokens), None
         # A call that was let through before goes first. Not while the provider is down: it may have failed by itself,
@@ -145,7 +139,7 @@ class Caller:
                 # Cancelled. The place stays taken: a budget must not count on what this request may still cost.
                 request.add_done_callback(lambda _: self.limiter.release(need))
 
-    async def _request(self, attempts: CallAttempts, call: _Call, need: TokenNeed) -> Reply:
+    async def _request(self, attempts: CallAttempts, call: PendingCall, need: TokenNeed) -> Reply:
         """Send once and take in what comes of it, whether or not the call still waits for it."""
         sent = time.monotonic()
         try:
