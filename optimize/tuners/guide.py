@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,9 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.examples import group_metric
 from debate_judge.optimize.tuners import Fold, GuideLimits, Tuned, Tuning
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
-from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource, merged
+from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
-from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -38,19 +37,6 @@ class _Rated:
     transcripts: list[Transcript]
     metric: float
     """Of the judge at the rounds that guides are judged at."""
-
-    def sources(self) -> Iterator[RatedSource]:
-        """As they are shown to the reflecting LM: the judge's first score and its reason, without any debate."""
-        example = self.example
-        for item, mean, ratings, comments, transcript in zip(
-            example.questions, example.ratings, example.raters, example.comments, self.transcripts, strict=True
-        ):
-            if mean is not None:
-                first = next((turn for turn in transcript.turns if turn.score is not None), None)
-                score, reason = (first.score, first.text) if first else (None, "")
-                told = tuple(map(escape, comments))
-                rated = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told)
-                yield RatedSource(escape(item.source), escape(item.context), (rated,))
 
 
 @dataclass(frozen=True)
@@ -167,7 +153,7 @@ class GuideOptimizer(Teleprompter):
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
         """A guide written without the examples `unseen`, with what it adds there."""
         seen = [i for i in range(len(rated)) if i not in set(unseen)]
-        guide = self._author(rated).write(merged(s for i in seen for s in rated[i].sources()))
+        guide = self._author(rated).write(_material(rated[i] for i in seen))
         if guide is None:
             return None
         return _Proposal(guide, frozenset(seen), self._gain(student, rated, guide, unseen))
@@ -189,7 +175,7 @@ class GuideOptimizer(Teleprompter):
         if not shown:
             return best.guide
         under_guide = self._judged(guided(student, best.guide), [rated[i].example for i in shown])
-        revised = self._author(rated).revise(best.guide, merged(s for one in under_guide for s in one.sources()))
+        revised = self._author(rated).revise(best.guide, _material(under_guide))
         if revised is None:
             return best.guide
         before, after = (self._gain(student, rated, guide, left) for guide in (best.guide, revised))
@@ -221,6 +207,11 @@ def informed(judge: Judge) -> tuple[str, ...]:
 def guide_of(judge: Judge) -> str:
     """The guide that a judge holds, or an empty text."""
     return next((found for text in judge.instructions().values() if (found := guide_in(text))), "")
+
+
+def _material(rated: Iterable[_Rated]) -> list[RatedSource]:
+    """What the reflecting LM is shown of these examples, each source once."""
+    return merged(source for one in rated for source in rated_sources(one.example, one.transcripts))
 
 
 def _folds(count: int, proposals: int, seed: int) -> list[list[int]]:

@@ -12,6 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import dspy
+
+from debate_judge.programs.roles.parsing import escape
+from debate_judge.programs.transcript import Transcript
+
 BYTES_PER_TOKEN = 4
 """Of UTF-8 text, roughly; a limit in tokens is kept by this measure."""
 
@@ -32,6 +37,8 @@ class RatedCandidate:
     reason: str = ""
     comments: tuple[str, ...] = ()
     """What the raters wrote about it."""
+    number: int | None = None
+    """By which feedback calls it."""
 
     @property
     def difference(self) -> float:
@@ -40,7 +47,8 @@ class RatedCandidate:
 
     def record(self) -> dict[str, Any]:
         """The candidate as plain values, under the names that the prompt explains."""
-        found: dict[str, Any] = {"candidate": self.text, "raters_mean": round(self.mean, 2)}
+        found: dict[str, Any] = {} if self.number is None else {"number": self.number}
+        found |= {"candidate": self.text, "raters_mean": round(self.mean, 2)}
         if len(self.ratings) > 1:
             found["ratings"] = list(self.ratings)
         if self.comments:
@@ -57,6 +65,8 @@ class RatedSource:
     source: str
     context: str
     candidates: tuple[RatedCandidate, ...]
+    feedback: str = ""
+    """What is to be said about the scores of all candidates (`optimize.feedback`)."""
 
     @property
     def difference(self) -> float:
@@ -69,7 +79,10 @@ class RatedSource:
         record: dict[str, Any] = {"source": self.source}
         if self.context:
             record["context"] = self.context
-        return json.dumps({**record, "candidates": [c.record() for c in ordered]}, ensure_ascii=False)
+        record["candidates"] = [c.record() for c in ordered]
+        if self.feedback:
+            record["feedback"] = self.feedback.splitlines()
+        return json.dumps(record, ensure_ascii=False)
 
     @property
     def tokens(self) -> int:
@@ -82,6 +95,26 @@ class RatedSource:
             # The ends of the scale stay: what lies between them says least about what earns the top or the bottom.
             del kept[len(kept) // 2]
         return replace(self, candidates=tuple(kept))
+
+
+def rated_sources(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
+    """The rated candidates of an example by source, with the judge's first score and its reason, before any debate.
+
+    Args:
+        example: Of `optimize.examples`.
+        transcripts: One for each of its questions.
+    """
+    found = []
+    rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
+    for number, (item, mean, ratings, comments, transcript) in enumerate(rated, start=1):
+        if mean is None:
+            continue
+        first = next((turn for turn in transcript.turns if turn.score is not None), None)
+        score, reason = (first.score, first.text) if first else (None, "")
+        told = tuple(map(escape, comments))
+        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told, number)
+        found.append(RatedSource(escape(item.source), escape(item.context), (candidate,)))
+    return merged(found)
 
 
 def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:

@@ -27,8 +27,8 @@ Asked = Literal["free", "half", "whole"]
 
 OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
 REVISION = (
-    "You are the Scorer. Check the latest objection against the texts. Where it holds, score as you would have without "
-    "the error, and do not split the difference; where it does not, keep your score and say why."
+    "You are the Scorer. Say first how far the latest objection holds against the texts. Then score afresh with that "
+    "put right, as if for the first time; if none of it holds, keep your score."
 )
 
 
@@ -108,18 +108,16 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any) -> B
     # Instructions may be an LM's, which has read texts under evaluation.
     standard = f"The Scorer replies with {form(scorer)}.\n{escape(scorer.instructions)}"
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
-    guided = bool(guide_in(standard))
-    size = f"the score would have to move by at least {issue_size(aspect.scale, granularity):g}"
+    law = "the guide to the raters" if guide_in(standard) else "the definition"
     rules = (
-        "Scorer and Critic debate the score. The Critic first judges the candidate itself, "
-        f"{'line by line of the guide to the raters' if guided else 'point by point of the definition'}, and looks for "
-        "the strongest case that the score is too high and the strongest that it is too low.\n"
-        f"An issue is a case that holds against the texts and for which {size}"
-        f"{', or which puts the candidate under another line of the guide' if guided else ''}. It quotes the place "
-        f"that it rests on, says which {'rule of the guide' if guided else 'part of the definition'} was overlooked or "
-        "applied wrongly there, and whether the score is too high or too low for it; it proposes no score. A case "
-        "against the direction of an earlier issue needs evidence that is new to the debate. NO ISSUE is as honourable "
-        "as an issue: a score that holds should stand.\n"
+        f"Scorer and Critic debate the score. The Critic first scores the candidate itself by {law}, as if no score "
+        "had been given, and says in its review what it arrived at. Then it holds the latest score against that, and "
+        "looks for what speaks for a higher and what for a lower one.\n"
+        "An issue is an objection that holds against the texts and is worth at least "
+        f"{issue_size(aspect.scale, granularity):g} on the scale. The feedback quotes the place that it rests on, says "
+        f"which rule of {law} was overlooked or applied wrongly there and whether the score is too high or too low for "
+        "it, and names no score. An objection against the direction of an earlier one needs evidence that is new to "
+        "the debate. NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
         f"The Critic replies with {form(critic)}."
     )
     return Briefing(standard, text, rules)

@@ -15,10 +15,10 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 class Criticism(JudgeSignature):
     """The persona stands here."""
 
-    review: str = dspy.OutputField(desc="your own judgement, then both cases against the latest score, step by step")
+    review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
     decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
     # All that the other roles hear of a reply, so the evidence has to stand here.
-    feedback: str = dspy.OutputField(desc="the issue with its evidence; empty with NO ISSUE")
+    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; else nothing")
 
 
 class Critic(Role):

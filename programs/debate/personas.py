@@ -39,9 +39,9 @@ MODERATE = Persona(
 )
 STRICT = Persona(
     "devils-advocate",
-    "You play the devil's advocate: take none of the Scorer's words on trust, and criticise the latest score as much "
-    "as you can, in whichever direction the texts allow. Only if no objection can be sustained, your decision is "
-    "NO ISSUE.",
+    "You play the devil's advocate: take none of the Scorer's reasons on trust, argue against the latest score "
+    "wherever the texts allow it, and criticise it as much as you can. Only if no objection can be sustained, your "
+    "decision is NO ISSUE.",
 )
 SOPHISTICATED = Persona(
     "sophisticated",

@@ -13,6 +13,8 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 CONCURRENCY = 8
 ARGUMENTS = [
     *("--aspects", "coherence", "--max-rounds", "2", "--trials", "9", "--effort", "light", "--resamples", "200"),
@@ -22,15 +24,15 @@ SCRIPT = Path(__file__).with_name("counted_compile.py")
 ROOT = Path(__file__).parents[2]
 
 
-def command(folder: Path, pause: float) -> list[str]:
-    output = ["--store", str(folder / "store"), "--json", str(folder / "result.json")]
+def command(folder: Path, pause: float, tuner: str) -> list[str]:
+    output = ["--tuner", tuner, "--store", str(folder / "store"), "--json", str(folder / "result.json")]
     return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *ARGUMENTS, *output]
 
 
-def start(folder: Path, pause: float) -> subprocess.Popen[bytes]:
+def start(folder: Path, pause: float, tuner: str = "guide") -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
-        command(folder, pause), cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        command(folder, pause, tuner), cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -43,15 +45,17 @@ def calls(folder: Path) -> list[str]:
 def result(folder: Path) -> dict[str, object]:
     found = json.loads((folder / "result.json").read_text())
     # What a run is called and how much of it was left to do are its own; everything else must be equal.
-    found["lm_calls"].pop("executed")
+    for own in ("executed", "total"):
+        found["lm_calls"].pop(own)
     for own in ("run_id", "export"):
         found.pop(own)
     return dict(found)
 
 
-def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tuner", ["guide", "gepa"])
+def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_path: Path, tuner: str) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    process = start(straight, 0.0)
+    process = start(straight, 0.0, tuner)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors.decode()
     needed = len(calls(straight))
@@ -59,7 +63,7 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_pa
 
     rng, kills = random.Random(5), 0
     for stop_after in sorted(rng.sample(range(1, needed), 4)):
-        process = start(killed, 0.002)
+        process = start(killed, 0.002, tuner)
         while process.poll() is None and len(calls(killed)) < stop_after:
             time.sleep(0.01)
         if process.poll() is None:
@@ -67,7 +71,7 @@ def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_pa
             kills += 1
         process.communicate(timeout=60)
     assert kills >= 3
-    process = start(killed, 0.0)
+    process = start(killed, 0.0, tuner)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors.decode()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -14,7 +17,7 @@ from dspy import lm15
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
-from debate_judge.optimize.tuners import TUNERS, Effort, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -38,6 +41,7 @@ CORPUS = Corpus(
     ),
     Origin("test", "nowhere"),
 )
+LONG = "There is an old lighthouse keeper with seven cats and no boat."
 TEXTS = {name: persona.text for name, persona in PERSONAS.items()}
 BEST = PERSONAS["moderately-negative"].text
 
@@ -69,11 +73,12 @@ def tuned(lm: ScriptedLM, tuner: str = "mipro", judge: Judge | None = None, **op
         return TUNERS[tuner](
             Tuning(
                 judge=judge or start(),
-                examples=examples(CORPUS, [ASPECT], grouped=True, seed=0),
+                examples=examples(values.get("corpus", CORPUS), [ASPECT], grouped=True, seed=0),
                 statistic="spearman",
                 feedback=group_feedback,
                 runner=runner,
                 reflection=lm,
+                guide=values.get("guide", GuideLimits()),
                 personas=TEXTS,
                 effort=Effort(values["proposals"], values["trials"]),
                 seed=values["seed"],
@@ -147,17 +152,46 @@ def test_mipro_again_executes_nothing_and_finds_the_same() -> None:
     assert again.meter.asked == first.meter.asked
 
 
-def test_the_proposer_sees_neither_ratings_nor_code() -> None:
+def test_the_proposer_sees_ratings_texts_and_what_the_debates_did_but_no_code() -> None:
     lm = scripted_lm(rewarding(BEST))
     tuned(lm, trials=2)
     asked = [prompt for prompt in lm.prompts if proposes(prompt)]
     # One proposal for each of two roles.
     assert len(asked) == 2
     for prompt in asked:
-        assert "ratings" not in prompt
-        assert "Source 0." not in prompt
+        lines = section(prompt, "dataset_description").splitlines()
+        sources = [json.loads(line) for line in lines if line.startswith("{")]
+        assert {source["source"] for source in sources} == {"Source 0.", "Source 1.", "Source 2."}
+        for source in sources:
+            assert len(source["candidates"]) == 5
+            assert {c["raters_mean"] for c in source["candidates"]} == {1.0, 2.0, 3.0, 4.0, 5.0}
+            assert all(c["judge"] == 3.0 for c in source["candidates"])
+            assert source["feedback"][0].startswith("Pairs that the raters set apart: 10; in the wrong order: 0")
         assert "class " not in prompt
         assert "def " not in prompt
+
+
+def test_proposals_are_shown_different_sources_and_lose_what_they_quote() -> None:
+    quoting = f"You look again. {LONG}"
+    lm = scripted_lm(
+        lambda prompt: (
+            f"[[ ## proposed_instruction ## ]]\n{quoting}\n\n[[ ## completed ## ]]"
+            if proposes(prompt)
+            else debater(score="3", decision="ISSUE")(prompt)
+        )
+    )
+    groups = tuple(replace(group, source=f"{group.source} {LONG}") for group in CORPUS.groups)
+    tuned(lm, corpus=replace(CORPUS, groups=groups), proposals=2, guide=GuideLimits(tokens=550))
+    shown = [
+        set(re.findall(r"Source \d", section(prompt, "dataset_description")))
+        for prompt in lm.prompts
+        if proposes(prompt)
+    ]
+    assert len(shown) == 4
+    assert shown[0] != shown[1]
+    assert any("You look again." in prompt for prompt in lm.prompts if not proposes(prompt))
+    told = [section(prompt, name) for prompt in lm.prompts if not proposes(prompt) for name in ("panel", "role")]
+    assert not any("lighthouse" in text for text in told)
 
 
 def test_mipro_says_nothing_on_stdout_and_leaves_the_loggers_as_they_were(capfd: pytest.CaptureFixture[str]) -> None:
