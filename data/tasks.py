@@ -22,10 +22,10 @@ SUMMARIZATION = Task(
             "How well the summary holds together as one text. Look at how the sentences connect: does each follow "
             "from what came before, is the order sensible, do pronouns and connectives point to something that was "
             "said, is anything said twice? True or false, important or not, well worded or not: none of this counts "
-            "here. A summary of one sentence is judged by how that sentence is built; an end that is cut off counts "
-            "as much as it breaks the thread. 1 is a heap of sentences with no thread; 2 has a topic, but most "
-            "sentences stand unconnected; 3 can be followed but jumps or circles back; 4 reads as one text with a "
-            "single rough joint; 5 leads from the main point through its details as one organised whole.",
+            "here, nor does shortness. A sentence that breaks off counts as far as it breaks the thread. 1 is a heap "
+            "of sentences with no thread; 2 has a topic, but most sentences stand unconnected or say the same; 3 can "
+            "be followed, but a sentence is stray or something is said twice; 4 has one rough joint that does not stop "
+            "the reader; 5 leads from the main point through its details as one organised whole.",
             _FIVE_POINTS,
         ),
         Aspect(
@@ -42,11 +42,12 @@ SUMMARIZATION = Task(
         Aspect(
             "fluency",
             "The language of the summary, sentence by sentence. Look for broken grammar, fragments, words that are "
-            "missing, doubled or cut off, and wrong punctuation. Lower-casing, blanks around punctuation and other "
-            "traces of tokenised text are no errors, and content, the order of sentences and how they connect do not "
-            "count. 1 can hardly be read because of its errors; 2 has broken or garbled sentences in most places; 3 "
-            "has one garbled sentence or several errors that disturb; 4 has a slip that does not disturb; 5 reads "
-            "like edited prose.",
+            "missing, doubled or cut off within a sentence, and wrong punctuation. Lower-casing, blanks around "
+            "punctuation and other traces of tokenised text are no errors, and content, the order of sentences, how "
+            "they connect and whether a sentence is repeated do not count. 1 can hardly be read because of its errors; "
+            "2 has broken or garbled sentences in most places; 3 has one broken or garbled sentence among few, or "
+            "several errors that disturb; 4 has a slip that does not disturb, or one garbled sentence in a long clean "
+            "text; 5 reads like edited prose.",
             _FIVE_POINTS,
         ),
         Aspect(

@@ -9,11 +9,11 @@ from debate_judge.programs.roles.score_modes import TEXT, Mode, ScoringRole
 
 
 class Scoring(JudgeSignature):
-    """Judge the candidate in the given aspect alone, by its definition and against the source; faults and merits of
-    other kinds do not count, however plain they are. Traces of processing, such as lower case or blanks around
-    punctuation, count for nothing, and an end that is cut off only for what it costs in this aspect. Rest every reason
-    on a place in the texts. Use the whole scale: its best score is for what the definition calls best, and not for
-    perfection."""
+    """Judge the candidate in the given aspect alone, by its definition; use the source as far as the definition needs
+    it. Faults and merits of other kinds do not count, however plain they are. Traces of processing, such as lower case,
+    blanks around punctuation, a dateline or a missing last full stop, count for nothing. Name the places in the texts
+    that decide the score; for a clean text say that nothing was found. Use the whole scale: the best score is for a
+    text in which you find nothing that the definition names, and trifles take nothing off."""
 
     # Scorer, Critic and Tie-breaker all read these instructions, as the standard that they argue from: so they say
     # how to judge, and not who is to speak (`programs.debate.briefing`).

@@ -12,8 +12,8 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class TieBreaking(JudgeSignature):
-    """The debate has ended without agreement. Check each disputed point against the texts, settle it by the standard
-    and the definition of the aspect, and give the final score."""
+    """The debate has not come to an end. Check each disputed point against the texts, settle it by the standard and
+    the definition of the aspect, and give the final score."""
 
     reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
     side: str = dspy.OutputField(desc="Scorer or Critic")

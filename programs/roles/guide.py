@@ -6,7 +6,9 @@ Scorer's instructions are the standard of a debate, so that all of its roles rea
 
 from __future__ import annotations
 
-HEADING = "Guide to these raters, learnt from their ratings; where it differs from the definition, the guide decides:"
+HEADING = (
+    "Guide to these raters, learnt from their ratings; it decides where it differs from all else that is said here:"
+)
 """The line between a role's own instructions and the guide."""
 
 

@@ -32,7 +32,9 @@ def command(folder: Path, pause: float, tuner: str) -> list[str]:
 def start(folder: Path, pause: float, tuner: str = "guide") -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
-        command(folder, pause, tuner), cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        command(folder, pause, tuner),
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
