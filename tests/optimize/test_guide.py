@@ -93,7 +93,7 @@ def sources_in(prompt: str) -> set[int]:
 
 def judged_under(guide: str, lm: ScriptedLM) -> set[int]:
     """The sources of all candidates that were scored with this guide in the prompt."""
-    return {n for p in lm.prompts if guide in section(p, "panel") for n in sources_in(section(p, "source"))}
+    return {n for p in lm.prompts if guide in section(p, "standard") for n in sources_in(section(p, "source"))}
 
 
 def test_a_guide_that_helps_is_in_the_scorers_instructions_and_in_nobody_elses() -> None:
