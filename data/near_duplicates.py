@@ -28,8 +28,8 @@ SHARE = 1 / 3
 _COMMON, _COMMON_SHARE = 10, 0.1
 """A 5-gram in more sources than this, and than this share of them, is wording that all of them have."""
 
-_COMMON_CONTEXT = 1 / 3
-"""A context of more than this share of the sources is background of the whole task."""
+_COMMON_TO_ALL = 1 / 3
+"""What more than this share of the sources has in common is background of the whole task."""
 
 _FEW = 16
 """Up to so many sources of a 5-gram all pairs are counted, beyond it each with the next: the work stays linear."""
@@ -44,7 +44,9 @@ Gram = tuple[str, ...]
 def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     """The sets of groups that belong together, each with at least two, by their places in `groups`.
 
-    Belonging together is passed on: where the first belongs to the second and that to the third, all three do.
+    Belonging together is passed on: where the first belongs to the second and that to the third, all three do. A set of
+    more than a third of all groups fits into no part of a split; what these share, e.g. in a small set of questions
+    made from one template, is taken for the wording of the task, and they are left apart.
     """
     parent = list(range(len(groups)))
 
@@ -59,7 +61,8 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     found: dict[int, list[int]] = defaultdict(list)
     for i in range(len(groups)):
         found[root(i)].append(i)
-    return [tuple(members) for members in found.values() if len(members) > 1]
+    most = max(2, _COMMON_TO_ALL * len(groups))
+    return [tuple(members) for members in found.values() if 1 < len(members) <= most]
 
 
 def _alike_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
@@ -82,8 +85,7 @@ def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
         if context := words(group.context):
             where[context].append(i)
     for sources in where.values():
-        if len(sources) <= _COMMON_CONTEXT * len(groups):
-            yield from pairwise(sources)
+        yield from pairwise(sources)
 
 
 def words(text: str) -> Gram:

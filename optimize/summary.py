@@ -59,7 +59,7 @@ def table(result: Result) -> str:
         "",
         text_table(["aspect", *header, "LM calls per item", "chosen"], rows, rule_before_last=True),
         "",
-        _undefined(result),
+        *_undefined(result),
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *_gains(result, kind),
         *_decisions(result),
@@ -150,44 +150,47 @@ def _gains(result: Result, kind: str) -> list[str]:
     held_out = result.held_out
     found = {
         "single call": held_out.gain,
-        "the single call that knows the same": held_out.over_informed,
+        "single call that knows the same": held_out.over_informed,
         f"uncompiled {kind}": held_out.over_uncompiled,
     }
     corrected = correct([difference.p_value for difference in found.values()])
     gain = held_out.gain
     how = METHODS[gain.method] if gain.method else "no interval"
     why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(found)} comparisons (Holm)"
-    told = "; minus ".join(
-        f"{name}: {interval(difference)}, {p_text(p)}"
-        for (name, difference), p in zip(found.items(), corrected, strict=True)
-    )
     return [
-        f"Compiled minus {told} ({gain.groups} paired sources; intervals: {how}; {why})",
-        *_power({f"Compiled minus {name}": difference for name, difference in found.items()}),
+        *(
+            f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
+            for (name, difference), p in zip(found.items(), corrected, strict=True)
+        ),
+        f"({gain.groups} paired sources; intervals: {how}; {why})",
+        *_power(found),
     ]
 
 
 def _power(differences: Mapping[str, Difference]) -> list[str]:
     texts = {name: power_text(found) for name, found in differences.items()}
-    return [f"{name}: {text}" for name, text in texts.items() if text]
+    return [f"Against the {name}, {text}" for name, text in texts.items() if text]
 
 
-def _undefined(result: Result) -> str:
-    """Which groups count 0 and which are left out, and what the other convention would give."""
-    parts = []
+def _undefined(result: Result) -> list[str]:
+    """Which groups count 0 and which are left out, and what the other conventions would give; empty without any."""
+    counts = {}
     for judge in COMPARED:
         found = [_of(result, judge, aspect) for aspect in result.searches]
-        constant, undefined = sum(a.constant for a in found), sum(a.undefined for a in found)
-        parts.append(f"{judge} {constant} / {undefined}, unscored {sum(a.unscored for a in found)}")
+        counts[judge] = [sum(getattr(a, name) for a in found) for name in ("constant", "undefined", "unscored")]
+    if not any(map(any, counts.values())):
+        return []
     average = result.held_out.tables["compiled"].average[result.plan.data.level][result.plan.statistic]
-    return (
-        "Groups with constant scores, counted 0 / groups with constant ratings, left out: "
-        + "; ".join(parts)
-        + ". Without the groups of constant scores the compiled average is "
-        + _or_dash(average.value_without_constant)
-        + ", with both kinds as 0 "
-        + _or_dash(average.value_undefined_as_zero)
+    shown = "; ".join(
+        f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
     )
+    return [
+        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + shown,
+        "The compiled average without groups of equal scores: "
+        + _or_dash(average.value_without_constant)
+        + "; with both kinds of groups as 0: "
+        + _or_dash(average.value_undefined_as_zero),
+    ]
 
 
 def _decisions(result: Result) -> list[str]:

@@ -193,24 +193,27 @@ def _render(table: AgreementTable, rows: Rows) -> str:
         lines.append(f"{rows.samples} recorded samples read, {rows.unreadable} without a score on the scale")
     for level in LEVELS:
         header = ["aspect", *(NAMES[s] for s in STATISTICS), "groups", "constant", "undefined", "unscored"]
-        if level == "summary":
-            header[4:4] = [f"{NAMES[s]}, all = 0" for s in STATISTICS]
-            header[4:4] = [f"{NAMES[s]}, ranked" for s in STATISTICS]
+        # The other conventions are shown where they give other figures.
+        cells = [row[level]["spearman"] for row in [*table.aspects.values(), table.average]]
+        other = {}
+        if level == "summary" and any(cell.constant for cell in cells):
+            other["ranked"] = "value_without_constant"
+        if level == "summary" and any(cell.undefined for cell in cells):
+            other["all = 0"] = "value_undefined_as_zero"
+        header[4:4] = [f"{NAMES[s]}, {name}" for name in other for s in STATISTICS]
         body = []
         averaged = [("average", table.average[level])] if len(table.aspects) > 1 else []
-        for name, cells in [*((a, t[level]) for a, t in table.aspects.items()), *averaged]:
-            row = [name, *(interval(cells[s]) for s in STATISTICS)]
-            if level == "summary":
-                row += [_or_dash(cells[s].value_without_constant) for s in STATISTICS]
-                row += [_or_dash(cells[s].value_undefined_as_zero) for s in STATISTICS]
-            counts = cells["spearman"]
+        for name, found in [*((a, t[level]) for a, t in table.aspects.items()), *averaged]:
+            row = [name, *(interval(found[s]) for s in STATISTICS)]
+            row += [_or_dash(getattr(found[s], value)) for value in other.values() for s in STATISTICS]
+            counts = found["spearman"]
             body.append([*row, *map(str, (counts.groups, counts.constant, counts.undefined, counts.unscored))])
         how = _method(table, level)
         lines += ["", _LEVELS[level] + how, "", text_table(header, body, rule_before_last=bool(averaged))]
     lines += [
         "",
-        "constant: groups whose scores are equal, counted 0; undefined: groups whose ratings are equal, left out",
-        "ranked: the mean without the groups of constant scores; all = 0: with the undefined groups counted 0, too",
+        "constant: groups whose scores are equal, counted 0 (without them: ranked)",
+        "undefined: groups whose ratings are equal, left out (counted 0 as well: all = 0)",
     ]
     return "\n".join(lines)
 

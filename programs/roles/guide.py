@@ -6,9 +6,7 @@ Scorer's instructions are the standard of a debate, so that all of its roles rea
 
 from __future__ import annotations
 
-HEADING = (
-    "Guide to these raters, learnt from their ratings; it decides where it differs from all else here:"
-)
+HEADING = "Guide to these raters, learnt from their ratings; it decides where it differs from all else here:"
 """The line between a role's own instructions and the guide."""
 
 

@@ -35,7 +35,7 @@ def title(level: Level, statistic: Statistic) -> str:
     return (
         f"Beside single raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, averaged: "
         "the human ceiling)\n"
-        "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability; "
+        "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
         "mean rating, on the raters' scale"
     )

@@ -171,9 +171,9 @@ def coverage(
         for replicate in range(replicates):
             which = rng.integers(len(population.ratings), size=size).tolist()
             for make in INTERVALS:
-                # Decisions take the longest, so that they are given a quarter of the replicates.
+                # Decisions take the longest, so that they are given a tenth of the replicates.
                 slow = make in (decision_intervals, single_intervals)
-                if (make is drawn_systems and not population.recurring) or (slow and replicate % 4):
+                if (make is drawn_systems and not population.recurring) or (slow and replicate % 10):
                     continue
                 for name, (now, before) in make(population, which, seed + replicate).items():
                     # A figure that the sample leaves undefined promises nothing.

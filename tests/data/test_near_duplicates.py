@@ -67,6 +67,11 @@ def test_equal_contexts_join_unless_they_are_the_whole_tasks() -> None:
     assert joined(*(group(str(i), text(i), fact) for i in range(20))) == set()
 
 
+def test_a_template_of_a_small_set_does_not_join_it() -> None:
+    groups = [group(str(i), f"What is there to see on the river {name}?") for i, name in enumerate("abcdefgh")]
+    assert joined(*groups) == set()
+
+
 def test_belonging_together_is_passed_on() -> None:
     a, b, c = text(1), f"{text(1)} {text(2)}", text(2)
     assert joined(group("a", a), group("b", b), group("c", c), *OTHERS) == {frozenset("abc")}

@@ -110,6 +110,37 @@ def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest
     assert "sample-level" in capsys.readouterr().out
 
 
+def test_near_duplicates_and_several_raters_reach_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with open("rated.jsonl", "w") as out:
+        for number, line in enumerate((ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()):
+            group = json.loads(line)
+            for candidate in group["candidates"]:
+                relevance = candidate["ratings"]["relevance"]
+                candidate["ratings"] = {"relevance": [relevance, max(1, relevance - 1)]}
+            copies = [group]
+            if number < 2:
+                copies.append({**group, "group": f"again-{number}", "source": group["source"] + " More to come."})
+            out.write("".join(json.dumps(copy) + "\n" for copy in copies))
+    code = command.main(["--data", "rated.jsonl", *QUICK, "--tuner", "none", "--json", "r.json"])
+    assert code == 0
+    result = json.loads(Path("r.json").read_text())
+    found = result["raters"]["compiled"]["relevance"]
+    assert found["raters"] == 2
+    assert found["ceiling"]["value"] > 0.9
+    assert found["error"]["value"] >= 0
+    evidence = json.loads((Path(result["export"]) / "manifest.json").read_text())["evidence"]
+    assert sorted(map(len, evidence["near_duplicates"])) == [2, 2]
+    printed = capsys.readouterr().out
+    joined = "4 of 26 sources are near-duplicates of others"
+    assert joined in printed
+    assert joined in caplog.text
+    assert "the human ceiling" in printed
+    assert "sources show a true difference of" in printed or result["gain"]["power"] is None
+
+
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)

@@ -59,6 +59,37 @@ def test_csv_lists_of_raters_and_missing_scores(tmp_path: Path, capsys: pytest.C
     assert cell["unscored"] == 1
 
 
+def test_lists_of_raters_are_shown_beside_the_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [{**r, "rating": [r["rating"], min(4, int(str(r["rating"])) + 1)]} for r in rows()]
+    path = jsonl(tmp_path / "r.jsonl", records)
+    found = table(path, capsys)["raters"]["coherence"]  # type: ignore[index]
+    # The second rater ranks as the first does, but for the ties of 3 and 4 that the end of the scale makes.
+    pairs = [([r, min(4, r + 1)]) for g in ("g1", "g2") for r in RATINGS[g]]
+    both = [stats.spearmanr(*zip(*pairs[i : i + 4], strict=True)).statistic for i in (0, 4)]
+    assert found["ceiling"]["value"] == pytest.approx(sum(both) / 2)
+    assert found["raters"] == 2
+    assert found["reliability"] is not None
+    # A score of 5 lies outside the raters' scale of 1 to 4, so that a distance would mean nothing.
+    assert (found["error"], found["kappa_of_judge"]) == (None, None)
+    assert command.main([path, "--resamples", "50"]) == 0
+    printed = capsys.readouterr().out
+    assert "the human ceiling" in printed
+    assert "alpha: Krippendorff's" in printed
+
+
+def test_drawn_systems_change_the_interval_at_system_level_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Without this the mean ratings of all systems would be equal.
+    records = [{**r, "rating": int(str(r["rating"])) + 2 * int(str(r["candidate"])[1:])} for r in rows()]
+    path = jsonl(tmp_path / "r.jsonl", records)
+    fixed, drawn = (table(path, capsys, *more)["aspects"]["coherence"] for more in ((), ("--draw-systems",)))  # type: ignore[index]
+    assert fixed["summary"] == drawn["summary"]
+    assert fixed["system"]["pearson"]["value"] == drawn["system"]["pearson"]["value"]
+    assert fixed["system"]["pearson"]["low"] != drawn["system"]["pearson"]["low"]
+    assert None not in (fixed["system"]["pearson"]["low"], drawn["system"]["pearson"]["low"])
+
+
 def test_recorded_samples_are_read_averaged_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Forms of replies that LMs gave to published prompts, one of them empty.
     replies = [["1", "- Rating: 2"], ["Score: 2", ""], ["3", "Coherence: 3"], ["nothing", "7"]]

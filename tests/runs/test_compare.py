@@ -63,6 +63,41 @@ def test_all_judges_of_the_family_stand_in_one_table(
     assert "offline LM: transparent text statistics, a stand-in, not a language model" in printed
 
 
+def test_where_raters_are_several_judges_stand_beside_them(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = tmp_path / "several.jsonl"
+    records = [json.loads(line) for line in rated.read_text().splitlines()]
+    for record in records:
+        for candidate in record["candidates"]:
+            candidate["ratings"] = {a: [r, max(1, r - 1), r] for a, (r,) in candidate["ratings"].items()}
+    several.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found = table(several, tmp_path, "--judges", "rouge-l,single", "--part", "all")["raters"]
+    assert set(found) == {"rouge-l", "single"}
+    one = found["single"]["coherence"]
+    assert one["raters"] == 3
+    assert one["ceiling"] == found["rouge-l"]["coherence"]["ceiling"]
+    assert 0 < one["alpha"] < 1
+    # ROUGE-L has a scale of its own: its distance from ratings means nothing.
+    assert found["rouge-l"]["coherence"]["error"] is None
+    assert one["error"]["value"] >= abs(one["bias"]["value"])
+    assert "the human ceiling" in capsys.readouterr().out
+    assert "raters" not in table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")
+
+
+def test_intervals_p_values_and_power_are_explained_under_the_table(
+    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert table(rated, tmp_path, "--judges", "rouge-l,single", "--part", "all")["differences"]["single"]["power"]
+    printed = capsys.readouterr().out
+    assert "t on the group values" in printed
+    assert "by flipping the signs of groups" in printed
+    assert "single against rouge-l: these 8 groups show a true difference of" in printed
+    few = table(rated, tmp_path, "--judges", "rouge-l,single")["differences"]["single"]
+    assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
+    assert "no p-value is given: with fewer than 6 groups none can be below 0.05" in capsys.readouterr().out
+
+
 def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
