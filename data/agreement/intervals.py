@@ -11,6 +11,8 @@ The percentile bootstrap covers the truth in 82 % of cases with five groups and 
 - `fisher-z`: a correlation that is no mean over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
   +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation; the root undoes that a resample of G
   groups varies by (G - 1) / G too little (Efron and Tibshirani 1993, chapter 6), the t that s itself is uncertain.
+  At system level it covers what it promises only once the systems' means are steady: with few groups their noise pulls
+  the correlation itself towards 0, by more the higher it truly is, and no interval around it makes up for that.
 - `logit`: shares such as accuracy, F1 or AUROC, and kappa, likewise on the logit of their place in their range.
 - `t-bootstrap`: paired differences of the last two, likewise on their own scale.
 - `dirichlet`: decisions of which each group has one. Draws from the posterior of the table of labels and decisions

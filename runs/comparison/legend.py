@@ -154,6 +154,7 @@ def _intervals(comparison: Comparison) -> list[str]:
     if setup.level == "system":
         drawn = "systems like these (systems resampled, too)" if setup.draw_systems else "these systems"
         lines.append(f"system-level intervals are about {drawn}, p-values about these systems")
+        lines.append("few groups leave the systems' means noisy, which pulls system-level correlations towards 0")
     if any(p is None for p in comparison.corrected.values()):
         lines.append(f"differences are paired; no p-value is given: {WHY_NONE}")
     elif comparison.corrected:
