@@ -33,7 +33,7 @@ class Breadth:
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, others=1, ties=2, probes=12, candidates=512),
+        "light": Breadth(kinds=2, others=1, ties=4, probes=14, candidates=512),
         "medium": Breadth(kinds=3, others=2, ties=6, probes=24, candidates=2048),
         "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
     }
@@ -98,14 +98,20 @@ def _best(found: Sequence[Sequence[float]]) -> float:
 
 
 def _ties(covered: Sequence[Point], worth: Worth) -> list[Probe]:
-    """The Tie-breaker at every debate that was held: first where the debate is the best for an aspect, the most such
-    aspects first, then by what debates are worth on average."""
+    """The Tie-breaker at every debate that was held, the most promising first.
+
+    The variants that are the best for most aspects come first, each after one round, where the Tie-breaker stands for
+    all further rounds at a fraction of their calls, then after as many as were best without it.
+    """
     of = {point: found for point, found in worth(covered).items() if point.rounds}
     aspects = range(len(next(iter(of.values()))))
     wins = [max(of, key=lambda point: of[point][aspect]) for aspect in aspects]
+    mean = {point: sum(found) / len(found) for point, found in of.items()}
 
-    def key(probe: Probe) -> tuple[int, float]:
-        own = [p for p in of if (p.variant, p.rounds) == (probe.variant, probe.rounds)]
-        return -sum(win in own for win in wins), -max(sum(of[p]) / len(of[p]) for p in own)
+    def key(probe: Probe) -> tuple[int, float, bool, float]:
+        own = [mean[p] for p in of if (p.variant, p.rounds) == (probe.variant, probe.rounds)]
+        variant = max(mean[p] for p in of if p.variant == probe.variant)
+        won = sum(win.variant == probe.variant for win in wins)
+        return -won, -variant, probe.rounds > 1, -max(own)
 
     return sorted(dict.fromkeys(Probe(p.variant, p.rounds, True) for p in of), key=key)

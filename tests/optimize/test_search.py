@@ -119,7 +119,7 @@ def test_the_course_goes_from_single_calls_to_debates_to_personas_to_tie_breaker
         *("none strict 3", "guide strict 3"),
         *("guide plain 1", "guide mild 1"),
         "guide plain 3",
-        *("guide plain 2T", "guide strict 2T"),
+        *("guide plain 1T", "guide plain 2T"),
     ]
 
 
