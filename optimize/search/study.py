@@ -136,8 +136,8 @@ def _sampled(study: optuna.Study, space: Space, seed: int, left: Sequence[Probe]
     import optuna
 
     # Asked is a copy: a trial that stayed open in the study while its point is evaluated would outlive a kill. It knows
-    # of agreement alone, for which of two good points costs less is decided by the choice; and each suggestion counts as
-    # tried for the next, so that they differ.
+    # of agreement alone, for what a good point costs is weighed by the choice; and each suggestion counts as tried for
+    # the next, so that they differ.
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     copy = optuna.create_study(
