@@ -16,7 +16,7 @@ from debate_judge.data.agreement.tables import NAMES
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
+from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
@@ -144,6 +144,8 @@ def describe(point: Point, calls: float = 1.0) -> str:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
+    if point.asked != FREE:
+        parts.append(f"asked for {point.asked} points")
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)
@@ -195,7 +197,8 @@ def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figur
 
 def _in_words(variant: JudgeVariant) -> str:
     known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
-    return f"{variant.persona}{known}"
+    asked = "" if variant.asked == FREE else f", {variant.asked} points"
+    return f"{variant.persona}{known}{asked}"
 
 
 def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:

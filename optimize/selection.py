@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from debate_judge.data.schema import GRANULARITIES, Aspect
 from debate_judge.optimize.context import CompilePlan, Run, label_of
@@ -13,6 +14,7 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
 from debate_judge.optimize.search.knowledge import (
+    ASKED,
     TUNED,
     Knowledge,
     both,
@@ -22,13 +24,14 @@ from debate_judge.optimize.search.knowledge import (
     variants_of,
 )
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, SearchResult
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import FREE, Point, Space
 from debate_judge.optimize.search.storage import FORMAT
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import require_scored
@@ -145,6 +148,9 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
     rounded = any(_rounded(plan, base, aspect) for aspect in plan.data.aspects)
+    # Where the user has said how scores are asked for, they are.
+    own = str(base.config().get(ASKED, ""))
+    ways = get_args(Asked) if rounded and own == FREE else (own or FREE,)
     return Space(
         knowledge=knowledge,
         personas=tuple(personas),
@@ -152,6 +158,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         tie_breakers=ties,
         granularities=GRANULARITIES if rounded else ("given",),
         rewritten=rewritten,
+        asked=tuple(sorted(ways, key=lambda way: way != FREE)),
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
@@ -186,6 +193,7 @@ def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
             "rounds": point.rounds,
             "tie_breaker": point.tie_breaker,
             "granularity": point.granularity,
+            "asked": point.asked,
         },
         metrics,
     )

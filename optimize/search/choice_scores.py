@@ -125,7 +125,7 @@ class ChoiceScores:
         # For a figure: fewer resamples than for evidence show as much.
         found = []
         for rounds in range(self.held[variant] + 1):
-            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given"))
+            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given", variant.asked))
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
             found.append(table.aspects[aspect][level][statistic])
         return found

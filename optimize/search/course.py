@@ -1,9 +1,9 @@
 """The order in which a search spends its calls: what costs least and tells most comes first.
 
-Single calls of every kind of knowledge; debates with the judge's own persona for the kinds that are worth it; one round
-with every other persona, and whole debates with the best of them; the Tie-breaker where the debates are best. All
-aspects follow one course, decided by all of them together: what is worth a try is learnt from every aspect, and every
-point is known for every aspect.
+Single calls of every kind of knowledge, and asked for in steps; debates with the judge's own persona for the kinds that
+are worth it; one round with every other persona, and whole debates with the best of them; the Tie-breaker where the
+debates are best. All aspects follow one course, decided by all of them together: what is worth a try is learnt from
+every aspect, and every point is known for every aspect.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Breadth:
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, others=1, ties=2, probes=12, candidates=512),
-        "medium": Breadth(kinds=3, others=2, ties=6, probes=24, candidates=2048),
+        "light": Breadth(kinds=2, others=1, ties=4, probes=16, candidates=512),
+        "medium": Breadth(kinds=3, others=2, ties=6, probes=28, candidates=2048),
         "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
     }
 )
@@ -74,15 +74,20 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
         return sorted(variants, key=lambda v: -_best([found for point, found in of.items() if point.variant == v]))
 
     yield from tried([Probe(head, 0) for head in space.heads])
+    known = ranked([head for head in space.heads if head not in space.rewritten])[0].knowledge
+    otherwise = [head for head in space.otherwise_asked if head.knowledge == known]
+    yield from tried([Probe(head, 0) for head in otherwise])
     if not space.longest:
         return
     plain, *learnt = space.heads
     # What was learnt shows in a debate that argues from it more than in a single call: some of it is always tried.
     heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
+    if otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
+        heads.append(asked)
     for head in heads:
         yield from tried(space.debates(head, space.longest))
     best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
-    others = [JudgeVariant(best.knowledge, persona) for persona in space.personas[1:]]
+    others = [JudgeVariant(best.knowledge, persona, space.asked[0]) for persona in space.personas[1:]]
     for other in others:
         yield from tried(space.debates(other, min(n for n in space.rounds if n)))
     for other in ranked(others)[: breadth.others]:
@@ -98,14 +103,20 @@ def _best(found: Sequence[Sequence[float]]) -> float:
 
 
 def _ties(covered: Sequence[Point], worth: Worth) -> list[Probe]:
-    """The Tie-breaker at every debate that was held: first where the debate is the best for an aspect, the most such
-    aspects first, then by what debates are worth on average."""
+    """The Tie-breaker at every debate that was held, the most promising first.
+
+    The variants that are the best for most aspects come first, each after one round, where the Tie-breaker stands for
+    all further rounds at a fraction of their calls, then after as many as were best without it.
+    """
     of = {point: found for point, found in worth(covered).items() if point.rounds}
     aspects = range(len(next(iter(of.values()))))
     wins = [max(of, key=lambda point: of[point][aspect]) for aspect in aspects]
+    mean = {point: sum(found) / len(found) for point, found in of.items()}
 
-    def key(probe: Probe) -> tuple[int, float]:
-        own = [p for p in of if (p.variant, p.rounds) == (probe.variant, probe.rounds)]
-        return -sum(win in own for win in wins), -max(sum(of[p]) / len(of[p]) for p in own)
+    def key(probe: Probe) -> tuple[int, float, bool, float]:
+        own = [mean[p] for p in of if (p.variant, p.rounds) == (probe.variant, probe.rounds)]
+        variant = max(mean[p] for p in of if p.variant == probe.variant)
+        won = sum(win.variant == probe.variant for win in wins)
+        return -won, -variant, probe.rounds > 1, -max(own)
 
     return sorted(dict.fromkeys(Probe(p.variant, p.rounds, True) for p in of), key=key)

@@ -20,6 +20,9 @@ from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.optimize.tuners.rated_examples import with_rated_examples
 from debate_judge.programs.judge import Judge
 
+ASKED = "granularity"
+"""Entry of a judge's configuration that says how finely its prompts ask for scores."""
+
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""
 
@@ -118,13 +121,25 @@ def variants_of(
         kinds: What was learnt for this unit.
         space: What may be chosen.
     """
-    by_name = {kind.name: kind for kind in kinds}
-    found = {}
-    for variant in space.variants:
-        plain = personas.get(variant.persona, personas[space.personas[0]])
-        kind = by_name.get(variant.knowledge)
-        found[variant] = CrossFitted(plain) if kind is None else kind.given_to(plain)
-    return found
+    return _Judges(personas, {kind.name: kind for kind in kinds}, space)
+
+
+class _Judges(dict[JudgeVariant, CrossFitted]):
+    """Makes the judge of a variant when it is first wanted: most variants of a space never are."""
+
+    def __init__(self, personas: Mapping[str, Judge], kinds: Mapping[str, Knowledge], space: Space) -> None:
+        super().__init__()
+        self._personas = personas
+        self._kinds = kinds
+        self._space = space
+
+    def __missing__(self, variant: JudgeVariant) -> CrossFitted:
+        plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
+        if variant.asked != self._space.asked[0]:
+            plain = plain.from_config({**plain.config(), ASKED: variant.asked})
+        kind = self._kinds.get(variant.knowledge)
+        self[variant] = CrossFitted(plain) if kind is None else kind.given_to(plain)
+        return self[variant]
 
 
 def space_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:

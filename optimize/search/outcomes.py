@@ -155,10 +155,11 @@ class Outcomes:
             return None
         own = self.space.personas[0]
         same = replace(point, knowledge=NO_KNOWLEDGE)
-        for other in (same, replace(same, persona=own), replace(same, persona=own, tie_breaker=False)):
+        plain = replace(same, persona=own, asked=self.space.asked[0])
+        for other in (same, plain, replace(plain, tie_breaker=False)):
             if other in self.by_point:
                 return self.by_point[other][label]
-        return self.by_point[replace(same, persona=own, rounds=0, tie_breaker=False)][label]
+        return self.by_point[replace(plain, rounds=0, tie_breaker=False)][label]
 
 
 OnTrial = Callable[[Point, Mapping[str, Outcome]], None]

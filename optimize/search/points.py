@@ -9,6 +9,9 @@ from debate_judge.data.schema import GRANULARITIES, Granularity
 NO_KNOWLEDGE = "none"
 """What is known of the raters where nothing was learnt."""
 
+FREE = "free"
+"""How finely scores are asked for where the prompt does not say."""
+
 
 @dataclass(frozen=True, order=True)
 class JudgeVariant:
@@ -18,6 +21,8 @@ class JudgeVariant:
     """What it knows of the raters: the name of a kind (`optimize.search.knowledge`), or `NO_KNOWLEDGE`."""
     persona: str
     """Of its Critic."""
+    asked: str = FREE
+    """How finely its prompts ask for scores: free, half or whole points; not to be taken for what is read off them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -29,10 +34,13 @@ class Point:
     rounds: int
     tie_breaker: bool
     granularity: Granularity
+    """That the scores are rounded to."""
+    asked: str = FREE
+    """The granularity that the prompts ask for."""
 
     @property
     def variant(self) -> JudgeVariant:
-        return JudgeVariant(self.knowledge, self.persona)
+        return JudgeVariant(self.knowledge, self.persona, self.asked)
 
 
 @dataclass(frozen=True, order=True)
@@ -59,6 +67,8 @@ class Space:
     """Judges whose roles were all rewritten by a tuner, which have a Critic of their own."""
     barred: tuple[str, ...] = ()
     """Kinds of knowledge that are measured and never chosen."""
+    asked: tuple[str, ...] = (FREE,)
+    """How finely scores may be asked for, the judge's own way first; the others are tried with its own persona."""
 
     @property
     def longest(self) -> int:
@@ -68,13 +78,19 @@ class Space:
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
         """All judges, those with the judge's own persona first."""
-        return tuple(JudgeVariant(k, p) for p in self.personas for k in self.knowledge) + self.rewritten
+        own = tuple(JudgeVariant(k, p, self.asked[0]) for p in self.personas for k in self.knowledge)
+        return own + self.otherwise_asked + self.rewritten
 
     @property
     def heads(self) -> tuple[JudgeVariant, ...]:
         """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
         differ in nothing else share their first turn, and so their single call."""
-        return tuple(JudgeVariant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
+        return tuple(JudgeVariant(k, self.personas[0], self.asked[0]) for k in self.knowledge) + self.rewritten
+
+    @property
+    def otherwise_asked(self) -> tuple[JudgeVariant, ...]:
+        """The judge with its own persona, asked for scores in another way than its own."""
+        return tuple(JudgeVariant(k, self.personas[0], asked) for k in self.knowledge for asked in self.asked[1:])
 
     def debates(self, variant: JudgeVariant, rounds: int) -> list[Probe]:
         """The probes that tell what the variant's debates of up to so many rounds are worth."""
@@ -86,7 +102,7 @@ class Space:
 
     def probes(self) -> list[Probe]:
         """Everything that can be tried, the cheapest first."""
-        found = [Probe(head, 0) for head in self.heads]
+        found = [Probe(head, 0) for head in self.heads + self.otherwise_asked]
         for variant in self.variants:
             found += self.debates(variant, self.longest)
         if self.tie_breakers == (False, True):
@@ -98,19 +114,22 @@ class Space:
         v = probe.variant
         held = [n for n in self.rounds if 0 < n <= probe.rounds]
         rounds = [probe.rounds] if probe.tie_breaker or not probe.rounds else held
-        return [Point(v.knowledge, v.persona, n, probe.tie_breaker, g) for n in rounds for g in self.granularities]
+        # What was asked for in steps is not rounded again.
+        read = self.granularities if v.asked == self.asked[0] else self.granularities[:1]
+        return [Point(v.knowledge, v.persona, n, probe.tie_breaker, g, v.asked) for n in rounds for g in read]
 
     def points(self) -> list[Point]:
         """Every distinct point."""
         return list(dict.fromkeys(point for probe in self.probes() for point in self.covered(probe)))
 
-    def plainness(self, point: Point) -> tuple[bool, int, bool, int, int, int]:
+    def plainness(self, point: Point) -> tuple[int | bool, ...]:
         """Sort key: of two points that are worth the same for as many calls, the plainer is the first."""
         personas = (*self.personas, *(v.persona for v in self.rewritten))
         kinds = (*self.knowledge, *(v.knowledge for v in self.rewritten))
         return (
             point.tie_breaker,
             kinds.index(point.knowledge),
+            point.asked != self.asked[0],
             point.persona != personas[0],
             point.rounds,
             GRANULARITIES.index(point.granularity),

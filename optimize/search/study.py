@@ -126,22 +126,37 @@ def _whole(space: Space, point: Point) -> Probe:
     return Probe(point.variant, point.rounds, True) if point.tie_breaker else longest
 
 
+_ASKED = 16
+"""Suggestions of the sampler, of which one is tried."""
+
+
 def _sampled(study: optuna.Study, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
     """What a TPE sampler asks for on the strength of the study's trials (Bergstra et al., Algorithms for
     Hyper-Parameter Optimization, 2011)."""
     import optuna
 
-    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5, multivariate=False, constant_liar=False)
-    asked = study.ask()
-    wanted = suggest(space, asked)
-    # The sampler is only asked: a trial that stayed open while its point is evaluated would outlive a kill.
-    study.tell(asked, state=optuna.trial.TrialState.FAIL)
-    # It may want what was seen. Nothing is tried twice: what is most like it is.
-    return min(left, key=lambda probe: _unlikeness(wanted, probe))
+    # Asked is a copy: a trial that stayed open in the study while its point is evaluated would outlive a kill. It knows
+    # of agreement alone, for what a good point costs is weighed by the choice; and each suggestion counts as tried for
+    # the next, so that they differ.
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    copy = optuna.create_study(
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=5, constant_liar=True),
+    )
+    optuna.logging.set_verbosity(verbosity)
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        copy.add_trial(
+            optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=trial.values[0])
+        )
+    wanted = [suggest(space, copy.ask()) for _ in range(_ASKED)]
+    # It may want what was seen. Nothing is tried twice: the first that is new is, or what is most like one of them.
+    return min(left, key=lambda probe: min((*_unlikeness(point, probe), n) for n, point in enumerate(wanted)))
 
 
 def _unlikeness(wanted: Point, probe: Probe) -> tuple[int, int]:
     ours, theirs = probe_of(wanted), probe
     differing = sum(a != b for a, b in zip(astuple(ours.variant), astuple(theirs.variant), strict=True))
     differing += ours.tie_breaker != theirs.tie_breaker
-    return differing, abs(ours.rounds - theirs.rounds)
+    # A debate tells about all of its rounds.
+    return differing, abs(ours.rounds - theirs.rounds) if theirs.tie_breaker else max(0, ours.rounds - theirs.rounds)

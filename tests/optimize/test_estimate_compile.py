@@ -86,12 +86,12 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
 
 
 def test_every_stage_has_a_row_for_every_judge() -> None:
-    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, tuner="mipro")
+    found = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, tuner="mipro")
     stages = ("tuning, proposals", "tuning, evaluations", "search, debates", "search, tie-breaks", "held-out")
     assert set(found.rows) == {f"{a}: {stage}" for a in ("coherence", "fluency") for stage in stages}
     # Two texts for the Scorer and two for the Critic, however large the data are.
     assert [used.calls for used in found.rows["coherence: tuning, proposals"]] == [4, 4, 4]
-    shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=6, shared=True, tuner="mipro")
+    shared = estimated(aspects=("coherence", "fluency"), max_rounds=1, trials=16, shared=True, tuner="mipro")
     assert set(shared.rows) == {f"coherence+fluency: {stage}" for stage in stages}
     for row in found.rows.values():
         for name in ("calls", "input", "output", "usd"):

@@ -119,7 +119,7 @@ def test_the_course_goes_from_single_calls_to_debates_to_personas_to_tie_breaker
         *("none strict 3", "guide strict 3"),
         *("guide plain 1", "guide mild 1"),
         "guide plain 3",
-        *("guide plain 2T", "guide strict 2T"),
+        *("guide plain 1T", "guide plain 2T"),
     ]
 
 
@@ -136,6 +136,17 @@ def test_a_judge_that_was_rewritten_is_debated_with_and_has_no_other_personas() 
     found = followed(space, breadth(99), lambda point: 1.0 * (point.knowledge == "tuned"))
     assert found[:4] == ["none", "tuned", "none strict 3", "tuned tuned 3"]
     assert found[4:6] == ["none plain 1", "none mild 1"]
+
+
+def test_asking_for_points_is_tried_with_the_best_knowledge_and_debated_with_if_it_is_better_still() -> None:
+    space = replace(SPACE, asked=("free", "half", "whole"))
+    singles = ["none", "guide", "guide", "guide"]
+    worse = followed(space, breadth(99), lambda point: -varied(point) - (point.asked != "free"))
+    assert worse[:7] == [*singles, "none strict 3", "guide strict 3", "guide plain 1"]
+    better = followed(space, breadth(99), lambda point: -varied(point) + (point.asked == "whole"))
+    assert better[:7] == [*singles, "none strict 3", "guide strict 3", "guide strict 3"]
+    # What was asked for in steps is not rounded again.
+    assert {p.granularity for p in space.points() if p.asked != "free"} == {"given"}
 
 
 def test_without_rounds_there_are_single_calls_only() -> None:

@@ -1,0 +1,143 @@
+"""What can be known of the raters: who is given it, and who judges the train sources that it was learnt from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dspy
+
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.search.choice_scores import Place
+from debate_judge.optimize.search.knowledge import (
+    TUNED,
+    Knowledge,
+    both,
+    kinds_of,
+    rated_examples,
+    space_axes,
+    variants_of,
+)
+from debate_judge.optimize.search.points import JudgeVariant, Space
+from debate_judge.optimize.settings import WantedExamples
+from debate_judge.optimize.tuners import Fold, Tuned
+from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.judge import DebateConfig, Judge
+from debate_judge.programs.roles.examples import examples_of
+
+ASPECT = Aspect("charm", "Whether it charms.", Scale(1, 5))
+TASK = Task("toy", "question", "answer", (ASPECT,))
+CORPUS = Corpus(
+    TASK,
+    tuple(
+        RatedGroup(
+            f"g{g}", f"Source {g}.", tuple(Candidate(f"c{c}", f"{g} {c}", {"charm": (1.0 + c,)}) for c in range(3))
+        )
+        for g in range(4)
+    ),
+    Origin("toy", "toy.jsonl"),
+)
+EXAMPLES = examples(CORPUS, (ASPECT,), grouped=True, seed=0)
+BASE = Debate(STRICT, DebateConfig(2))
+PERSONAS: dict[str, Judge] = {"strict": BASE, "plain": Debate(PLAIN, DebateConfig(2))}
+
+
+def place(example: dspy.Example) -> Place:
+    item = example.questions[0]
+    return item.aspect.name, item.group
+
+
+def learnt() -> Tuned:
+    """A guide from everything, and one from each half of the examples."""
+    halves = frozenset({0, 1}), frozenset({2, 3})
+    return Tuned(guided(BASE, "of all"), tuple(Fold(guided(BASE, f"without {sorted(h)}"), h) for h in halves))
+
+
+def space(*kinds: Knowledge, **axes: tuple[str, ...]) -> Space:
+    knowledge, rewritten = space_axes(kinds)
+    return replace(Space(knowledge, ("strict", "plain"), (0, 1, 2), (False, True), rewritten=rewritten), **axes)
+
+
+def test_a_guide_is_put_into_every_personas_judge() -> None:
+    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    found = variants_of(PERSONAS, [guide], space(guide))
+    for name, persona in PERSONAS.items():
+        judge = found[JudgeVariant("guide", name)].judge
+        assert guide_of(judge) == "of all"
+        assert judge.instructions()["critic.predict"] == persona.instructions()["critic.predict"]
+        plain = found[JudgeVariant("none", name)]
+        assert plain.judge.instructions() == persona.instructions()
+        assert plain.on_train is None
+
+
+def test_a_train_group_is_judged_by_the_guide_that_was_written_without_it() -> None:
+    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    found = variants_of(PERSONAS, [guide], space(guide))[JudgeVariant("guide", "plain")]
+    for number, example in enumerate(EXAMPLES):
+        judge = found.at("train", place(example))
+        assert judge is not None
+        assert str(number) in guide_of(judge)
+        assert judge.instructions()["critic.predict"] == PERSONAS["plain"].instructions()["critic.predict"]
+    assert found.at("train", ("charm", "another")) is None
+    assert found.at("dev", ("charm", "g0")) is found.judge
+
+
+def test_a_group_of_which_an_item_was_seen_is_not_judged() -> None:
+    """Without groups an example is a batch of items, and two batches may hold items of one source."""
+    batch = dspy.Example(questions=[*EXAMPLES[0].questions, EXAMPLES[1].questions[0]])
+    tuned = Tuned(guided(BASE, "of all"), (Fold(guided(BASE, "without the batch"), frozenset({0})),))
+    (guide,) = kinds_of(BASE, tuned, [batch, EXAMPLES[1]])
+    ((_, unseen),) = guide.folds
+    assert unseen == {place(EXAMPLES[0])}
+
+
+def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
+    tuned = guided(BASE, "of all")
+    signature = tuned.critic.predict.signature
+    tuned.critic.predict.signature = signature.with_instructions("Look twice.")
+    kinds = kinds_of(BASE, Tuned(tuned, start=learnt()), EXAMPLES)
+    assert [kind.name for kind in kinds] == ["guide", TUNED]
+    found = space(*kinds)
+    assert found.knowledge == ("none", "guide")
+    assert found.rewritten == (JudgeVariant(TUNED, TUNED),)
+    variants = variants_of(PERSONAS, kinds, found)
+    assert variants[JudgeVariant(TUNED, TUNED)].judge.instructions() == tuned.instructions()
+    # It has no folds: no train group may judge it.
+    assert variants[JudgeVariant(TUNED, TUNED)].at("train", place(EXAMPLES[0])) is None
+
+
+def test_what_changed_nothing_is_no_knowledge() -> None:
+    assert kinds_of(BASE, Tuned(BASE.deepcopy()), EXAMPLES) == []
+
+
+def test_a_unit_without_a_kind_that_others_have_is_judged_as_it_comes() -> None:
+    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    found = variants_of(PERSONAS, [], space(guide))
+    assert found[JudgeVariant("guide", "plain")].judge.instructions() == PERSONAS["plain"].instructions()
+
+
+def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> None:
+    shown = rated_examples(CORPUS, (ASPECT,), WantedExamples(2, nearest=False), seed=0)
+    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    together = both(guide, shown)
+    variants = variants_of(PERSONAS, [guide, shown, together], space(guide, shown, together))
+    alone, with_guide = (variants[JudgeVariant(kind, "strict")] for kind in ("examples", "both"))
+    assert len(examples_of(alone.judge)) == len(examples_of(with_guide.judge)) == 2
+    assert (guide_of(alone.judge), guide_of(with_guide.judge)) == ("", "of all")
+    for number, example in enumerate(EXAMPLES):
+        assert alone.at("train", place(example)) is not None
+        judge = with_guide.at("train", place(example))
+        assert judge is not None
+        assert str(number) in guide_of(judge)
+        assert len(examples_of(judge)) == 2
+
+
+def test_how_finely_scores_are_asked_for_is_the_judges_own_setting() -> None:
+    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
+    variants = variants_of(PERSONAS, [guide], space(guide, asked=("free", "whole")))
+    judge = variants[JudgeVariant("guide", "strict", "whole")].judge
+    assert judge.config()["granularity"] == "whole"
+    assert guide_of(judge) == "of all"
+    assert variants[JudgeVariant("guide", "strict")].judge.config()["granularity"] == "free"
