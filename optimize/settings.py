@@ -26,7 +26,7 @@ _GUIDE = GuideLimits()
 
 
 def _run_name(name: str) -> str:
-    if not re.fullmatch(r"[\w.+-]+", name):
+    if not re.fullmatch(r"(?!\.+\Z)[\w.+-]+", name):
         raise InputError("not a name for a run and its folder", expected="letters, digits, . _ + -")
     return name
 

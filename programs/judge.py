@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import dspy
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
 from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
@@ -64,6 +65,10 @@ class Unscored:
 Judgement = Verdict | Unscored
 
 
+MOST_ROUNDS = 100
+"""Of a debate; published ones have three or fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class DebateConfig:
     """How long a judge debates, and whether a Tie-breaker decides what stays open."""
@@ -71,6 +76,13 @@ class DebateConfig:
     rounds: int = 0
     """n, the maximum number of Critic replies; 0 is a single call."""
     tie_breaker: bool = False
+
+    def __post_init__(self) -> None:
+        # An export may come from anywhere, and each round is paid for.
+        if not (isinstance(self.rounds, int) and 0 <= self.rounds <= MOST_ROUNDS):
+            raise InputError(
+                "not a number of rounds", field="rounds", expected=f"0 to {MOST_ROUNDS}", found=str(self.rounds)[:40]
+            )
 
 
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]

@@ -85,13 +85,18 @@ def toml(path: Path, what: str = "file") -> Record:
         path: The file.
         what: What it is called in errors, e.g. "task file".
     """
+    _refuse_pipe(path)
     try:
         return Record(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path), format="toml")
+    except RecursionError:
+        raise InputError("not usable TOML: nested too deeply", file=path) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+), column \d+\)", str(error))
         raise InputError(f"not valid TOML: {error}", file=path, line=int(place.group(1)) if place else None) from None
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8: byte {error.start + 1} of the file", file=path) from None
+    except ValueError:
+        raise InputError("not usable TOML: a number has thousands of digits", file=path) from None
     except OSError as error:
         raise _unreadable(error, path, what) from None
 
@@ -156,6 +161,7 @@ def _header(row: list[str], path: Path, line: int) -> list[str]:
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Stream the lines of a UTF-8 text file with their numbers from 1."""
+    _refuse_pipe(path)
     try:
         with path.open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
@@ -172,6 +178,12 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                     ) from None
     except OSError as error:
         raise _unreadable(error, path) from None
+
+
+def _refuse_pipe(path: Path) -> None:
+    """Refuse what could be read once at most, and where nothing writes to it, not even that."""
+    if path.is_fifo() or path.is_socket():
+        raise InputError("this is a pipe", file=path, expected="a file", remedy="write its content to a file first")
 
 
 def _unreadable(error: OSError, path: Path, what: str = "file") -> InputError:

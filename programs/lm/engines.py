@@ -13,7 +13,7 @@ from typing import Any
 from dspy.lm15 import Config, Message, Request, Response, Usage
 
 from debate_judge.programs.lm.address import COMPATIBLE, key_variable
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
 
 
 def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
@@ -113,14 +113,8 @@ def reply_of(response: Response, *, cached_apart: bool = False) -> Reply:
     tokens = tuple(
         ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()
     )
-    return Reply(
-        response.message.text or "",
-        (usage.input_tokens or 0) + apart,
-        usage.output_tokens or 0,
-        cached,
-        response.finish_reason,
-        tokens or None,
-    )
+    counts = ((usage.input_tokens or 0) + apart, usage.output_tokens, cached)
+    return sound_reply(response.message.text or "", counts, response.finish_reason, tokens)
 
 
 def response_of(model: str, reply: Reply) -> Response:

@@ -3,30 +3,41 @@
 A journal is a folder of append-only segments, one per process. A process writes only its own segment, so several may
 share a folder; a segment that a kill has torn loses at most its last line. Memory holds the position of each reply
 (about 100 bytes), not the reply. A reply is written at the end of the turn of the event loop in which it came, before
-any result that rests on it leaves the process. A process that was forked must open a journal of its own.
+any result that rests on it leaves the process, and forced to the disk within a second. A process that was forked must
+open a journal of its own.
+
+A line is KEY, a tab, the checksum of the rest in hexadecimal digits, a tab, JSON, a newline. A line whose checksum is
+wrong is skipped, counted and named: the reply is asked for again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
-import uuid
+import zlib
+from collections.abc import Iterator
 from dataclasses import fields
-from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.programs.lm.batch.job_files import JobFiles
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.reply import Reply, sound_reply
+from debate_judge.programs.lm.segments import OpenFiles, Segment
 
-_KEY = 32
-"""Length of a call's key in hexadecimal digits; a line is KEY, a tab, JSON, a newline."""
+_LOG = logging.getLogger(__name__)
+
+_KEY, _SUM = 32, 8
+"""Lengths of a call's key and of a checksum, in hexadecimal digits."""
 
 # `dataclasses.asdict` would copy every value, at 0.03 ms a reply.
 _FIELDS = tuple(field.name for field in fields(Reply))
+
+
+class StoreError(InputError):
+    """A reply that was paid for cannot be kept, so that the run must not go on."""
 
 
 class Journal:
@@ -45,12 +56,14 @@ class Journal:
             make_folder(folder, "--store")
         self._folder = folder
         self.jobs = JobFiles(folder, self.flush)
-        self._files: list[BinaryIO] = []
+        self._paths: list[Path] = []
+        self._files = OpenFiles()
         self._where: dict[int, tuple[int, int]] = {}
+        self.broken = 0
+        """Lines that were skipped because they are not what was written."""
         for path in sorted(folder.glob("*.replies")):
             self._index(path)
-        self._writer: FileIO | None = None
-        self._end = 0
+        self._segment: Segment | None = None
         self._waiting: dict[str, Reply] = {}
         self._lines: list[tuple[int, bytes]] = []
         self._failure: OSError | None = None
@@ -61,13 +74,17 @@ class Journal:
         return len(self._where)
 
     def _index(self, path: Path) -> None:
-        file = path.open("rb")
-        number, offset = len(self._files), 0
-        self._files.append(file)
-        for line in file:
-            if line.endswith(b"\n") and line[_KEY : _KEY + 1] == b"\t":
+        number, broken = len(self._paths), 0
+        self._paths.append(path)
+        for offset, line, last in _lines_of(path):
+            if _is_sound(line):
                 self._where[int(line[:_KEY], 16)] = (number, offset)
-            offset += len(line)
+            elif not last or line.endswith(b"\n"):
+                # An unfinished last line is what a kill leaves.
+                broken += 1
+        if broken:
+            self.broken += broken
+            _LOG.warning("%s: %d broken lines are skipped; their replies are asked for again", path, broken)
 
     def get(self, key: str) -> Reply | None:
         waiting = self._waiting.get(key)
@@ -77,23 +94,27 @@ class Journal:
         if place is None:
             return None
         number, offset = place
-        file = self._files[number]
-        with self._lock:
-            file.seek(offset)
-            line = file.readline()
-        stored = json.loads(line[_KEY + 1 :])
-        del stored["role"]
-        return Reply(**stored)
+        path = self._paths[number]
+        try:
+            with self._lock:
+                line = self._files.line(path, offset)
+            if not _is_sound(line):
+                raise ValueError("its checksum is wrong")
+            return _reply_of(line)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            self.broken += 1
+            del self._where[int(key, 16)]
+            _LOG.warning("%s, byte %d: a reply cannot be read (%s) and is asked for again", path, offset, error)
+            return None
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         """Keep a reply. Replies that arrive in one turn of the event loop are written together, at its end.
 
         Raises:
-            InputError: An earlier reply could not be written.
+            StoreError: An earlier reply could not be written.
         """
         self._require_written()
-        record = {"role": role, **{name: getattr(reply, name) for name in _FIELDS}}
-        line = f"{key}\t{json.dumps(record)}\n".encode()
+        line = _line_of(key, role, reply)
         with self._lock:
             self._waiting[key] = reply
             self._lines.append((int(key, 16), line))
@@ -111,8 +132,10 @@ class Journal:
         """Write what waits, in one system call, so that it has left the process.
 
         Raises:
-            InputError: It cannot be written, e.g. because the disk is full.
+            StoreError: It cannot be written, e.g. because the disk is full.
         """
+        # Perhaps there is room again.
+        self._failure = None
         self._write()
         self._require_written()
 
@@ -121,43 +144,83 @@ class Journal:
             if not self._lines or self._failure is not None:
                 return
             try:
-                if self._writer is None:
-                    path = self._folder / f"{uuid.uuid4().hex}.replies"
-                    self._writer = path.open("ab", buffering=0)
-                    self._files.append(path.open("rb"))
-                rest = memoryview(b"".join(line for _, line in self._lines))
-                while rest:
-                    # A full disk or a signal can cut a write short.
-                    rest = rest[self._writer.write(rest) :]
+                if self._segment is None:
+                    self._segment = Segment(self._folder)
+                    self._paths.append(self._segment.path)
+                start = self._segment.append(b"".join(line for _, line in self._lines))
             except OSError as error:
                 self._failure = error
+                if self._segment is not None:
+                    self._segment.close()
+                    self._segment = None
                 return
             for key, line in self._lines:
-                self._where[key] = (len(self._files) - 1, self._end)
-                self._end += len(line)
+                self._where[key] = (len(self._paths) - 1, start)
+                start += len(line)
             self._lines = []
             self._waiting.clear()
 
     def _require_written(self) -> None:
-        if self._failure is not None:
-            raise InputError(
+        failure = self._failure or (self._segment.failure if self._segment is not None else None)
+        if failure is not None:
+            raise StoreError(
                 "a reply could not be written",
                 file=self._folder,
                 field="--store",
-                found=self._failure.strerror or str(self._failure),
+                found=failure.strerror or str(failure),
                 remedy="make room, or mend what stands in the way, and run the same command again: what was written is "
                 "not paid again",
-            ) from self._failure
+            ) from failure
 
     def close(self) -> None:
-        """Write what waits and close the files.
+        """Write what waits, force it to the disk and close the files.
 
         Raises:
-            InputError: It cannot be written.
+            StoreError: It cannot be written.
         """
         try:
             self.flush()
         finally:
-            for file in [*self._files, self._writer]:
-                if file is not None:
-                    file.close()
+            self._files.close()
+            if self._segment is not None:
+                self._segment.close()
+
+
+def _line_of(key: str, role: str, reply: Reply) -> bytes:
+    record = {"role": role, **{name: getattr(reply, name) for name in _FIELDS}}
+    text = json.dumps(record).encode()
+    return b"%b\t%08x\t%b\n" % (key.encode(), _checksum(key.encode(), text), text)
+
+
+def _checksum(key: bytes, text: bytes) -> int:
+    return zlib.crc32(text, zlib.crc32(key))
+
+
+def _is_sound(line: bytes) -> bool:
+    head, start = line[: _KEY + _SUM + 2], _KEY + _SUM + 2
+    if not line.endswith(b"\n") or head[_KEY : _KEY + 1] != b"\t" or head[-1:] != b"\t":
+        return False
+    try:
+        int(head[:_KEY], 16)
+    except ValueError:
+        return False
+    return head[_KEY + 1 : -1] == b"%08x" % _checksum(head[:_KEY], line[start:-1])
+
+
+def _reply_of(line: bytes) -> Reply:
+    stored = json.loads(line[_KEY + _SUM + 2 :])
+    tokens = (stored["input_tokens"], stored["output_tokens"], stored["cached_tokens"])
+    return sound_reply(stored["text"], tokens, stored["finish"], stored["logprobs"])
+
+
+def _lines_of(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Offset and content of each line, and whether it is the last."""
+    offset, before = 0, None
+    with path.open("rb") as file:
+        for line in file:
+            if before is not None:
+                yield offset, before, False
+                offset += len(before)
+            before = line
+    if before is not None:
+        yield offset, before, True

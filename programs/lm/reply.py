@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,56 @@ class Reply:
     finish: str = "stop"
     logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
     """Where the call asked for them: for each token, that token and the others that were likely there."""
+
+
+def sound_reply(
+    text: object,
+    tokens: tuple[object, object, object] = (0, 0, 0),
+    finish: object = "stop",
+    logprobs: object = None,
+) -> Reply:
+    """A reply of what a server has sent or a store has kept, fit to be kept and counted.
+
+    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent; a text
+    loses what UTF-8 cannot hold.
+
+    Args:
+        text: The reply's.
+        tokens: Input, output, and of the input those from the provider's prefix cache.
+        finish: How it ended.
+        logprobs: As in `Reply`.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    if not isinstance(text, str) or not isinstance(finish, str):
+        raise ValueError("not a text")
+    given, written, cached = map(_count, tokens)
+    whole = text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return Reply(whole, given, written, min(cached, given), finish, _tokens(logprobs))
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
+        return int(value)
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
+    return int(value) if fits else 0  # type: ignore[call-overload]
+
+
+def _tokens(value: object) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    try:
+        found = tuple(tuple((_token(token), float(p)) for token, p in alternatives) for alternatives in value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if all(math.isfinite(p) for alternatives in found for _, p in alternatives) else None
+
+
+def _token(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a token is a text")
+    return value.encode("utf-8", "replace").decode()
 
 
 class ReplyStore(Protocol):

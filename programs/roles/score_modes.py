@@ -34,6 +34,9 @@ from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 SAMPLES = 20
 """k of `sampled` where no other number is given, as in G-Eval."""
 
+MOST_SAMPLES = 1000
+"""Each is a call: an export that wants more is refused."""
+
 ALTERNATIVES = 20
 """Likeliest tokens asked for in `expected`: the most that OpenAI's protocol lists."""
 
@@ -58,11 +61,11 @@ class Mode:
         name, colon, number = text.partition(":")
         if name in ("text", "expected") and not colon:
             return cls("text" if name == "text" else "expected")
-        samples = SAMPLES if not colon else int(number) if number.isdecimal() else 0
-        if name != "sampled" or samples < 1:
+        samples = SAMPLES if not colon else int(number) if number.isdecimal() and len(number) < 6 else 0
+        if name != "sampled" or not 1 <= samples <= MOST_SAMPLES:
             raise InputError(
-                "not a score mode", field="--score-mode", expected="text, sampled:k with k of 1 or more, or expected",
-                found=text,
+                "not a score mode", field="--score-mode", found=text[:40],
+                expected=f"text, sampled:k with k from 1 to {MOST_SAMPLES}, or expected",
             )  # fmt: skip
         return cls("sampled", samples)
 

@@ -59,7 +59,7 @@ class AblationFlags:
 
     ablations: str | None = setting(None, "do them; figures and ablations.json go to this folder", metavar="DIR")
     ablate: tuple[str, ...] = setting((), "which: rounds, personas, styles, distribution, stability", shown="all")
-    max_rounds: int = setting(5, "longest debate of the rounds")
+    max_rounds: int = setting(5, "longest debate of the rounds", ge=0)
     personas: str | None = PERSONAS_FILE
     repeats: int = setting(5, "runs for the stability")
     repeat_temperature: float = setting(1.0, "of these runs")

@@ -14,7 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.journal import Journal, StoreError
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, ablate
@@ -191,7 +191,7 @@ def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[li
                 preflight(runner, trials(one.name, judge, work.setup.corpus, about))
             ready.append(one)
         except InputError as error:
-            if len(failed) == len(work.entrants) - 1:
+            if isinstance(error, StoreError) or len(failed) == len(work.entrants) - 1:
                 raise
             failed[one.name] = problem(error)
     return ready, failed

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.journal import StoreError
 from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.pairs import Pair
 
@@ -64,6 +65,7 @@ def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, 
 
     Raises:
         dspy.LMError: The LM failed for good, for all judges; what was answered is in its store.
+        StoreError: Replies cannot be kept any more.
     """
     return runner.wait(_Pass(runner, jobs).run(what, progress and sys.stderr is not None))
 
@@ -87,7 +89,7 @@ class _Pass(Generic[T]):
                         task = group.create_task(self._one(number, item))
                         task.add_done_callback(lambda _: bar.update())
                         self.tasks[self.jobs[number].owner].append(task)
-        except* dspy.LMError as errors:
+        except* (dspy.LMError, StoreError) as errors:
             # Many items meet the same fatal error; one of them tells the user enough.
             raise errors.exceptions[0] from None
         done = zip(self.jobs, self.results, strict=True)
@@ -106,6 +108,8 @@ class _Pass(Generic[T]):
             with self.runner.asking(item, lm=job.lm, usage=job.usage):
                 self.results[number][item.key] = await job.work(item)
         except (InputError, dspy.LMUnsupportedFeatureError) as error:
+            if isinstance(error, StoreError):
+                raise
             # For example a score mode that this LM or scale does not allow, which concerns this judge alone.
             if job.owner not in self.failed:
                 self.failed[job.owner] = error

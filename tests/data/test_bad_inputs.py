@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
+from debate_judge.data.files.reading import lines, toml
 
 GOOD: dict[str, Any] = {
     "group": "g1",
@@ -240,3 +242,23 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 def test_other_suffixes_are_refused_before_reading(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"(?s)\.jsonl or \.csv.*\.tsv"):
         iter_groups(tmp_path / "rated.tsv")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a = " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
+        ("a = " + "9" * 5_000, "a number has thousands of digits"),
+    ],
+)
+def test_toml_that_no_parser_can_hold_is_refused(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(content)
+    with pytest.raises(InputError, match=words):
+        toml(tmp_path / "x.toml")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.jsonl")
+    for read in (lambda path: list(lines(path)), toml):
+        with pytest.raises(InputError, match="this is a pipe"):
+            read(tmp_path / "x.jsonl")

@@ -224,6 +224,7 @@ def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
         ({"tpm": 0}, "--tpm", "more than 0"),
         ({"batch": "azure"}, "--batch", "one of openai"),
         ({"name": "a/b"}, "--name", "letters, digits, . _ + -"),
+        ({"name": ".."}, "--name", "letters, digits, . _ + -"),
     ],
 )
 def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, Any], flag: str, expected: str) -> None:

@@ -96,6 +96,7 @@ TEXTS = [place.replace("{0}", claim).replace("{}", claim) for claim, place in pr
 HARMLESS = "The bridge opened on Friday. It is 40 metres long."
 
 PLAN = {"score": "2", "final_score": "3", "side": "Critic", "score_1": "2", "score_2": "4"}
+PLAN |= {"factuality": "False", "severity": "3"}
 """What the LM fills in where it does not quote."""
 
 

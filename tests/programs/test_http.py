@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from debate_judge.programs.lm.http import connection as module
+from debate_judge.programs.lm.http import proxy
 from debate_judge.programs.lm.http.chat_completions import id_of
 from debate_judge.programs.lm.http.connection import Answer, StrayAnswerError, UnreachableError, WireError
 from debate_judge.programs.lm.http.pool import Pool, wire
@@ -171,7 +172,7 @@ def test_an_answer_is_read_however_it_is_framed(pieces: Pieces, connections: int
 def test_what_is_no_answer_is_an_error_and_ends_the_connection(
     pieces: Pieces, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BODY_LIMIT", 1000)
+    monkeypatch.setattr(module, "BODY_LIMIT", 1000)
 
     async def run() -> None:
         async with serving(lambda number, request, body: [good(body)] if number else pieces) as (server, pool):
@@ -180,6 +181,39 @@ def test_what_is_no_answer_is_an_error_and_ends_the_connection(
             assert len(server.requests) == 1
             assert await ask(pool, NAMES) == NAMES
             assert server.connections == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([http(1001 * b"x")], "too long"),
+        ([HEAD + b"\r\n" + 5000 * b"x", None], "too long"),
+        ([http(gzip.compress(1001 * b"x"), "Content-Encoding: gzip")], "cannot be unpacked"),
+        ([http(gzip.compress(OK)[:-9], "Content-Encoding: gzip")], "cannot be unpacked"),
+        ([http(OK)[:-3], None], "ClientPayloadError"),
+        ([http(gzip.compress(OK), "Content-Encoding: gzip")], None),
+        ([http(OK)], None),
+    ],
+)
+def test_the_way_through_a_proxy_has_the_same_limits(
+    pieces: Pieces, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (module, proxy):
+        monkeypatch.setattr(place, "BODY_LIMIT", 1000)
+
+    async def run() -> None:
+        async with serving(lambda number, request, body: pieces) as (server, _):
+            way = proxy.ProxiedWire(server.url, {}, connect_deadline=10.0)
+            try:
+                if words is None:
+                    assert (await way.post(b"a")).body == OK
+                else:
+                    with pytest.raises(WireError, match=words):
+                        await way.post(b"a")
+            finally:
+                await way.aclose()
 
     asyncio.run(run())
 

@@ -310,7 +310,7 @@ pieces = [
     "[[[#", "\n", " ", "\t", "*", "_", "#", "# ", "**", "-", ">", "> ", "`", "```", "```{", "{", '{"a":', "}",
     '{"score": 4}', '"', "“", "«", "“”", "(", "( ", "(1", "(1-", "4", "4 ", "4.", "4,", "4/", "٤", "½", "score",
     "score:", "score ", "score: 4 ", "score: 4\n", "the ", "the score is ", ". ", ".\n", "no ", "no issue ", "issue\n",
-    "decision: no issue\n",
+    "decision: no issue\n", " - a", ") - a", "4 - a", "score: 4\n</think>", '```{"a":1}```',
 ]
 for piece in pieces:
     run = piece * (n // len(piece))

@@ -25,7 +25,7 @@ from debate_judge.programs.roles.examples import RatedExample, examples_of, with
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read, save
 from debate_judge.runs.export.loaded import LoadedJudge
-from debate_judge.runs.export.manifest import SCHEMA_VERSION
+from debate_judge.runs.export.manifest import SCHEMA_VERSION, program_fingerprint
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.tiny_models import skip_without
@@ -560,3 +560,25 @@ def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
     (tmp_path / f"{module}.py").unlink()
     with pytest.raises(InputError, match="cannot be imported"):
         load(folder, judges=[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("rounds", 1_000_000_000, "not a number of rounds"),
+        ("rounds", -1, "not a number of rounds"),
+        ("rounds", 1e9, "not a number of rounds"),
+        ("score_mode", "sampled:1000000000", "not a score mode"),
+        ("score_mode", "sampled:" + "9" * 5000, "not a score mode"),
+    ],
+)
+def test_an_export_cannot_ask_for_calls_without_end(name: str, value: object, words: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "x")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["aspects"].values():
+        entry["config"][name] = value
+    states = {a: json.loads((folder / entry["state"]).read_text()) for a, entry in manifest["aspects"].items()}
+    manifest["fingerprint"] = program_fingerprint(manifest["task"], manifest["aspects"], states)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=words):
+        read(folder)

@@ -21,7 +21,7 @@ from debate_judge.programs.lm.http.pool import Wire, wire
 from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
 from debate_judge.programs.lm.limits.retries import retry_after
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
 
 _SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
@@ -152,15 +152,16 @@ def read_reply(raw: bytes) -> Reply:
             return refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
         choice = answer["choices"][0]
         message = choice["message"]
-        usage = answer.get("usage") or {}
+        usage = answer.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
         finish = choice.get("finish_reason")
         if message.get("refusal") and not message.get("content"):
             finish = "content_filter"
-        return Reply(
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+        return sound_reply(
             _text(message.get("content")) or message.get("refusal") or "",
-            usage.get("prompt_tokens") or 0,
-            usage.get("completion_tokens") or 0,
-            (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+            (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached),
             finish if finish in _FINISH else "stop",
             _logprobs(choice["logprobs"]) if choice.get("logprobs") else None,
         )

@@ -17,7 +17,7 @@ from typing import cast
 
 import h11
 
-_HEAD_LIMIT, _BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
+_HEAD_LIMIT, BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
 """Bytes. An answer of 2,000 tokens with 20 alternatives each has about 5 million."""
 
 _END = h11.EndOfMessage()
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
             while (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
                 if isinstance(event, h11.Data):
                     self._body += event.data
-                    if len(self._body) > _BODY_LIMIT:
+                    if len(self._body) > BODY_LIMIT:
                         self._fail("the answer is too long")
                         return
                 elif isinstance(event, h11.Response):
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._head.headers}
         try:
-            body = _unpacked(bytes(self._body), headers.get("content-encoding", "identity").lower())
+            body = unpacked(bytes(self._body), headers)
         except (zlib.error, ValueError) as error:
             self._fail(f"the answer cannot be unpacked: {error}")
             return
@@ -174,12 +174,18 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
-    if encoding not in ("gzip", "deflate"):
+def unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body of an answer as it was before it was compressed.
+
+    Raises:
+        zlib.error: It cannot be unpacked.
+        ValueError: It is too long, or cut off.
+    """
+    if headers.get("content-encoding", "identity").lower() not in ("gzip", "deflate"):
         return body
     # 47: either format, told by its header. The limit holds for what comes out as well: zeros shrink a thousandfold.
     unpacker = zlib.decompressobj(wbits=47)
-    body = unpacker.decompress(body, _BODY_LIMIT)
+    body = unpacker.decompress(body, BODY_LIMIT)
     if not unpacker.eof:
         raise ValueError("it is too long, or cut off")
     return body

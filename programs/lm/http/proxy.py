@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import zlib
 from collections.abc import Mapping
 
 import aiohttp
 
-from debate_judge.programs.lm.http.connection import Answer, UnreachableError, WireError
+from debate_judge.programs.lm.http.connection import BODY_LIMIT, Answer, UnreachableError, WireError, unpacked
 
 
 class ProxiedWire:
@@ -20,7 +21,7 @@ class ProxiedWire:
 
     def __init__(self, url: str, headers: Mapping[str, str], *, connect_deadline: float) -> None:
         self._url = url
-        self._headers = headers
+        self._headers = {**headers, "Accept-Encoding": "identity"}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_deadline)
         self._session: aiohttp.ClientSession | None = None
 
@@ -35,12 +36,19 @@ class ProxiedWire:
             # The rate limiter counts; a second limit here would only hide calls from it.
             connector = aiohttp.TCPConnector(limit=0, force_close=True)
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=self._timeout, headers=self._headers, trust_env=True
+                connector=connector, timeout=self._timeout, headers=self._headers, trust_env=True, auto_decompress=False
             )
         try:
             async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
-                raw = await answer.read()
-                return Answer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, raw)
+                headers = {name.lower(): value for name, value in answer.headers.items()}
+                raw = bytearray()
+                async for part in answer.content.iter_any():
+                    raw += part
+                    if len(raw) > BODY_LIMIT:
+                        raise WireError("the answer is too long")
+                return Answer(answer.status, headers, unpacked(bytes(raw), headers))
+        except (zlib.error, ValueError) as error:
+            raise WireError(f"the answer cannot be unpacked: {error}") from error
         except aiohttp.ClientConnectorCertificateError as error:
             raise ssl.SSLCertVerificationError(str(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
