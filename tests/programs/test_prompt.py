@@ -124,7 +124,7 @@ def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     judge = Debate(debate_config=DebateConfig(1, True), granularity=granularity)
     hold(lm, judge.judge(item))
     assert all(section(prompt, "aspect").endswith(f"\n{fineness}") for prompt in lm.prompts)
-    told = [f"would move the score by at least {size} if it holds" in section(p, "rules") for p in lm.prompts[1:]]
+    told = [f"worth at least {size} on the scale" in section(p, "rules") for p in lm.prompts[1:]]
     assert told
     assert all(told)
 
@@ -160,8 +160,17 @@ def test_roles_argue_from_the_guide_where_there_is_one() -> None:
         hold(lm, judge.judge(ITEM))
         return section(lm.prompts[1], "rules")
 
-    assert "which rule of the guide to the raters or of the definition was applied wrongly" in rules("Be kind.")
+    assert "The Critic first scores the candidate itself by the guide to the raters" in rules("Be kind.")
+    assert "which rule of the guide to the raters was overlooked or applied wrongly" in rules("Be kind.")
     assert "guide" not in rules("")
+    assert "which rule of the definition was overlooked or applied wrongly" in rules("")
+
+
+def test_what_the_rules_of_a_debate_ask_of_the_critic() -> None:
+    rules = section(asked()[1], "rules")
+    assert "names no score" in rules
+    assert "against the direction of an earlier one needs evidence that is new to the debate" in rules
+    assert "NO ISSUE is as honourable as an issue" in rules
 
 
 def test_instructions_cannot_open_a_section_of_their_own() -> None:
