@@ -49,7 +49,9 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     if isinstance(error, lm15.LM15Error):
         error.message = clean_text(error.message, key)
     wrapped = wrap_error(error, model=model)
-    return wrapped if isinstance(wrapped, dspy.LMError) else dspy.LMUnexpectedError(str(error), model=model)
+    if isinstance(wrapped, dspy.LMError) and isinstance(error, (lm15.LM15Error, dspy.LMError)):
+        return wrapped
+    return dspy.LMUnexpectedError(clean_text(str(error), key), model=model)
 
 
 _ADVICE = "\n\n  To fix:"

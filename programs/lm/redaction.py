@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
 
 REMOVED = "[removed]"
 
@@ -57,8 +58,21 @@ def clean_text(text: str, key: str | None = None) -> str:
     text = _QUERY.sub(rf"\1{REMOVED}", text)
     text = _LOOKS_LIKE_KEY.sub(REMOVED, text)
     for variable, value in os.environ.items():
-        # Short values would blank ordinary words, and the shell's PWD is a folder.
-        secret = bool(_words(variable) & (_SECRET | _SECRET_UNLESS_NUMBER))
-        if secret and len(value) >= 8 and value in text and variable != "PWD":
-            text = text.replace(value, REMOVED)
+        secret = bool(_words(variable) & (_SECRET | _SECRET_UNLESS_NUMBER)) and variable != "PWD"
+        # Short values would blank ordinary words, and the shell's PWD is a folder. A key that was pasted with a line
+        # break is quoted without it.
+        for part in {value.strip(), *_passwords(value)} if secret else _passwords(value):
+            if len(part) >= 8 and part in text:
+                text = text.replace(part, REMOVED)
     return text
+
+
+def _passwords(value: str) -> set[str]:
+    """The passwords of an address, as they are written there and as they are meant."""
+    if "@" not in value or "://" not in value:
+        return set()
+    try:
+        found = urlsplit(value.strip()).password or ""
+    except ValueError:
+        return set()
+    return {found, unquote(found)} - {""}

@@ -149,7 +149,7 @@ def read_reply(raw: bytes) -> Reply:
         answer = orjson.loads(raw)
         if "choices" not in answer and "error" in answer:
             code = answer["error"].get("code")
-            return refused(code if isinstance(code, int) and code >= 400 else 500, raw[:500].decode(), None)
+            return refused(code if isinstance(code, int) and code >= 400 else 500, _excerpt(raw, 500), None)
         choice = answer["choices"][0]
         message = choice["message"]
         usage = answer.get("usage")
@@ -166,7 +166,12 @@ def read_reply(raw: bytes) -> Reply:
             _logprobs(choice["logprobs"]) if choice.get("logprobs") else None,
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise lm15.ServerError(f"the server's answer is not a chat completion: {raw[:200]!r}") from error
+        raise lm15.ServerError(f"the server's answer is not a chat completion: {_excerpt(raw, 200)!r}") from error
+
+
+def _excerpt(raw: bytes, most: int) -> str:
+    """The beginning of what a server sent. Cleaned before it is cut, for half a key would not be known as one."""
+    return clean_text(raw[:4000].decode(errors="replace"))[:most]
 
 
 def _text(content: object) -> str:
