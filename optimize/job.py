@@ -12,7 +12,7 @@ from typing import Any, cast
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.agreement.tables import Difference, Level
+from debate_judge.data.agreement.tables import Level
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
@@ -83,8 +83,8 @@ class Result:
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
-            "gain": {**_numbers(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
-            "gain_over_informed_single": _numbers(held_out.over_informed),
+            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain_over_informed_single": asdict(held_out.over_informed),
             "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
@@ -96,12 +96,6 @@ class Result:
             "seed": self.plan.settings.seed,
             **({"note": self.plan.note} if self.plan.note else {}),
         }
-
-
-def _numbers(difference: Difference) -> dict[str, float | None]:
-    return {
-        "value": difference.value, "low": difference.low, "high": difference.high, "p_value": difference.p_value,
-    }  # fmt: skip
 
 
 def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: bool = True) -> Result:
