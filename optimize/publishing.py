@@ -21,6 +21,7 @@ from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
+from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
@@ -90,6 +91,9 @@ def publish(
     )
     tracker.text("instructions.diff", instruction_diff(plan, judge))
     tracker.text("guides.txt", guides_text(judge))
+    shown = {aspect: examples_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
+    if any(shown.values()):
+        tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
     tracker.table("transcripts.json", _transcript_rows(plan, held_out))
     tracker.table("costs.json", costs)
     folder = _export(run, judge, searches, held_out)

@@ -28,6 +28,11 @@ from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
+FEWEST_PROPOSALS = 4
+"""Guides that are written at any effort, each without a part of train. With fewer parts each author sees less of a
+small train set, and what is judged on the other sources is a poorer guide than train could give; judging costs the
+same."""
+
 
 @dataclass(frozen=True)
 class _Rated:
@@ -244,7 +249,7 @@ def tune(tuning: Tuning) -> Tuned:
         reflect=tuning.reflection,
         rounds=rounds,
         statistic=tuning.statistic,
-        proposals=max(1, tuning.effort.proposals),
+        proposals=max(FEWEST_PROPOSALS, tuning.effort.proposals),
         limits=tuning.guide,
         seed=tuning.seed,
         label=tuning.label,

@@ -246,7 +246,7 @@ def test_sources_that_exceed_the_limit_are_written_about_in_parts_and_merged() -
 
 def test_every_example_is_unseen_by_one_proposal() -> None:
     """So that a compile can tell what guides are worth on train, too."""
-    author = Author("large one", "large two", "large three")
+    author = Author("large one", "large two", "large three", "large four", "large five")
     lm = scripted_lm(author)
     rated = examples(corpus(), (ASPECT,), grouped=True, seed=0)
     with JudgeRunner(lm, progress=False) as runner:
@@ -259,13 +259,13 @@ def test_every_example_is_unseen_by_one_proposal() -> None:
                 runner=runner,
                 reflection=lm,
                 personas={},
-                effort=Effort(proposals=3, trials=4),
+                effort=Effort(proposals=2, trials=4),
                 seed=0,
                 label="charm",
             )
         )
     folds = as_tuned(found).folds
-    assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three"]
+    assert [guide_of(fold.judge) for fold in folds] == ["large one", "large two", "large three", "large four"]
     assert sorted(place for fold in folds for place in fold.unseen) == list(range(SOURCES))
     for number, fold in enumerate(folds):
         seen = sources_in(section(author.shown[number], "rated"))
