@@ -40,6 +40,12 @@ COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
     # In a small search much depends on the few points that a sampler happens to visit.
     ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", "--trials", "4"], 0.35),
     ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),
+    ({"tuner": "gepa", "max_rounds": 1}, ["--tuner", "gepa", "--max-rounds", "1"], 0.35),
+    (
+        {"tuner": "mipro", "max_rounds": 1, "trials": 4},
+        ["--tuner", "mipro", "--max-rounds", "1", "--trials", "4"],
+        0.35,
+    ),
     ({"judge": "multiagent"}, ["--judge", "multiagent"], 0.25),
     ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
     ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
