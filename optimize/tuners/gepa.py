@@ -32,7 +32,7 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.tuners import GuideLimits, Tuned, Tuning, as_tuned, guide
 from debate_judge.optimize.tuners.call_feedback import call_feedback
 from debate_judge.optimize.tuners.dspy_optimizers import aborting, narrated_nowhere
-from debate_judge.optimize.tuners.guide_author import cut
+from debate_judge.optimize.tuners.guide_author import cut, unquoted
 from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSource
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -54,9 +54,13 @@ _MOST_CHARACTERS = 6000
 _PREFIX = "judge."
 """What the names of predictors begin with, for GEPA sees the judge inside `_Program`."""
 
+_OWN = ("source", "context", "candidate", "debate")
+"""Input fields of a call that are shown with it in any case."""
+
 INSTRUCTIONS = """An assistant plays one role of a panel that rates texts as human raters would rate them. You are given
 its instructions, some of its calls with what it read and what it replied, and feedback that measures by the human
-ratings what came of each call. Write better instructions for the role.
+ratings what came of each call; what a later call was told just as the first one was is left out there. Write better
+instructions for the role. Those of the Scorer are the standard that all roles argue from.
 
 Keep what works, the words of the protocol such as NO ISSUE, and the line that announces a guide to the raters with the
 rules below it, but for rules that the feedback contradicts. Find out in which kinds of cases the calls went wrong, and
@@ -247,7 +251,7 @@ class _Proposer:
             max_chars=_MOST_CHARACTERS,
             adapter=dspy.ChatAdapter(),
         )
-        dataset = {name: [_shown(example) for example in found] for name, found in reflective_dataset.items()}
+        dataset = {name: _shown(found) for name, found in reflective_dataset.items()}
         with aborting():
             try:
                 proposed = propose(
@@ -267,14 +271,18 @@ class _Proposer:
         """The proposed instructions without quotations, with the former guide where they have dropped theirs."""
         shown = [_texts(example["Inputs"]) for example in examples]
         rules = guide_in(text) or guide_in(former)
-        own = cut(with_guide(text, ""), len(text), shown) or with_guide(former, "")
+        own = unquoted(with_guide(text, ""), shown) or with_guide(former, "")
         return with_guide(own, cut(rules, self._limits.words, shown))
 
 
-def _shown(example: Mapping[str, Any]) -> dict[str, Any]:
-    """What the reflecting LM sees of a call; what all calls have in common is in the instructions already."""
-    inputs = {name: text for name, text in example["Inputs"].items() if text and name not in ("panel", "speaker")}
-    return {**example, "Inputs": inputs}
+def _shown(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the reflecting LM sees of calls: what a later one was told just as the first one was is left out there."""
+    found = []
+    for number, example in enumerate(examples):
+        told = {name: text for name, text in examples[0]["Inputs"].items() if number and name not in _OWN}
+        inputs = {name: text for name, text in example["Inputs"].items() if text and told.get(name) != text}
+        found.append({**example, "Inputs": inputs})
+    return found
 
 
 def _texts(inputs: Mapping[str, Any]) -> RatedSource:

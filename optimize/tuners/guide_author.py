@@ -146,6 +146,11 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
     return f"Of {len(means)} texts, to the nearest point, {points}; {ends}."
 
 
+def unquoted(text: str, shown: Sequence[RatedSource]) -> str:
+    """The text as it is, or without the sentences that quote where any does."""
+    return cut(text, len(text), shown) if quoted(text, shown, QUOTE) else text
+
+
 def cut(guide: str, words: int, shown: Sequence[RatedSource]) -> str:
     """The guide without sentences that quote, and without those at its end that exceed the limit."""
     kept: list[str] = []

@@ -19,7 +19,7 @@ from dspy.propose.grounded_proposer import TIPS, GroundedProposer
 
 from debate_judge.optimize.tuners import Tuning
 from debate_judge.optimize.tuners.dspy_optimizers import aborting, narrated_nowhere
-from debate_judge.optimize.tuners.guide_author import cut
+from debate_judge.optimize.tuners.guide_author import unquoted
 from debate_judge.optimize.tuners.rated_material import RatedSource, merged, pack, rated_sources
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.parsing import escape
@@ -81,7 +81,7 @@ class _SeededMIPRO(dspy.MIPROv2):
                     shown = packs[number % len(packs)]
                     proposer.data_summary = _INTRODUCTION + "\n".join(source.line() for source in shown)
                     text = escape(self._propose(proposer, program, predictor, index, number))
-                    texts.append(cut(text, len(text), shown))
+                    texts.append(unquoted(text, shown))
             candidates[index] = list(dict.fromkeys(t.strip() for t in texts if t.strip()))
         return candidates
 

@@ -15,7 +15,7 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
@@ -68,7 +68,7 @@ class Mind:
             return f"[[ ## analysis ## ]]\nNothing.\n\n[[ ## guide ## ]]\n{GUIDE}\n\n[[ ## completed ## ]]"
         number = int(section(prompt, "candidate").split()[-1])
         spoken = section(prompt, "debate").count("Critic, round")
-        if "large" in section(prompt, "panel"):
+        if "large" in section(prompt, "standard"):
             return debater(score=str(number + 1), decision="NO ISSUE")(prompt)
         score = (2, 1 if number in (0, 3) else 2, 1 if number in (0, 3) else 3)[spoken]
         return debater(score=str(score), decision="ISSUE")(prompt)
@@ -80,7 +80,7 @@ def start(rounds: int = 2) -> Debate:
 
 def tuned(lm: ScriptedLM, judge: Judge | None = None, *, sources: int = 9, trials: int = 6, **values: Any) -> Judge:
     with JudgeRunner(lm, progress=False) as runner:
-        return TUNERS["gepa"](
+        found = TUNERS["gepa"](
             Tuning(
                 judge=judge or start(),
                 examples=examples(corpus(sources), [ASPECT], grouped=True, seed=0),
@@ -94,6 +94,7 @@ def tuned(lm: ScriptedLM, judge: Judge | None = None, *, sources: int = 9, trial
                 **{"seed": 0, **values},
             )
         )
+    return as_tuned(found).judge
 
 
 def shown(prompt: str) -> list[dict[str, Any]]:
@@ -155,11 +156,15 @@ def test_each_call_is_shown_with_what_came_of_that_very_call() -> None:
     assert set(seen) == {("scorer", 0), ("scorer", 1), ("scorer", 2), ("critic", 0), ("critic", 1)}
 
 
-def test_what_all_calls_share_is_not_repeated_in_every_one() -> None:
+def test_what_all_calls_read_is_shown_with_the_first_alone() -> None:
     mind = Mind("No help at all.")
     tuned(scripted_lm(mind))
     for prompt in mind.shown:
-        assert all(set(call["Inputs"]) <= {"task", "source", "aspect", "candidate", "debate"} for call in shown(prompt))
+        first, *others = (call["Inputs"] for call in shown(prompt))
+        assert {"standard", "role", "aspect", "source", "candidate"} <= set(first)
+        assert others
+        assert all("standard" not in inputs and "aspect" not in inputs for inputs in others)
+        assert all({"source", "candidate"} <= set(inputs) for inputs in others)
 
 
 def test_proposals_are_kept_by_sources_that_they_were_not_written_from() -> None:
@@ -169,7 +174,7 @@ def test_proposals_are_kept_by_sources_that_they_were_not_written_from() -> None
     assert len(reflected) == 6
     lm = scripted_lm(Mind("Prefer what is large."))
     tuned(lm, sources=12)
-    new = [prompt for prompt in lm.prompts if "large" in section(prompt, "panel")]
+    new = [prompt for prompt in lm.prompts if "large" in section(prompt, "standard")]
     assert {int(section(prompt, "candidate").split()[1]) for prompt in new} >= set(range(12)) - reflected
 
 
@@ -180,6 +185,10 @@ def test_instructions_quote_no_text_and_a_guide_keeps_its_limit() -> None:
     assert "lighthouse" not in told
     assert "Prefer what is large." in told
     assert "Be brief." in told
+    kept = tuned(scripted_lm(Mind("Prefer what is large.\n\n1. Be brief. Be kind.\n2. Be fair.")))
+    assert kept.instructions()["scorer.predict"].startswith(
+        "Prefer what is large.\n\n1. Be brief. Be kind.\n2. Be fair."
+    )
     assert guide_of(found).split() == ["Rate", "large", "high.", "Many", "words", "here."]
 
 
@@ -291,7 +300,7 @@ def test_another_start_has_a_state_of_its_own(tmp_path: Path) -> None:
     assert found.instructions()["scorer.predict"].startswith("Prefer what is large.")
 
 
-@pytest.mark.parametrize("when", [asks_for_instructions, lambda prompt: "large" in section(prompt, "panel")])
+@pytest.mark.parametrize("when", [asks_for_instructions, lambda prompt: "large" in section(prompt, "standard")])
 def test_a_fatal_error_is_raised_and_no_score_made_of_it(when: Callable[[str], bool]) -> None:
     mind = Mind("Prefer what is large.")
 
