@@ -151,8 +151,9 @@ def _stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             for kind in ("debates", "tie-breaks"):
                 found[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
         for aspect in unit:
-            name = f"{aspect.name}: held-out"
-            found[name] = Stage.of(name, *(extent(_items(part, [aspect])) for part in held_out))
+            found[f"{aspect.name}: held-out"] = Stage.of(
+                f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)
+            )
     return found
 
 

@@ -88,7 +88,8 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
     assert low <= real <= high
     assert usual == pytest.approx(real, rel=0.25)
     plain = estimated(aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro")
-    assert found.total[1].calls > 1.2 * plain.total[1].calls
+    # Whatever the two have in common is more than before debates were shared: all points are read off a few of them.
+    assert found.total[1].calls > 1.15 * plain.total[1].calls
 
 
 def test_every_stage_has_a_row_for_every_judge() -> None:
