@@ -112,11 +112,15 @@ class Space:
     def covered(self, probe: Probe) -> list[Point]:
         """The points that a probe tells about: every smaller n and every granularity are read off at no call."""
         v = probe.variant
-        held = [n for n in self.rounds if 0 < n <= probe.rounds]
-        rounds = [probe.rounds] if probe.tie_breaker or not probe.rounds else held
+        held = [(n, False) for n in self.rounds if 0 < n <= probe.rounds and False in self.tie_breakers]
+        if not probe.rounds:
+            held = [(0, False)]
+        elif probe.tie_breaker:
+            # The tie-break comes first: of a search that was stopped its first point tells what it had asked for.
+            held = [(probe.rounds, True), *held]
         # What was asked for in steps is not rounded again.
         read = self.granularities if v.asked == self.asked[0] else self.granularities[:1]
-        return [Point(v.knowledge, v.persona, n, probe.tie_breaker, g, v.asked) for n in rounds for g in read]
+        return [Point(v.knowledge, v.persona, n, tie, g, v.asked) for n, tie in held for g in read]
 
     def points(self) -> list[Point]:
         """Every distinct point."""

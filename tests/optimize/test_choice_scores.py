@@ -37,7 +37,10 @@ def test_what_a_probe_tells_about() -> None:
     variant = JudgeVariant("guide", "plain")
     debate, tie = Probe(variant, 2), Probe(variant, 2, tie_breaker=True)
     assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(debate)} == {(1, False), (2, False)}
-    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(tie)} == {(2, True)}
+    # To break ties debates are held, which tell what they are worth without it.
+    assert {(p.rounds, p.tie_breaker) for p in SPACE.covered(tie)} == {(2, True), (1, False), (2, False)}
+    always = replace(SPACE, tie_breakers=(True,))
+    assert {(p.rounds, p.tie_breaker) for p in always.covered(tie)} == {(2, True)}
     assert all(point in SPACE.covered(probe_of(point)) for point in SPACE.points())
 
 
