@@ -36,7 +36,7 @@ def executed(*arguments: str) -> int:
 
 
 COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
-    ({}, [], 0.15),
+    ({}, [], 0.25),
     # In a small search much depends on the few points that a sampler happens to visit.
     ({"max_rounds": 1, "trials": 4}, ["--max-rounds", "1", "--trials", "4"], 0.35),
     ({"tuner": "none", "max_rounds": 2}, ["--tuner", "none", "--max-rounds", "2"], 0.25),

@@ -82,7 +82,7 @@ def test_all_ablations_share_their_debates() -> None:
 
 def test_styles_differ_by_critic_and_tie_breaker() -> None:
     def script(prompt: str) -> str:
-        devil = "whatever the latest score is, argue against it" in prompt
+        devil = "take none of the Scorer's reasons on trust" in prompt
         return debater(score="3", decision="ISSUE" if devil else "NO ISSUE", final_score=the_number)(prompt)
 
     lm = scripted_lm(script)
