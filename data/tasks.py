@@ -53,12 +53,12 @@ SUMMARIZATION = Task(
         Aspect(
             "relevance",
             "Whether the summary picks what matters in the article. Settle first what the article reports as its "
-            "news: who did what, or what happened, and its most important circumstances. Then see how much of that "
-            "is there and how much room goes to side issues, repetition or padding. A short summary that has the news "
-            "is not worse than a long one, and details that support the news are no padding. Grammar and connection "
-            "do not count; a wrong fact counts only as a main point that is missing. 1 misses the news or is filled "
-            "with trivia; 2 only touches the news; 3 has some main points and leaves out or buries others; 4 has the "
-            "news and lacks one circumstance, or carries one idle detail; 5 has all main points and no idle detail.",
+            "news, who did what and under which important circumstances, then see how much of that is there and how "
+            "much room goes to side issues, repetition or padding. A short summary that has the news is not worse than "
+            "a long one, and details that support the news are no padding; grammar and connection do not count, and a "
+            "wrong fact counts only as a main point that is missing. 1 misses the news or is filled with trivia; 2 "
+            "only touches the news; 3 has some main points and leaves out or buries others; 4 has the news and lacks "
+            "one circumstance, or carries one idle detail; 5 has all main points and no idle detail.",
             _FIVE_POINTS,
         ),
     ),
