@@ -19,12 +19,12 @@ SUMMARIZATION = Task(
     aspects=(
         Aspect(
             "coherence",
-            "How well the summary holds together as one text. Look at how the sentences connect: does each follow "
-            "from what came before, is the order sensible, do pronouns and connectives point to something that was "
-            "said, is anything said twice? True or false, important or not, well worded or not: none of this counts "
-            "here, nor does shortness. A sentence that breaks off counts as far as it breaks the thread. 1 is a heap "
-            "of sentences with no thread; 2 has a topic, but most sentences stand unconnected or say the same; 3 can "
-            "be followed, but a sentence is stray or something is said twice; 4 has one rough joint that does not stop "
+            "How well the summary holds together as one text. Look at how the sentences connect: whether each follows "
+            "from what came before, the order is sensible, pronouns and connectives point to something that was said, "
+            "and nothing is said twice. True or false, important or not, well worded or not, short or long: none of "
+            "this counts here, and a sentence that breaks off counts as far as it breaks the thread. 1 is a heap of "
+            "sentences with no thread; 2 has a topic, but most sentences stand unconnected or say the same; 3 can be "
+            "followed, but a sentence is stray or something is said twice; 4 has one rough joint that does not stop "
             "the reader; 5 leads from the main point through its details as one organised whole.",
             _FIVE_POINTS,
         ),
