@@ -34,8 +34,8 @@ class Score:
     """Why there is no score."""
     detail: str
     """More about `unscored`, e.g. the error of the LM."""
-    calls: int
-    """LM calls that the answer needs, whether or not they had to be made."""
+    calls: float
+    """LM calls that the answer needs, whether or not they had to be made; of a shared call its share."""
     transcript: Transcript = field(repr=False)
 
 
