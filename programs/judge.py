@@ -239,6 +239,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
         return await self.converse(item, min(self.debate_config.rounds, 1))
 
+    async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
+        """The same about items that `converse_table` may be asked about at once; a failure is one of all of them."""
+        return await self.smoke_test(items[0])
+
     async def aforward(self, item: Item) -> dspy.Prediction:
         return dspy.Prediction(judgement=await self.judge(item))
 

@@ -21,7 +21,7 @@ from debate_judge.programs.lm.engines import engines_for
 from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price, price_of
+from debate_judge.programs.lm.prices import Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 
 OFFLINE = "offline"
@@ -88,6 +88,7 @@ def make_lm(
         concurrency=concurrency,
         options=options,
         price=price,
+        context=context_of(spec) if api_base is None else None,
         batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,

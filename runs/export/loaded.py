@@ -160,9 +160,7 @@ class LoadedJudge:
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         judges = self.compiled.aspects
-        preflight(
-            self._running(), [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()]
-        )
+        preflight(self._running(), [Trial.of(name, judges[name].judge, them) for name, them in by_aspect.items()])
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""

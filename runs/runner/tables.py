@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from debate_judge.programs.judge import Item, Judge
@@ -49,15 +50,20 @@ class Seating:
         return [[known[number, place] for place in range(len(t.items))] for number, t in enumerate(self.tables)]
 
 
-def seated(judge: Judge, items: Sequence[Item]) -> Seating:
+def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seating:
     """Seat the items as the judge wants them.
 
     A judge that compares has one pair per group and aspect, but only where all groups have exactly two candidates:
     outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
     few tables of one source and aspect as hold all, of nearly equal size. Any other judge has every item alone.
+
+    Args:
+        judge: Who is to be asked.
+        items: About what.
+        pairs: Whether pairs may be compared; new texts are scored.
     """
-    if judge.compares and (pairs := _pairs(items)) is not None:
-        return pairs
+    if judge.compares and pairs and (compared := _pairs(items)) is not None:
+        return compared
     if judge.together > 1:
         return _of_sources(items, judge.together, judge.order)
     return Seating(tuple(Table((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
@@ -100,5 +106,5 @@ def _rank(item: Item, seed: int) -> bytes:
 
 def _split(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
     count = -(-len(items) // most)
-    ends = [round(len(items) * number / count) for number in range(count + 1)]
-    return [items[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    ends = [len(items) * number // count for number in range(count + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]

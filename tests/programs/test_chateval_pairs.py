@@ -12,8 +12,8 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.voting import MAJORITY
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
-from debate_judge.runs.runner.tables import seated
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
+from debate_judge.runs.runner.tables import seated
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
