@@ -153,9 +153,8 @@ class Debate(Judge):
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
         ways = str(self.scorer.mode), self.granularity
-        company = {"together": self.together, "order": self.order}
         return {
-            name: type(self)(Persona(name, text), self.debate_config, *ways, **company)
+            name: type(self)(Persona(name, text), self.debate_config, *ways, together=self.together, order=self.order)
             for name, text in personas.items()
         }
 

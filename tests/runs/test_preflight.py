@@ -143,7 +143,7 @@ def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -
 def test_each_scale_is_tried() -> None:
     both = replace(corpus(), groups=corpus().groups[:1])
     found = trials("single", preset("single", {}), both, [TONE, HELP])
-    assert [t.items[0].aspect.name for t in found] == ["help", "tone"]
+    assert [t.questions[0].items[0].aspect.name for t in found] == ["help", "tone"]
     assert len(trials("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
 
 
