@@ -27,7 +27,7 @@ OPENING = (
     "candidates against each other before you score them: equal merit earns an equal score."
 )
 REVISION = (
-    "You are the Scorer. Say first of each disputed candidate how far the latest objection holds against the texts. Then "
+    "You are the Scorer. Say first of each disputed candidate how far the latest objection holds in the texts. Then "
     "score afresh with that put right, as if for the first time; if none of it holds, keep the score."
 )
 
