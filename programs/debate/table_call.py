@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import dspy
@@ -22,6 +22,13 @@ Readings = dict[int, T | Unreadable]
 """Number of a candidate -> what a reply says about it, or why that cannot be told."""
 
 
+@dataclass(frozen=True, slots=True)
+class TooMuch:
+    """The call failed by what it was about, so that calls about fewer candidates may not."""
+
+    answer: NoAnswer
+
+
 async def ask_table(
     speaker: str,
     inputs: Mapping[str, str],
@@ -29,7 +36,7 @@ async def ask_table(
     request: Callable[[Sequence[int]], str],
     read: Callable[[str, Sequence[int]], Readings[T]],
     settings: Mapping[str, Any],
-) -> dict[int, RoleReply[T] | NoAnswer] | NoAnswer:
+) -> dict[int, RoleReply[T] | NoAnswer] | TooMuch:
     """Ask about some candidates.
 
     Args:
@@ -41,7 +48,7 @@ async def ask_table(
         settings: Of these calls only, as `JudgeLM.ask` takes them.
 
     Returns:
-        What was said about each, with its share of the calls; or why the call about all of them failed.
+        What was said about each, with its share of the calls, or why nothing was.
 
     Raises:
         dspy.LMError: The LM cannot be used at all.
@@ -54,12 +61,13 @@ async def ask_table(
         missing = tuple(wrong)
         prompt = {**inputs, "request": request(missing), "correction": correction}
         reply = await _reply(speaker, prompt, settings)
-        if isinstance(reply, NoAnswer) and attempt == 1:
+        if isinstance(reply, TooMuch) and attempt == 1:
             return reply
         for number in missing:
             calls[number] += 1 / len(missing)
-        if isinstance(reply, NoAnswer):
-            return found | {number: replace(reply, calls=calls[number]) for number in missing}
+        if not isinstance(reply, str):
+            failed = reply.answer if isinstance(reply, TooMuch) else reply
+            return found | {number: replace(failed, calls=calls[number]) for number in missing}
         wrong = {}
         for number, said in read(reply, missing).items():
             if isinstance(said, Unreadable):
@@ -81,7 +89,7 @@ def _correction(wrong: Mapping[int, str]) -> str:
     return f"Of your last reply this could not be used: {told}. Reply about {listed(tuple(wrong))} alone."
 
 
-async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer:
+async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer | TooMuch:
     lm = dspy.settings.lm
     try:
         if not isinstance(lm, JudgeLM):
@@ -89,12 +97,15 @@ async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str,
                 return str((await dspy.Predict(TablePrompt).acall(**inputs)).reply or "")
         messages = _messages(inputs)
         if _exceeds(lm, messages):
-            return NoAnswer("too long", f"more than the {lm.context:,} tokens of {lm.model}", 0)
+            return TooMuch(NoAnswer("too long", f"more than the {lm.context:,} tokens of {lm.model}", 0))
         reply = await lm.ask(messages, speaker, **settings)
         if reply.finish in UNUSABLE:
             raise UnusableError(UNUSABLE[reply.finish])
     except (dspy.LMError, UnusableError) as error:
-        return failed_call(error, 1)
+        answer = failed_call(error, 1)
+        # A server that fails is no reason to cut the table: the next run would find it whole, and score it otherwise.
+        about_texts = not isinstance(error, dspy.LMError) or isinstance(error, dspy.LMInvalidRequestError)
+        return TooMuch(answer) if about_texts else answer
     return reply.text
 
 

@@ -5,8 +5,8 @@ that the Critic disputes, the Tie-breaker decides those that stay open; all othe
 call counts in the transcript of each candidate that it asked about, in equal shares.
 
 A reply that leaves out a candidate, or says two things about it, is asked for once more about these alone. A call that
-fails (the context is too small, the reply too long, a text is refused) is repeated with each half of the table, and so
-on; a candidate that comes to be alone is judged on by the prompts of a debate about one.
+fails by its texts (the context is too small, the reply too long, one is refused) is repeated with each half of the
+table, and so on; a candidate that comes to be alone is judged on by the prompts of a debate about one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from debate_judge.programs.debate import table_prompts as prompts
-from debate_judge.programs.debate.table_call import ask_table
+from debate_judge.programs.debate.table_call import TooMuch, ask_table
 from debate_judge.programs.debate.table_roles import Opening, Part, Review, Revision, Settling, Speakers, TableRole
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
@@ -88,9 +88,9 @@ class TableDebate:
                 self._add(part[0], await role.alone(self._items[part[0]], self._transcripts[part[0]]))
                 return [part]
             found = await self._ask(role, part, asked)
-            if isinstance(found, NoAnswer):
+            if isinstance(found, TooMuch):
                 for number in asked:
-                    self._spent[number] += found.calls / len(asked)
+                    self._spent[number] += found.answer.calls / len(asked)
                 half = len(part) // 2
                 halves = await asyncio.gather(one(part[:half]), one(part[half:]))
                 return [piece for pieces in halves for piece in pieces]
@@ -107,14 +107,14 @@ class TableDebate:
             self._spent[number] = 0.0
         self._transcripts[number] = self._transcripts[number].add(spoken)
 
-    async def _ask(self, role: TableRole[T], part: Part, asked: Part) -> Said[T] | NoAnswer:
+    async def _ask(self, role: TableRole[T], part: Part, asked: Part) -> Said[T] | TooMuch:
         inputs = {
             **prompts.table_material({number: self._items[number] for number in part}),
             "debate": prompts.debate_text({number: self._transcripts[number] for number in part}),
             **role.inputs,
         }
 
-        async def once(settings: Mapping[str, Any]) -> Said[T] | NoAnswer:
+        async def once(settings: Mapping[str, Any]) -> Said[T] | TooMuch:
             return await ask_table(
                 role.speaker,
                 inputs,
@@ -127,11 +127,10 @@ class TableDebate:
         if not role.samples:
             return await once({})
         runs = await asyncio.gather(*(once(sample(number)) for number in range(role.samples)))
-        failed = [run for run in runs if isinstance(run, NoAnswer)]
-        if failed:
-            # Too much for some of the samples: too much for a mean that is to be of all of them.
-            return replace(failed[0], calls=len(runs))
-        return {number: role.mean([run[number] for run in runs if not isinstance(run, NoAnswer)]) for number in asked}
+        for run in runs:
+            if isinstance(run, TooMuch):
+                return TooMuch(replace(run.answer, calls=len(runs)))
+        return {number: role.mean([run[number] for run in runs if not isinstance(run, TooMuch)]) for number in asked}
 
 
 def _parts_of(transcripts: Sequence[Transcript]) -> list[Part]:

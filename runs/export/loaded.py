@@ -129,6 +129,8 @@ class LoadedJudge:
     ) -> list[dict[str, Score]]:
         """Score many texts at once, with as many LM calls in flight as the judge was loaded for.
 
+        Rows of one source that follow one another are judged together where the judge does so.
+
         Args:
             rows: Mappings with `text` and `source`, and optionally `context` and `references`.
             aspects: Which aspects; all by default.
@@ -144,6 +146,29 @@ class LoadedJudge:
                 results.append({})
             results[-1][item.aspect.name] = score_of(self.compiled, item, judgement)
         return results
+
+    def score_group(
+        self,
+        texts: Sequence[str],
+        source: str,
+        *,
+        context: str = "",
+        aspects: Sequence[str] | str | None = None,
+    ) -> list[dict[str, Score]]:
+        """Score candidates of one source, in the same calls where the judge judges them together.
+
+        Args:
+            texts: The candidates.
+            source: As for `score`, of all of them.
+            context: As for `score`.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            For each candidate, in order, what `score` returns.
+        """
+        return self.score_many(
+            [{"text": text, "source": source, "context": context} for text in texts], aspects=aspects
+        )
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
