@@ -26,7 +26,7 @@ def break_ties(prompt: Prompt) -> dict[str, str]:
 
 def criticise(prompt: Prompt) -> dict[str, str]:
     """The Critic's decisions, with the evidence of each issue."""
-    said = {name: roles.criticise(_about(prompt, name)) for name in _named(prompt, "decisions")}
+    said = {name: roles.criticise(_about(prompt, name)) for name in named(prompt, "decisions")}
     decisions: dict[str, str] = {}
     for name, one in said.items():
         issue = one["decision"] == "ISSUE"
@@ -42,13 +42,20 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 def _scored(
     prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score: str, reasons: str
 ) -> dict[str, str]:
-    said = {name: judge(_about(prompt, name)) for name in _named(prompt, field)}
+    said = {name: judge(_about(prompt, name)) for name in named(prompt, field)}
     first = next(iter(prompt.outputs))
-    texts = {name: said[name][reasons] for name in (first, *_named(prompt, first))}
+    texts = {name: said[name][reasons] for name in (first, *named(prompt, first))}
     return {**texts, field: _lines({name: one[score] for name, one in said.items()})}
 
 
-def _named(prompt: Prompt, field: str) -> list[str]:
+def asked(prompt: Prompt) -> int:
+    """Of how many candidates the reply is to say something."""
+    return next(
+        len(named(prompt, field)) for field in ("scores", "decisions", "final_scores") if field in prompt.outputs
+    )
+
+
+def named(prompt: Prompt, field: str) -> list[str]:
     """The candidates that the request names for a field."""
     return list(dict.fromkeys(_LABEL.findall(prompt.descriptions[field])))
 

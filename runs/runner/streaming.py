@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge
@@ -92,6 +92,13 @@ def window(lm: JudgeLM) -> int:
 
 GATHERED = 512
 """Candidates of one source that are seated at once: a source may have more than memory holds."""
+
+
+def gathered(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items of one source that follow one another, at most `GATHERED` at once."""
+    for _, those in groupby(items, key=source_of):
+        while some := list(islice(those, GATHERED)):
+            yield some
 
 
 @dataclass
