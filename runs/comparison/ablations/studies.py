@@ -1,4 +1,5 @@
-"""The ablations of DEBATE (section 3, Figure 2; appendices B and E.1): rounds, persona, style, scores, stability.
+"""The ablations of DEBATE (section 3, Figure 2; appendices B and E.1): rounds, persona, style, scores, stability; and
+the order in which candidates are shown together.
 
 Debates are held once, each to the greatest number of rounds that anything here needs. What fewer rounds would
 have given is read off them (`Transcript.until`) at no LM call; only tie-breaks and repeats ask again.
@@ -20,7 +21,13 @@ from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_s
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from debate_judge.runs.runner.tables import Seating, seated
 
-ABLATIONS = ("rounds", "personas", "styles", "distribution", "stability")
+USUAL = ("rounds", "personas", "styles", "distribution", "stability")
+
+ABLATIONS = (*USUAL, "order")
+"""The last for judges of several candidates at once alone."""
+
+ORDERS = 5
+"""Seeded orders of the candidates that are judged together."""
 
 Transcripts = Mapping[str, Sequence[Transcript]]
 """Aspect -> one for each of its items, in corpus order."""
@@ -163,6 +170,18 @@ def repeats(
     jobs = [_Debates.of(f"run {n}", judge, rounds, items[a], lm) for n, lm in enumerate(lms, 1) for a in items]
     found = iter(_results(runner, jobs, "repeated debates", progress))
     return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
+
+
+def in_orders(
+    runner: JudgeRunner, setup: EvalSetup, judge: Judge, rounds: int, *, progress: bool = True
+) -> list[RecordedDebates]:
+    """Hold the debates of a judge of tables once for each of several orders of the candidates, its own the first."""
+    judges: dict[str, tuple[Judge, int]] = {}
+    for number in range(ORDERS):
+        one = judge.deepcopy()
+        one.order = judge.order + number
+        judges[f"order {one.order}"] = one, rounds
+    return list(record_debates(runner, setup, judges, progress=progress).values())
 
 
 @dataclass(frozen=True)
