@@ -46,7 +46,6 @@ class JudgeLM(dspy.LM):
         concurrency: Most calls in flight.
         options: Pace, retries, budget.
         price: Of the model, where it is known.
-        context: Tokens that a prompt may have, where it is known.
         batches: From the store and the meter to what sends calls in batch jobs, if that is wanted.
     """
 
@@ -61,7 +60,6 @@ class JudgeLM(dspy.LM):
         concurrency: int = 16,
         options: LMOptions | None = None,
         price: Price | None = None,
-        context: int | None = None,
         batches: Callable[[ReplyStore, Meter], BatchDispatcher | None] = lambda store, meter: None,
         **kwargs: Any,
     ) -> None:
@@ -71,7 +69,8 @@ class JudgeLM(dspy.LM):
         self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.price = price
-        self.context = context
+        self.context: int | None = None
+        """Tokens that a prompt may have, where it is known."""
         self.concurrency = concurrency
         limit = kwargs.get("max_tokens")
         self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)

@@ -13,7 +13,7 @@ from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import Table, seated
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 
 def score_all(
@@ -69,7 +69,9 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
     return f"scored nothing: {unscored[0].detail}"
 
 
-def _job(entrant: Entrant, aspect: Aspect, tables: Sequence[Table], usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
+def _job(
+    entrant: Entrant, aspect: Aspect, tables: Sequence[CandidateTable], usage: JudgeUsage
+) -> PassJob[Sequence[Judgement]]:
     judge = entrant.aspects[aspect.name].judge
     return PassJob(entrant.name, lambda table: judge.judge_table(table.items), tables, usage)
 

@@ -18,7 +18,7 @@ from debate_judge.runs.estimates.dry_run import Estimate, Extent, Stage, Target,
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import gathered, judge_in_order
-from debate_judge.runs.runner.tables import Table, seated
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 SCORED = 200
 """Items that are sampled, over all aspects."""
@@ -39,7 +39,7 @@ class Sample:
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
-        self.questions: list[Table] = []
+        self.questions: list[CandidateTable] = []
         self.everything = Extent()
         self._size = size
         self._dice = random.Random(seed)
@@ -50,7 +50,7 @@ class Sample:
         """What the sampled questions are about."""
         return [item for question in self.questions for item in question.items]
 
-    def add(self, question: Table) -> None:
+    def add(self, question: CandidateTable) -> None:
         """Take in the next question."""
         key = int(fingerprint(question.key), 16)
         if key in self._met:
@@ -69,7 +69,7 @@ class Sample:
         return Stage.of(row, self.everything, sampled)
 
 
-def _length(question: Table) -> int:
+def _length(question: CandidateTable) -> int:
     shared = replace(question.items[0], text="")
     return size_of(shared) + sum(len(item.text.encode("utf-8", "surrogatepass")) for item in question.items)
 

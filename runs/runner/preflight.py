@@ -18,7 +18,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import Table, seated
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 _SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
 
@@ -42,7 +42,7 @@ class Trial:
 
     name: str
     judge: Judge
-    questions: Sequence[Table]
+    questions: Sequence[CandidateTable]
     """Tried until one succeeds: a single item may fail for reasons of its own."""
     new: bool = False
     """Whether the items are any, and not the longest first: then one that is too long is that item's matter."""
@@ -60,7 +60,7 @@ def trials(name: str, judge: Judge, corpus: Corpus, aspects: Sequence[Aspect]) -
     return [Trial(name, judge, longest(them)) for them in questions]
 
 
-def longest(questions: Iterable[Table]) -> list[Table]:
+def longest(questions: Iterable[CandidateTable]) -> list[CandidateTable]:
     """The longest and the shortest of the questions; the first of equals."""
     known = list(questions)
     if not known:
@@ -88,7 +88,7 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
             raise _complaint(runner.lm, trial, failure, too_long)
 
 
-def _tried(runner: JudgeRunner, judge: Judge, question: Table) -> Failure | None:
+def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failure | None:
     # A job of the batch service may take a day, which is no way to find a wrong key.
     lm = runner.lm.without_batches()
 
@@ -119,6 +119,6 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
     )
 
 
-def _length(question: Table) -> int:
+def _length(question: CandidateTable) -> int:
     first = question.items[0]
     return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)

@@ -27,7 +27,7 @@ from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import Table, seated
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class JudgeRunner:
 
     @contextmanager
     def asking(
-        self, question: Item | Table, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
+        self, question: Item | CandidateTable, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
         """Tell the LM calls of this block, and of tasks started in it, what they belong to; a judge need not.
 
@@ -83,7 +83,7 @@ class JudgeRunner:
             usage: Of the judge that needs the replies, if it is counted.
         """
         if self._warmup is not None:
-            item = question.items[0] if isinstance(question, Table) else question
+            item = question.items[0] if isinstance(question, CandidateTable) else question
             self._warmup.begin(item.source, item.context, item.text)
         with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
             yield
@@ -150,7 +150,7 @@ class JudgeRunner:
         """
         seating = seated(judge, items)
 
-        def ask(table: Table) -> Awaitable[list[Transcript]]:
+        def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
             return _traced(judge.converse_table(table.items, rounds), traces, table.items[0])
 
         return seating.by_item(self._each(seating.tables, ask, what))
@@ -171,7 +171,9 @@ class JudgeRunner:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _each(self, items: Sequence[Table], work: Callable[[Table], Awaitable[T]], what: str) -> list[T]:
+    def _each(
+        self, items: Sequence[CandidateTable], work: Callable[[CandidateTable], Awaitable[T]], what: str
+    ) -> list[T]:
         done = run_together(self, [PassJob("", work, items)], what, progress=self.progress)
         for error in done.failed.values():
             raise error

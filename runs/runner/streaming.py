@@ -19,7 +19,7 @@ from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import Table, seated, source_of
+from debate_judge.runs.runner.tables import CandidateTable, seated, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +210,6 @@ def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> N
             fatal.set_exception(error)
 
 
-async def _judge(runner: JudgeRunner, judge: Judge, table: Table) -> list[Judgement]:
+async def _judge(runner: JudgeRunner, judge: Judge, table: CandidateTable) -> list[Judgement]:
     with runner.asking(table):
         return await judge.judge_table(table.items)

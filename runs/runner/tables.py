@@ -21,7 +21,7 @@ Seat = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CandidateTable:
     """One question to a judge: candidates of one source in one aspect, in the order in which they are shown."""
 
     items: tuple[Item, ...]
@@ -36,7 +36,7 @@ class Table:
 class Seating:
     """Where each of some items sits."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[CandidateTable, ...]
     seats: tuple[Seat, ...]
     """One for each item, in their order; equal items may share one."""
 
@@ -66,7 +66,7 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
         return compared
     if judge.together > 1:
         return _of_sources(items, judge.together, judge.order)
-    return Seating(tuple(Table((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
+    return Seating(tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
 def source_of(item: Item) -> tuple[object, ...]:
@@ -81,7 +81,7 @@ def _pairs(items: Sequence[Item]) -> Seating | None:
     if not found or any(len(numbers) != 2 for numbers in found.values()):
         return None
     seats = {number: (table, place) for table, pair in enumerate(found.values()) for place, number in enumerate(pair)}
-    tables = tuple(Table((items[first], items[second])) for first, second in found.values())
+    tables = tuple(CandidateTable((items[first], items[second])) for first, second in found.values())
     return Seating(tables, tuple(seats[number] for number in range(len(items))))
 
 
@@ -89,12 +89,12 @@ def _of_sources(items: Sequence[Item], most: int, seed: int) -> Seating:
     of_source: dict[tuple[object, ...], dict[str, Item]] = {}
     for item in items:
         of_source.setdefault((item.aspect, *source_of(item)), {}).setdefault(item.key, item)
-    tables: list[Table] = []
+    tables: list[CandidateTable] = []
     seats: dict[str, Seat] = {}
     for known in of_source.values():
         for table in _split(sorted(known.values(), key=lambda item: _rank(item, seed)), most):
             seats |= {item.key: (len(tables), place) for place, item in enumerate(table)}
-            tables.append(Table(tuple(table)))
+            tables.append(CandidateTable(tuple(table)))
     return Seating(tuple(tables), tuple(seats[item.key] for item in items))
 
 

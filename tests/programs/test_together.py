@@ -13,6 +13,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Unscored, Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.offline.engine import OfflineEngine
 from tests.fakes import Script, in_turn, requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.tables import items, judged, lines, part, reading, shown, table_judge, values, wanted
@@ -362,13 +364,19 @@ def with_context(most: int) -> Script:
 
 
 def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
-    lm = scripted_lm(reading(by_text), context=1)
-    assert lm.context == 1
-    lm = scripted_lm(too_small(1), context=10)
+    lm = scripted_lm(too_small(1))
+    lm.context = 10
     judgements = hold(lm, table_judge().judge_table(FOUR))
     assert values(judgements) == [1, 2, 3, 4]
     assert len(lm.prompts) == 4
     assert [(j.calls, j.transcript.together) for j in judgements] == [(1, 1)] * 4
+
+
+def test_the_context_of_a_known_model_is_known() -> None:
+    known, own = (
+        make_lm("openai/gpt-4o-mini", api_base=base, engine=OfflineEngine()) for base in (None, "http://x/v1")
+    )
+    assert (known.context, known.without_batches().context, own.context) == (128_000, 128_000, None)
 
 
 def test_a_text_that_is_refused_takes_nobody_along() -> None:

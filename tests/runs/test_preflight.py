@@ -16,7 +16,7 @@ from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import Table
+from debate_judge.runs.runner.tables import CandidateTable
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
@@ -24,8 +24,8 @@ HELP = Aspect("help", "Does it help?", Scale(1, 3))
 TASK = Task("notes", "letter", "note", (TONE, HELP))
 
 
-def alone(items: Sequence[Item]) -> list[Table]:
-    return [Table((item,)) for item in items]
+def alone(items: Sequence[Item]) -> list[CandidateTable]:
+    return [CandidateTable((item,)) for item in items]
 
 
 def corpus() -> Corpus:

@@ -108,7 +108,7 @@ def record_debates(
     """
 
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    jobs = [_Debates.of(name, *judges[name], items[a]) for name in judges for a in items]
+    jobs = [_SeatedJob.of(name, *judges[name], items[a]) for name in judges for a in items]
     found = iter(_results(runner, jobs, "debates", progress))
     return {name: RecordedDebates(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
 
@@ -133,12 +133,12 @@ def by_style(
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
-    def job(persona: str, aspect: str) -> _Debates:
+    def job(persona: str, aspect: str) -> _SeatedJob:
         judge, told = held[persona].judge, held[persona].transcripts[aspect]
         seating = seated(judge, items[aspect])
         at_n = seating.by_table([t.until(rounds) for t in told])
         open_at_n = {table.key: own for table, own in zip(seating.tables, at_n, strict=True)}
-        return _Debates(
+        return _SeatedJob(
             PassJob(persona, lambda t: judge.break_ties(t.items, open_at_n[t.key]), seating.tables), seating
         )
 
@@ -167,7 +167,7 @@ def repeats(
 
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     lms = [runner.lm.another_sample(number, temperature) for number in range(1, runs + 1)]
-    jobs = [_Debates.of(f"run {n}", judge, rounds, items[a], lm) for n, lm in enumerate(lms, 1) for a in items]
+    jobs = [_SeatedJob.of(f"run {n}", judge, rounds, items[a], lm) for n, lm in enumerate(lms, 1) for a in items]
     found = iter(_results(runner, jobs, "repeated debates", progress))
     return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
 
@@ -185,19 +185,19 @@ def in_orders(
 
 
 @dataclass(frozen=True)
-class _Debates:
+class _SeatedJob:
     """A job of a pass, and where its items sit."""
 
     job: PassJob[list[Transcript]]
     seating: Seating
 
     @classmethod
-    def of(cls, name: str, judge: Judge, rounds: int, items: Sequence[Item], lm: JudgeLM | None = None) -> _Debates:
+    def of(cls, name: str, judge: Judge, rounds: int, items: Sequence[Item], lm: JudgeLM | None = None) -> _SeatedJob:
         seating = seated(judge, items)
         return cls(PassJob(name, lambda t: judge.converse_table(t.items, rounds), seating.tables, lm=lm), seating)
 
 
-def _results(runner: JudgeRunner, jobs: Sequence[_Debates], what: str, progress: bool) -> list[list[Transcript]]:
+def _results(runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str, progress: bool) -> list[list[Transcript]]:
     done = run_together(runner, [one.job for one in jobs], what, progress=progress)
     for error in done.failed.values():
         raise error
