@@ -32,8 +32,8 @@ REVISION = (
 )
 
 SEVERAL = (
-    "All of this holds for each candidate and its score by itself. A candidate without an issue is settled, and its "
-    "score stands."
+    "All of this holds for each candidate and its score by itself; the feedback about one stands under its own header. "
+    "A candidate without an issue is settled, and its score stands."
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import dspy
 
 from debate_judge.programs.debate import table_prompts as prompts
 from debate_judge.programs.debate import table_replies
@@ -16,7 +18,8 @@ from debate_judge.programs.debate.table_call import Readings
 from debate_judge.programs.debate.table_replies import Objection
 from debate_judge.programs.debate.tie_breaker import TieBreaker
 from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.role import NoAnswer, RoleReply
+from debate_judge.programs.roles.parsing import NO_ISSUE
+from debate_judge.programs.roles.role import NoAnswer, RoleReply, material
 from debate_judge.programs.roles.score_modes import ParsedScore, mean_of
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
@@ -76,6 +79,21 @@ class TableRole(ABC, Generic[T]):
     def spoken(self, transcript: Transcript, said: T, calls: float) -> Turn:
         """The turn that this makes in a candidate's transcript."""
 
+    @abstractmethod
+    def fields(self, turn: Turn) -> dict[str, str]:
+        """The reply that the turn would have been to a prompt about its candidate alone."""
+
+    @property
+    @abstractmethod
+    def predict(self) -> Any:
+        """The predictor whose instructions the role follows."""
+
+    def traced(self, item: Item, transcript: Transcript, turn: Turn) -> tuple[Any, dict[str, str], dspy.Prediction]:
+        """The turn as a call about its candidate alone, which DSPy's optimizers can tell from others."""
+        inputs = {**material(item, str(transcript)), **self.inputs}
+        known = {name: text for name, text in inputs.items() if name in self.predict.signature.input_fields}
+        return self.predict, known, dspy.Prediction(**self.fields(turn))
+
     def mean(self, said: Sequence[RoleReply[T] | NoAnswer]) -> RoleReply[T] | NoAnswer:
         """Several samples as one."""
         raise NotImplementedError(f"the {self.speaker} is not asked for samples")
@@ -108,6 +126,13 @@ class _Scored(TableRole[ParsedScore]):
 
     def mean(self, said: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
         return mean_of(said)
+
+    @property
+    def predict(self) -> Any:
+        return self.speakers.scorer.predict
+
+    def fields(self, turn: Turn) -> dict[str, str]:
+        return {"rationale": turn.text, "score": f"{turn.score:g}"}
 
 
 class Opening(_Scored):
@@ -147,7 +172,14 @@ class Review(TableRole[Objection]):
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        return self.speakers.told.critic(self.speakers.critic.predict.signature.instructions)
+        return self.speakers.told.critic(self.predict.signature.instructions)
+
+    @property
+    def predict(self) -> Any:
+        return self.speakers.critic.predict
+
+    def fields(self, turn: Turn) -> dict[str, str]:
+        return {"review": "", "decision": NO_ISSUE if turn.no_issue else "ISSUE", "feedback": turn.text}
 
     def request(self, part: Part, asked: Part, numbers: Sequence[int]) -> str:
         return prompts.reviewing_request(numbers)
@@ -172,7 +204,14 @@ class Settling(TableRole[ParsedScore]):
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        return self.speakers.told.tie_breaker(self.speakers.tie_breaker.predict.signature.instructions)
+        return self.speakers.told.tie_breaker(self.predict.signature.instructions)
+
+    @property
+    def predict(self) -> Any:
+        return self.speakers.tie_breaker.predict
+
+    def fields(self, turn: Turn) -> dict[str, str]:
+        return {"reasoning": turn.text, "side": "", "final_score": f"{turn.score:g}"}
 
     def request(self, part: Part, asked: Part, numbers: Sequence[int]) -> str:
         return prompts.settling_request(numbers)

@@ -16,6 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import dspy
+
 from debate_judge.programs.debate import table_prompts as prompts
 from debate_judge.programs.debate.table_call import TooMuch, ask_table
 from debate_judge.programs.debate.table_roles import Opening, Part, Review, Revision, Settling, Speakers, TableRole
@@ -95,7 +97,11 @@ class TableDebate:
                 halves = await asyncio.gather(one(part[:half]), one(part[half:]))
                 return [piece for pieces in halves for piece in pieces]
             for number in asked:
-                self._add(number, role.turn(self._transcripts[number], found[number]))
+                before = self._transcripts[number]
+                turn = role.turn(before, found[number])
+                if dspy.settings.trace is not None and isinstance(turn, Turn):
+                    dspy.settings.trace.append(role.traced(self._items[number], before, turn))
+                self._add(number, turn)
             return [part]
 
         parts = await asyncio.gather(*map(one, self._parts))

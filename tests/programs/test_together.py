@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from dspy import lm15
@@ -15,6 +16,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Unscored, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, in_turn, requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.tables import items, judged, lines, part, reading, shown, table_judge, values, wanted
@@ -318,6 +320,24 @@ def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:
     assert values(judgements) == [1, 2.5, 3, 4]
     assert len(lm.prompts) == 4
     assert [j.calls for j in judgements] == [1] * 4
+
+
+def test_a_trace_tells_each_candidates_turns_as_calls_about_it_alone() -> None:
+    judge, traces = table_judge(1), dict[str, list[Any]]()
+    with JudgeRunner(scripted_lm(reading(by_text, disputing("two"))), progress=False) as runner:
+        runner.converse(judge, FOUR, 1, traces=traces)
+    ((calls),) = traces.values()
+    about = [(predict is judge.critic.predict, inputs["candidate"], reply) for predict, inputs, reply in calls]
+    two = [(critic, dict(reply)) for critic, text, reply in about if text == "two"]
+    assert len(calls) == 4 + 4 + 1
+    assert two == [
+        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
+        (True, {"review": "", "decision": "ISSUE", "feedback": "Too low. It says two"}),
+        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
+    ]
+    revision = calls[-1][1]
+    assert revision["debate"].startswith("Scorer, round 0, score 2: ")
+    assert revision["debate"].endswith("Critic, round 1: Too low. It says two")
 
 
 # --- calls that fail ---
