@@ -171,12 +171,14 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
     items = _items(source, judge.task, aspects, arguments.task)
-    together = any(judge.compiled.aspects[aspect.name].judge.together > 1 for aspect in aspects)
+    together = max(judge.compiled.aspects[aspect.name].judge.together for aspect in aspects)
     made_from = _made_from(arguments, judge, aspects)
-    with open_results(out, made_from=made_from, source=source, transcripts=transcripts, together=together) as results:
+    with open_results(
+        out, made_from=made_from, source=source, transcripts=transcripts, together=together > 1
+    ) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        first, items = ahead(items, 2 * len(aspects))
+        first, items = ahead(items, max(2, together) * len(aspects))
         if not arguments.no_preflight:
             judge.smoke_test(first)
         _write_all(judge, items, results, patient=arguments.max_unscored >= 1)

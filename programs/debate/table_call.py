@@ -18,6 +18,9 @@ from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply, faile
 
 T = TypeVar("T")
 
+ROOM = 250
+"""Tokens that a reply may need about each candidate; it is given more than other replies where these are more."""
+
 Readings = dict[int, T | Unreadable]
 """Number of a candidate -> what a reply says about it, or why that cannot be told."""
 
@@ -57,6 +60,7 @@ async def ask_table(
     calls = dict.fromkeys(asked, 0.0)
     wrong: dict[int, str] = dict.fromkeys(asked, "")
     correction = tail = ""
+    settings = {**settings, **_room(len(asked))}
     for attempt in (1, 2):
         missing = tuple(wrong)
         prompt = {**inputs, "request": request(missing), "correction": correction}
@@ -87,6 +91,13 @@ def _correction(wrong: Mapping[int, str]) -> str:
         reasons.setdefault(why, []).append(number)
     told = "; ".join(f"{listed(numbers)}: {why}" for why, numbers in reasons.items())
     return f"Of your last reply this could not be used: {told}. Reply about {listed(tuple(wrong))} alone."
+
+
+def _room(candidates: int) -> dict[str, int]:
+    lm = dspy.settings.lm
+    limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
+    # A reply that is cut off is paid for, and then paid for again at full length.
+    return {"max_tokens": ROOM * candidates} if limit is not None and limit < ROOM * candidates else {}
 
 
 async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer | TooMuch:

@@ -177,7 +177,7 @@ def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[Script
     assert [(r["group"], r["candidate"], r["aspect"], r["score"], r["together"]) for r in rows] == expected(3, 4, 4)
     assert {(r["calls"], r["together"]) for r in rows_of(debates)} == {(0.25, 4)}
     # What is tried before the run are calls of the run.
-    assert len(lms[-1].prompts) == 6 + 2
+    assert len(lms[-1].prompts) == 6
     assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
     assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,together")
     assert lms[-1].prompts == []
