@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity, Task
-from debate_judge.programs.judge import Item, Judge, Judgement, in_granularity
+from debate_judge.programs.judge import Judge, Judgement, in_granularity
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,3 @@ class CompiledJudge:
     task: Task
     aspects: Mapping[str, AspectJudge]
     """Aspect name -> its judge, in the task's order."""
-
-    async def judge(self, item: Item) -> Judgement:
-        return await self.aspects[item.aspect.name].judge.judge(item)

@@ -19,12 +19,16 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.offline import other_fields
 from debate_judge.programs.offline import prompt as offline_prompt
+from debate_judge.programs.offline import tables as offline_tables
 from debate_judge.programs.offline.claims import most_claims
 from debate_judge.programs.offline.prompt import Prompt
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
+
+AMONG_OTHERS = 0.25
+"""Assumed share of that length for each candidate of a reply about several, which says a sentence or two of each."""
 
 SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
 """Of the fields that the offline LM knows, those that are as long as an LM likes to talk; the others are as short as
@@ -87,9 +91,19 @@ def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
     return {"claims": "\n".join(twice[: most_claims(prompt)])}
 
 
+def _nothing_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+    return {**dict.fromkeys(offline_tables.named(prompt, "decisions"), ""), "decisions": replies.NO_ISSUE}
+
+
+def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
+    names = offline_tables.named(prompt, "decisions")
+    return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
+
+
 EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
     {
         "decision": (_content, _never_content),
+        "decisions": (_nothing_disputed, _all_disputed),
         "factuality": (_of_one_mind, _contradicting),
         "claims": (_few_claims, _many_claims),
     }
@@ -119,13 +133,18 @@ def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str,
     prompt = offline_prompt.parse(system, user)
     known, fields = offline.known_fields(prompt), offline.fill_in(prompt)
     spoken = [n for n in fields if n in SPOKEN or (n not in known and other_fields.is_text(prompt, n))]
+    tokens = case.reply_tokens
     if case.name != "expected":
         for name in [name for name in prompt.outputs if name in EXTREMES]:
             fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
+    if prompt.input("candidates"):
+        fields = {name: text for name, text in fields.items() if text}
+        spoken = [name for name in fields if name == "review" or name in prompt.inputs]
+        tokens = max(tokens, round(tokens * offline_tables.asked(prompt) * AMONG_OTHERS))
     if settings.get("logprobs") and "score" in fields:
         fields["score"] = f"{round(float(fields['score']))}"
     limit = settings.get("max_tokens")
-    _lengthen(case, fields, spoken, user, min(case.reply_tokens, limit or case.reply_tokens))
+    _lengthen(case, fields, spoken, user, min(tokens, limit or tokens))
     text = offline_prompt.render(prompt, fields)
     kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
     logprobs = _certain(text, fields["score"]) if settings.get("logprobs") and "score" in fields else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -47,8 +48,8 @@ class Verdict:
     rounds: int
     """Completed rounds: Critic replies that were heard, at most n."""
     stop_reason: StopReason
-    calls: int
-    """LM calls that this verdict needs, cached or not."""
+    calls: float
+    """LM calls that this verdict needs, cached or not; of one that several candidates share, its share."""
     transcript: Transcript = field(repr=False)
 
 
@@ -58,7 +59,7 @@ class Unscored:
 
     reason: UnscoredReason
     detail: str
-    calls: int
+    calls: float
     transcript: Transcript = field(repr=False)
 
 
@@ -120,7 +121,15 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """How many rated examples an item is shown, those most like it; 0 shows all to every item."""
 
     compares: bool = False
-    """Whether candidates that come in pairs are set against each other (`converse_pair`), not scored one by one."""
+    """Whether candidates that come in pairs are set against each other (`converse_table`), not scored one by one: the
+    verdict about each is then its outcome, the upper end of the aspect's scale for a win, the middle for a tie, the
+    lower end for a loss."""
+
+    together: int = 0
+    """Most candidates of one source that are judged in one conversation (`converse_table`); 0 judges each alone."""
+
+    order: int = 0
+    """Seed of the order in which candidates of one source are shown together."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -136,19 +145,25 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
 
-    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
-        """Ask the LM which of two candidates of one source is better; for judges that compare.
+    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        """Ask the LM about candidates of one source in one aspect, in the order given.
+
+        Judges that compare or judge `together` see them side by side; any other judges each by itself.
 
         Returns:
-            A transcript for each of them, as `converse` gives it. The verdict read off one is its candidate's outcome:
-            the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss. No call is
-            counted in both.
+            A transcript for each, as `converse` gives it. Their calls add up to the LM's: a call that several of them
+            share counts in each with its share, and no failure of one ends the others.
         """
-        raise NotImplementedError(f"the judge {self.kind!r} does not compare")
+        return list(await asyncio.gather(*(self.converse(item, rounds) for item in items)))
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
         return transcript
+
+    async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
+        """`break_tie` for candidates that were judged by `converse_table`."""
+        pairs = zip(items, transcripts, strict=True)
+        return list(await asyncio.gather(*(self.break_tie(item, transcript) for item, transcript in pairs)))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         """The judgement by a transcript as it stood after `rounds` rounds; unscored where it failed by then."""
@@ -210,9 +225,23 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
             transcript = await self.break_tie(item, transcript)
         return self.verdict(transcript, self.debate_config.rounds)
 
+    async def judge_table(self, items: Sequence[Item]) -> list[Judgement]:
+        """Judge items that `converse_table` may be asked about at once."""
+        if len(items) == 1:
+            return [await self.judge(items[0])]
+        rounds = self.debate_config.rounds
+        transcripts = await self.converse_table(items, rounds)
+        if self.debate_config.tie_breaker:
+            transcripts = await self.break_ties(items, transcripts)
+        return [self.verdict(transcript, rounds) for transcript in transcripts]
+
     async def smoke_test(self, item: Item) -> Transcript:
         """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
         return await self.converse(item, min(self.debate_config.rounds, 1))
+
+    async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
+        """The same about items that `converse_table` may be asked about at once; a failure is one of all of them."""
+        return await self.smoke_test(items[0])
 
     async def aforward(self, item: Item) -> dspy.Prediction:
         return dspy.Prediction(judgement=await self.judge(item))

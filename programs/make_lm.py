@@ -21,7 +21,7 @@ from debate_judge.programs.lm.engines import engines_for
 from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price, price_of
+from debate_judge.programs.lm.prices import Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 
 OFFLINE = "offline"
@@ -77,9 +77,8 @@ def make_lm(
     if _is_openai_reasoning_model(spec):
         temperature = max_tokens = None
     options = replace(options, usual=default_limits(spec, api_base))
-    price = _price(spec, api_base, options)
     engines = (engine, engine) if engine else engines_for(spec, api_base, concurrency)
-    return JudgeLM(
+    lm = JudgeLM(
         spec,
         engine=engines[0],
         async_engine=engines[1],
@@ -87,11 +86,13 @@ def make_lm(
         store=store,
         concurrency=concurrency,
         options=options,
-        price=price,
+        price=_price(spec, api_base, options),
         batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,
     )
+    lm.context = context_of(spec) if api_base is None else None
+    return lm
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:

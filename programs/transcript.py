@@ -33,8 +33,9 @@ class Turn:
     text: str
     score: float | None = None
     no_issue: bool = False
-    calls: int = 1
-    """LM calls this turn took: 2 where the first reply could not be read."""
+    calls: float = 1
+    """LM calls this turn took: 2 where the first reply could not be read, and its share of a call that was about
+    several candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Failure:
     round: int
     reason: UnscoredReason
     detail: str
-    calls: int
+    calls: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,20 @@ class Transcript:
 
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
+    together: int = 1
+    """Candidates that were judged side by side, this one included; 1 where it was judged alone."""
 
     def add(self, spoken: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it in place of one."""
         if isinstance(spoken, Failure):
-            return Transcript(self.turns, spoken)
-        return Transcript((*self.turns, spoken), self.failure)
+            return Transcript(self.turns, spoken, self.together)
+        return Transcript((*self.turns, spoken), self.failure, self.together)
 
     def until(self, rounds: int) -> Transcript:
         """The same debate, had it been stopped after `rounds` rounds."""
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
-        return Transcript(turns, failure)
+        return Transcript(turns, failure, self.together)
 
     @property
     def score(self) -> float | None:
@@ -83,7 +86,7 @@ class Transcript:
         return sum(t.role == "critic" for t in self.turns)
 
     @property
-    def calls(self) -> int:
+    def calls(self) -> float:
         return sum(t.calls for t in self.turns) + (self.failure.calls if self.failure else 0)
 
     def __str__(self) -> str:

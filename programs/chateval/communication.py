@@ -38,7 +38,7 @@ class Utterance:
     """From 0."""
     text: str
     scores: tuple[float, ...] = ()
-    calls: int = 1
+    calls: float = 1
 
     def __str__(self) -> str:
         """The message as others hear it, on one line, so that no message can pass itself off as another speaker's."""

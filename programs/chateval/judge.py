@@ -135,10 +135,12 @@ class ChatEval(Judge):
         found = tally(held, self.debate_config.rounds)
         return PairVerdict(found.outcome, found.votes, found.scores, calls, transcripts)
 
-    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
+    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Compare two answers in `rounds` + 1 turns; after each the majority's outcome is the score."""
-        held = await self._in_orders(first, second, rounds)
-        return pair_transcripts(held, rounds + 1, first.aspect.scale)
+        if not self.compares or len(items) != 2:
+            return await super().converse_table(items, rounds)
+        held = await self._in_orders(items[0], items[1], rounds)
+        return list(pair_transcripts(held, rounds + 1, items[0].aspect.scale))
 
     async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[DiscussionLog]:
         _check_pair(item_a, item_b)

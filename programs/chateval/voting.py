@@ -59,7 +59,7 @@ class PairVerdict:
     """Referee -> its vote, by its mean scores."""
     scores: Mapping[str, tuple[float, float]]
     """Referee -> its final scores of the first and the second answer, on 1 to 10, averaged over both orders."""
-    calls: int
+    calls: float
     transcripts: tuple[Transcript, ...] = field(repr=False)
     """The discussion with the first answer shown first and, where both orders were held, the other one."""
 

@@ -31,6 +31,11 @@ REVISION = (
     "put right, as if for the first time; if none of it holds, keep your score."
 )
 
+SEVERAL = (
+    "All of this holds for each candidate and its score by itself; the feedback about one stands under its own header. "
+    "A candidate without an issue is settled, and its score stands."
+)
+
 
 def asked(text: str) -> Asked:
     """Read how finely scores are asked for.
@@ -96,17 +101,29 @@ class Briefing:
         return {"standard": self.standard, "aspect": self.aspect, **shown}
 
 
-def briefing(aspect: Aspect, granularity: Asked, scorer: type[Signature], critic: type[Signature]) -> Briefing:
-    """The briefing for an aspect and the signatures of the roles; of all instructions it holds the Scorer's alone."""
+def briefing(
+    aspect: Aspect, granularity: Asked, scorer: type[Signature], critic: type[Signature], *, together: bool = False
+) -> Briefing:
+    """The briefing for an aspect and the signatures of the roles; of all instructions it holds the Scorer's alone.
+
+    Args:
+        aspect: What is scored.
+        granularity: How finely.
+        scorer: The Scorer's signature.
+        critic: The Critic's.
+        together: Whether the debate is about several candidates; the form of its replies stands in its requests.
+    """
     # mypy takes pydantic model classes for unhashable; classes hash by identity.
     signatures: Any = (scorer, critic)
-    return _briefing(aspect, granularity, *signatures)
+    return _briefing(aspect, granularity, *signatures, together)
 
 
 @lru_cache(maxsize=256)
-def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any) -> Briefing:
+def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any, together: bool) -> Briefing:
     # Instructions may be an LM's, which has read texts under evaluation.
-    standard = f"The Scorer replies with {form(scorer)}.\n{escape(scorer.instructions)}"
+    standard = escape(scorer.instructions)
+    if not together:
+        standard = f"The Scorer replies with {form(scorer)}.\n{standard}"
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
     law = "the guide to the raters" if guide_in(standard) else "the definition"
     rules = (
@@ -118,6 +135,6 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any) -> B
         f"which rule of {law} was overlooked or applied wrongly there and whether the score is too high or too low for "
         "it, and names no score. An objection against the direction of an earlier one needs evidence that is new to "
         "the debate. NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
-        f"The Critic replies with {form(critic)}."
     )
+    rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
     return Briefing(standard, text, rules)

@@ -8,15 +8,18 @@ one debate of n_max rounds holds the debate of every smaller n as its prefix, at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.briefing import Asked, Briefing, asked, briefing
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
 from debate_judge.programs.debate.scorer import Scorer
+from debate_judge.programs.debate.table_roles import Speakers
 from debate_judge.programs.debate.tie_breaker import TieBreaker
+from debate_judge.programs.debate.together import TableDebate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles.examples import shown
@@ -35,14 +38,16 @@ class Debate(Judge):
         granularity: How finely the prompts ask for scores: `free` (any number), `half` or `whole` points of the
             scale. Score mode `expected` always asks for whole ones, whose tokens have a probability each.
         nearest_examples: Of the rated examples among the Scorer's demonstrations, how many an item is shown.
+        together: K, most candidates of one source that share a call (`programs.debate.together`); 0 judges each alone.
+        order: Seed of the order in which they are shown.
 
     Raises:
-        InputError: The score mode or the granularity is unknown.
+        InputError: The score mode or the granularity is unknown, or one that goes not together with K.
     """
 
     kind = "debate"
     shows_examples = True
-    settable = ("score_mode", "granularity")
+    settable = ("score_mode", "granularity", "together", "order")
 
     def __init__(
         self,
@@ -51,6 +56,9 @@ class Debate(Judge):
         score_mode: str = "text",
         granularity: str = "free",
         nearest_examples: int = 0,
+        *,
+        together: int = 0,
+        order: int = 0,
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
         self.scorer = Scorer(Mode.of(score_mode))
@@ -59,6 +67,8 @@ class Debate(Judge):
         self.persona = persona
         self.nearest_examples = nearest_examples
         self.granularity: Asked = "whole" if self.scorer.mode.name == "expected" else asked(granularity)
+        self.together, self.order = together, order
+        _check_together(together, order, self.scorer.mode)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
@@ -74,6 +84,26 @@ class Debate(Judge):
                 transcript = transcript.add(await self.scorer.speak(item, transcript, told.revision()))
         return transcript
 
+    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        """Hold one debate about all of them, where candidates are judged together; else one about each."""
+        if self.together < 2 or len(items) == 1:
+            return await super().converse_table(items, rounds)
+        debate = TableDebate(await self._speakers(items), items)
+        await debate.hold(rounds)
+        return debate.transcripts
+
+    async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
+        if self.together < 2 or len(items) == 1:
+            return await super().break_ties(items, transcripts)
+        debate = TableDebate(await self._speakers(items), items, transcripts)
+        await debate.break_ties()
+        return debate.transcripts
+
+    async def _speakers(self, items: Sequence[Item]) -> Speakers:
+        # Examples that are chosen for an item are chosen for all of the table together.
+        table = replace(items[0], text="\n".join(item.text for item in items))
+        return Speakers(self.scorer, self.critic, self.tie_breaker, await self._briefed(table, True), self._briefed)
+
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
         if transcript.failure is not None or not is_open(transcript):
@@ -88,15 +118,27 @@ class Debate(Judge):
         # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
         return transcript.add(await self.tie_breaker.speak(item, transcript, await self._briefed(item)))
 
-    def brief(self, item: Item) -> Briefing:
-        """What the roles are told about an item besides the texts."""
+    async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
+        if self.together < 2 or len(items) == 1:
+            return await super().smoke_test_table(items)
+        debate = TableDebate(await self._speakers(items), items)
+        await debate.hold(min(self.debate_config.rounds, 1))
+        if self.debate_config.tie_breaker:
+            await debate.break_ties(settled=True)
+        # What one candidate is to blame for is no fault of the LM.
+        return min(debate.transcripts, key=lambda transcript: transcript.failure is not None)
+
+    def brief(self, item: Item, together: bool = False) -> Briefing:
+        """What the roles are told about an item besides the texts; `together` if it stands for several."""
         scorer = self.scorer.predict
-        told = briefing(item.aspect, self.granularity, scorer.signature, self.critic.predict.signature)
+        signatures = scorer.signature, self.critic.predict.signature
+        told = briefing(item.aspect, self.granularity, *signatures, together=together)
         return replace(told, examples=shown(scorer.demos, item, self.nearest_examples)) if scorer.demos else told
 
-    async def _briefed(self, item: Item) -> Briefing:
+    async def _briefed(self, item: Item, together: bool = False) -> Briefing:
         # In a thread: to fit the retrieval of the nearest, or to import it first, would hold up every other debate.
-        return await asyncio.to_thread(self.brief, item) if self.nearest_examples else self.brief(item)
+        ask = self.nearest_examples > 0
+        return await asyncio.to_thread(self.brief, item, together) if ask else self.brief(item, together)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score
@@ -111,7 +153,10 @@ class Debate(Judge):
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
         ways = str(self.scorer.mode), self.granularity
-        return {name: type(self)(Persona(name, text), self.debate_config, *ways) for name, text in personas.items()}
+        return {
+            name: type(self)(Persona(name, text), self.debate_config, *ways, together=self.together, order=self.order)
+            for name, text in personas.items()
+        }
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
@@ -130,6 +175,8 @@ class Debate(Judge):
             "score_mode": str(self.scorer.mode),
             "granularity": self.granularity,
             "nearest_examples": self.nearest_examples,
+            "together": self.together,
+            "order": self.order,
         }
 
     @classmethod
@@ -139,7 +186,28 @@ class Debate(Judge):
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
         debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
         ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
-        return cls(persona, debate_config, *ways, int(config.get("nearest_examples", 0)))
+        together, order = config.get("together", 0), config.get("order", 0)
+        return cls(
+            persona, debate_config, *ways, int(config.get("nearest_examples", 0)), together=together, order=order
+        )
+
+
+def _check_together(together: int, order: int, mode: Mode) -> None:
+    for name, value in (("together", together), ("order", order)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InputError(
+                "not a number of candidates" if name == "together" else "not a seed",
+                field=name,
+                expected="a whole number, 0 or more",
+                found=value,
+            )
+    if together > 1 and mode.name == "expected":
+        raise InputError(
+            "probabilities are those of a reply with one score",
+            field="together",
+            expected="score mode text or sampled:k where candidates share a call",
+            found=str(mode),
+        )
 
 
 def is_open(transcript: Transcript) -> bool:

@@ -219,14 +219,14 @@ class Hallucination(Judge):
         return cls(options, DebateConfig(int(config.get("rounds", 3))))
 
 
-def _claims_turn(claims: tuple[str, ...], calls: int, item: Item) -> Turn:
+def _claims_turn(claims: tuple[str, ...], calls: float, item: Item) -> Turn:
     # A response that states nothing has nothing to be wrong: its score is known without any verification.
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return Turn("claims", 0, text or "none", score=score, calls=calls)
 
 
-def _evidence_turn(number: int, evidence: Evidence, calls: int) -> Turn:
+def _evidence_turn(number: int, evidence: Evidence, calls: float) -> Turn:
     queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
     # Given evidence stands in the item; a copy of it for every claim would fill the transcripts.
     text = "" if evidence.how == AS_GIVEN else f"\n{evidence.text}"

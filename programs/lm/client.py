@@ -69,6 +69,8 @@ class JudgeLM(dspy.LM):
         self.store: ReplyStore = Memory() if store is None else store
         self.meter = Meter()
         self.price = price
+        self.context: int | None = None
+        """Tokens that a prompt may have, where it is known."""
         self.concurrency = concurrency
         limit = kwargs.get("max_tokens")
         self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)

@@ -62,6 +62,15 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
     return None
 
 
+def context_of(model: str) -> int | None:
+    """Tokens that a prompt to a provider's model may have, or None where that is unknown."""
+    for name in (model, model.partition("/")[2]):
+        most = (_listed().get(name) or {}).get("max_input_tokens")
+        if isinstance(most, int):
+            return most
+    return None
+
+
 def read_prices(path: Path) -> dict[str, Price]:
     """Read a table of prices.
 

@@ -40,6 +40,7 @@ from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline import proposer as offline_proposer
 from debate_judge.programs.offline import raters as offline_raters
 from debate_judge.programs.offline import roles as offline_roles
+from debate_judge.programs.offline import tables as offline_tables
 from debate_judge.programs.offline.prompt import Prompt
 
 MODEL = "offline/text-statistics-3"
@@ -52,6 +53,9 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "decision": offline_roles.criticise,
         "final_score": offline_roles.break_tie,
         "score": offline_roles.score,
+        "decisions": offline_tables.criticise,
+        "final_scores": offline_tables.break_ties,
+        "scores": offline_tables.score,
         "score_1": other_judges.compare,
         "steps": other_judges.derive_steps,
         "summary": other_judges.sum_up,
@@ -70,6 +74,8 @@ and all other fields are filled in by their type (`programs.offline.other_fields
 def fill_in(prompt: Prompt) -> dict[str, str]:
     """Requested field -> what the offline LM writes into it; the only text of a plain prompt goes by ""."""
     known = known_fields(prompt)
+    if prompt.input("candidates"):
+        return known
     return {**known, **{name: other_fields.fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
 
 

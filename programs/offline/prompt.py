@@ -116,7 +116,8 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
     """Write the requested fields, all of which `fields` has, in the requested form."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    filled = {name: fields[name] for name in prompt.outputs}
+    # Of a table of candidates the prompt explains one section, and the reply has one for each.
+    filled = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
     if prompt.json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in filled.items()}, ensure_ascii=False)
     sections = [f"[[ ## {name} ## ]]\n{text}" for name, text in filled.items()]

@@ -70,7 +70,7 @@ class _Layout:
 
 @lru_cache(maxsize=256)
 def _layout(signature: Any) -> _Layout:
-    inputs = tuple(name for name in signature.input_fields if name not in ("correction", "role"))
+    inputs = tuple(name for name in signature.input_fields if name not in ("correction", "role", "request"))
     # In a debate the candidate is shared by all roles. Where one role asks once, its text is shared by all candidates.
     alone = "debate" not in inputs and "candidate" in inputs
     place = inputs.index("candidate") if alone else len(inputs)
@@ -175,7 +175,7 @@ def _user_text(layout: _Layout, inputs: dict[str, Any]) -> str:
 
     role = f"[[ ## role ## ]]\n{inputs.get('role') or layout.instructions}"
     told = f"{inputs.get('standard')}\n{inputs.get('rules')}"
-    request = layout.brief if layout.form in told else layout.request
+    request = inputs.get("request") or (layout.brief if layout.form in told else layout.request)
     return "\n\n".join([*sections(layout.shared), role, *sections((*layout.own, "correction")), request])
 
 

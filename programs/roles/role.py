@@ -60,7 +60,7 @@ class RoleReply(Generic[T]):
     """A reply that could be read, and the LM calls it took."""
 
     value: T
-    calls: int
+    calls: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class NoAnswer:
 
     reason: UnscoredReason
     detail: str
-    calls: int
+    calls: float
 
     def at(self, role: str, number: int) -> Failure:
         """The failure that it is in round `number` of a transcript."""
@@ -122,13 +122,8 @@ class Role(dspy.Module):
             asked["correction"] = f"Your last reply could not be used: {why}." if why else ""
             try:
                 fields = await self._reply(asked, settings)
-            except dspy.LMError as error:
-                if fatal(error):
-                    raise
-                too_long = isinstance(error, dspy.ContextWindowExceededError)
-                return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", attempt)
-            except UnusableError as error:
-                return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", attempt)
+            except (dspy.LMError, UnusableError) as error:
+                return failed_call(error, attempt)
             except AdapterParseError:
                 why = "the reply was empty"
                 continue
@@ -176,6 +171,20 @@ class Role(dspy.Module):
         key, reply = found
         text = replies.excerpt(reply.text)
         return (f"; the reply was: {text}" if text else "") + f" [kept as {key}]"
+
+
+def failed_call(error: dspy.LMError | UnusableError, calls: float) -> NoAnswer:
+    """What an error makes of the item that the call was about, `calls` having been made.
+
+    Raises:
+        dspy.LMError: The error itself, where the LM cannot be used at all.
+    """
+    if isinstance(error, UnusableError):
+        return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", calls)
+    if fatal(error):
+        raise error
+    too_long = isinstance(error, dspy.ContextWindowExceededError)
+    return NoAnswer("too long" if too_long else "lm error", f"{type(error).__name__}: {error}", calls)
 
 
 _DSPY_SETTINGS = {"temperature": "temperature", "sample": "rollout_id"}

@@ -140,7 +140,7 @@ class ScoringRole(Role):
             return await ask(as_written)
         if self.mode.name == "sampled":
             calls = (ask(as_written, settings=sample(number)) for number in range(self.mode.samples))
-            return _mean(await asyncio.gather(*calls))
+            return mean_of(await asyncio.gather(*calls))
         whole_points(scale)
         answer = await ask(as_expected, settings={"logprobs": ALTERNATIVES})
         if isinstance(answer, NoAnswer):
@@ -150,7 +150,7 @@ class ScoringRole(Role):
         return RoleReply(answer.value, answer.calls)
 
 
-def _mean(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
+def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
     """The mean of the samples that have a score, with the reasons of the first that lies nearest to it."""
     k = len(answers)
     calls = sum(answer.calls for answer in answers)

@@ -58,7 +58,9 @@ class AblationFlags:
     """Variants of the debate, each beside the others on the same items."""
 
     ablations: str | None = setting(None, "do them; figures and ablations.json go to this folder", metavar="DIR")
-    ablate: tuple[str, ...] = setting((), "which: rounds, personas, styles, distribution, stability", shown="all")
+    ablate: tuple[str, ...] = setting(
+        (), "which: rounds, personas, styles, distribution, stability; order, with --together", shown="all"
+    )
     max_rounds: int = setting(5, "longest debate of the rounds", ge=0)
     personas: str | None = PERSONAS_FILE
     repeats: int = setting(5, "runs for the stability")

@@ -160,6 +160,9 @@ def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: Jud
     if findings.stability and setting.lm == OFFLINE:
         remark = "the offline LM is deterministic: its runs cannot differ, at any temperature"
         print("\n" + prose(remark, arguments.style))
+    if findings.order and setting.lm == OFFLINE:
+        remark = "the offline LM measures each candidate by itself: no order can make a difference"
+        print("\n" + prose(remark, arguments.style))
     record = {
         "level": setup.level,
         "statistics": list(setup.statistics),

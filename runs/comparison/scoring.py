@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
-from debate_judge.programs.judge import Item, Judgement, Unscored, corpus_items
+from debate_judge.programs.judge import Judgement, Unscored, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.runner.billing import JudgeUsage
-from debate_judge.runs.runner.pairs import Pair, pairs_of
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 
 def score_all(
@@ -36,15 +36,17 @@ def score_all(
     """
     usages = {c.name: JudgeUsage() for c in entrants}
     work = [(c, a) for c in entrants for a in setup.aspects]
-    jobs = [_job(setup, c, a, usages[c.name]) for c, a in work]
+    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
+    seatings = [seated(c.aspects[a.name].judge, items[a.name]) for c, a in work]
+    jobs = [_job(c, a, seating.tables, usages[c.name]) for (c, a), seating in zip(work, seatings, strict=True)]
     done = run_together(runner, jobs, "judges", progress=progress)
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
     found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in entrants}
     different = dict.fromkeys(found, 0)
-    for (c, a), judgements in zip(work, done.results, strict=True):
-        found[c.name][a.name] = [one for together in judgements for one in together]
-        different[c.name] += len({item.key for item in corpus_items(setup.corpus, a)})
+    for (c, a), seating, judgements in zip(work, seatings, done.results, strict=True):
+        found[c.name][a.name] = seating.by_item(judgements) if judgements else []
+        different[c.name] += len({item.key for item in items[a.name]})
     entries = {
         c.name: _entry(setup, c, found[c.name], usages[c.name], different[c.name])
         for c in entrants
@@ -67,21 +69,11 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
     return f"scored nothing: {unscored[0].detail}"
 
 
-def _job(setup: EvalSetup, entrant: Entrant, aspect: Aspect, usage: JudgeUsage) -> PassJob[tuple[Judgement, ...]]:
-    """One question per item, or per pair of candidates where the judge compares and all candidates come in pairs."""
+def _job(
+    entrant: Entrant, aspect: Aspect, tables: Sequence[CandidateTable], usage: JudgeUsage
+) -> PassJob[Sequence[Judgement]]:
     judge = entrant.aspects[aspect.name].judge
-    items = corpus_items(setup.corpus, aspect)
-
-    async def alone(item: Item) -> tuple[Judgement, ...]:
-        return (await judge.judge(item),)
-
-    async def together(pair: Pair) -> tuple[Judgement, ...]:
-        rounds = judge.debate_config.rounds
-        both = await judge.converse_pair(pair.first, pair.second, rounds)
-        return tuple(judge.verdict(transcript, rounds) for transcript in both)
-
-    couples = pairs_of(items) if judge.compares else []
-    return PassJob(entrant.name, together, couples, usage) if couples else PassJob(entrant.name, alone, items, usage)
+    return PassJob(entrant.name, lambda table: judge.judge_table(table.items), tables, usage)
 
 
 def _entry(

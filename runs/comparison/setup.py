@@ -16,7 +16,7 @@ from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
 from debate_judge.runs.comparison.ablations.plan import AblationPlan
-from debate_judge.runs.comparison.ablations.studies import ABLATIONS
+from debate_judge.runs.comparison.ablations.studies import ABLATIONS, USUAL
 from debate_judge.runs.comparison.entrants import Entrant, entrants, expected
 from debate_judge.runs.comparison.external_scores import read_external
 from debate_judge.runs.comparison.flags import CompareFlags
@@ -124,10 +124,11 @@ def _plan(arguments: CompareFlags, options: Mapping[str, Any]) -> AblationPlan |
             found=arguments.ablations,
             remedy=f"--ablations DIR --ablate {arguments.ablations}",
         )
+    judge = preset("debate", {name: value for name, value in options.items() if name in options_of("debate")})
     return AblationPlan(
-        preset("debate", {name: value for name, value in options.items() if name in options_of("debate")}),
+        judge,
         personas(Path(arguments.personas) if arguments.personas else None),
-        arguments.ablate or ABLATIONS,
+        arguments.ablate or (ABLATIONS if judge.together > 1 else USUAL),
         arguments.max_rounds,
         arguments.repeats,
         arguments.repeat_temperature,

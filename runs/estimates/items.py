@@ -6,17 +6,19 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tqdm import tqdm
 
-from debate_judge.data.schema import Aspect, RatedGroup
+from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Stage, Target, dry_run_all
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.streaming import judge_in_order
+from debate_judge.runs.runner.streaming import gathered, judge_in_order
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 SCORED = 200
 """Items that are sampled, over all aspects."""
@@ -26,39 +28,50 @@ LEAST_GROUPS = 2
 
 
 class Sample:
-    """A seeded sample of a stream of items of any length, each different item at most once.
+    """A seeded sample of a stream of questions of any length, each different question at most once.
 
-    What was met is remembered by a hash, about 100 bytes each; of the items themselves only the sample is kept
+    What was met is remembered by a hash, about 100 bytes each; of the questions themselves only the sample is kept
     (Vitter, Random sampling with a reservoir, 1985, algorithm R).
 
     Args:
-        size: Most items to keep.
+        size: Most questions to keep.
         seed: Of the choice.
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
-        self.items: list[Item] = []
+        self.questions: list[CandidateTable] = []
         self.everything = Extent()
         self._size = size
         self._dice = random.Random(seed)
         self._met: set[int] = set()
 
-    def add(self, item: Item) -> None:
-        """Take in the next item."""
-        key = int(item.key, 16)
+    @property
+    def items(self) -> list[Item]:
+        """What the sampled questions are about."""
+        return [item for question in self.questions for item in question.items]
+
+    def add(self, question: CandidateTable) -> None:
+        """Take in the next question."""
+        key = int(fingerprint(question.key), 16)
         if key in self._met:
             return
         self._met.add(key)
         self.everything.items += 1
-        self.everything.bytes += size_of(item)
-        if len(self.items) < self._size:
-            self.items.append(item)
+        self.everything.bytes += _length(question)
+        if len(self.questions) < self._size:
+            self.questions.append(question)
         elif (place := self._dice.randrange(self.everything.items)) < self._size:
-            self.items[place] = item
+            self.questions[place] = question
 
     def stage(self, row: str) -> Stage:
-        """The stage in which the sample stands for all items."""
-        return Stage.of(row, self.everything, extent(self.items))
+        """The stage in which the sample stands for all questions."""
+        sampled = Extent(len(self.questions), sum(map(_length, self.questions)))
+        return Stage.of(row, self.everything, sampled)
+
+
+def _length(question: CandidateTable) -> int:
+    shared = replace(question.items[0], text="")
+    return size_of(shared) + sum(len(item.text.encode("utf-8", "surrogatepass")) for item in question.items)
 
 
 def size_of(item: Item) -> int:
@@ -105,11 +118,17 @@ def estimate_scoring(
     Raises:
         InputError: The input cannot be read.
     """
-    samples = {aspect.name: Sample(max(1, SCORED // len(aspects))) for aspect in aspects}
+    judges = {aspect.name: judge.aspects[aspect.name].judge for aspect in aspects}
+    share = SCORED // len(aspects)
+    samples = {name: Sample(max(1, share // max(1, one.together))) for name, one in judges.items()}
     count = 0
-    for item in tqdm(items, desc="reading", unit="item", delay=2, file=sys.stderr):
-        samples[item.aspect.name].add(item)
-        count += 1
+    met = tqdm(items, desc="reading", unit="item", delay=2, file=sys.stderr)
+    for those in gathered(met):
+        count += len(those)
+        for name, sample in samples.items():
+            about = [item for item in those if item.aspect.name == name]
+            for question in seated(judges[name], about, pairs=False).tables:
+                sample.add(question)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         copy = dry_run_copy(judge)

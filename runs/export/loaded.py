@@ -129,6 +129,8 @@ class LoadedJudge:
     ) -> list[dict[str, Score]]:
         """Score many texts at once, with as many LM calls in flight as the judge was loaded for.
 
+        Rows of one source that follow one another are judged together where the judge does so.
+
         Args:
             rows: Mappings with `text` and `source`, and optionally `context` and `references`.
             aspects: Which aspects; all by default.
@@ -145,6 +147,29 @@ class LoadedJudge:
             results[-1][item.aspect.name] = score_of(self.compiled, item, judgement)
         return results
 
+    def score_group(
+        self,
+        texts: Sequence[str],
+        source: str,
+        *,
+        context: str = "",
+        aspects: Sequence[str] | str | None = None,
+    ) -> list[dict[str, Score]]:
+        """Score candidates of one source, in the same calls where the judge judges them together.
+
+        Args:
+            texts: The candidates.
+            source: As for `score`, of all of them.
+            context: As for `score`.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            For each candidate, in order, what `score` returns.
+        """
+        return self.score_many(
+            [{"text": text, "source": source, "context": context} for text in texts], aspects=aspects
+        )
+
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
         return judge_in_order(self._running(), self.compiled, items)
@@ -160,9 +185,7 @@ class LoadedJudge:
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
         judges = self.compiled.aspects
-        preflight(
-            self._running(), [Trial(name, judges[name].judge, them, new=True) for name, them in by_aspect.items()]
-        )
+        preflight(self._running(), [Trial.of(name, judges[name].judge, them) for name, them in by_aspect.items()])
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""

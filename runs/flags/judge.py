@@ -26,6 +26,9 @@ class JudgeOptionFlags:
     granularity: str | None = setting(
         None, "how finely a debate asks for its scores: free (any number), half or whole points", metavar="STEP"
     )
+    together: int | None = setting(
+        None, "most candidates of one source that a debate scores side by side in one call", metavar="K", ge=0
+    )
     roles: str | None = setting(
         None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
     )
@@ -57,7 +60,8 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = _value(value.strip())
-        named = {name: getattr(self, name) for name in ("score_mode", "granularity", "roles", "same_role")}
+        flags = ("score_mode", "granularity", "together", "roles", "same_role")
+        named = {name: getattr(self, name) for name in flags}
         options |= {name: value for name, value in named.items() if value is not None}
         if isinstance(options.get("roles"), str):
             options["roles"] = _roles(options["roles"])

@@ -18,6 +18,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 _SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
 
@@ -41,21 +42,27 @@ class Trial:
 
     name: str
     judge: Judge
-    items: Sequence[Item]
+    questions: Sequence[CandidateTable]
     """Tried until one succeeds: a single item may fail for reasons of its own."""
     new: bool = False
     """Whether the items are any, and not the longest first: then one that is too long is that item's matter."""
+
+    @classmethod
+    def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> Trial:
+        """The trial on new items, as the judge is asked about them."""
+        return cls(name, judge, seated(judge, items, pairs=False).tables, new=True)
 
 
 def trials(name: str, judge: Judge, corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
     """What there is to try about a judge of this corpus: one aspect of each scale, for a scale may be refused."""
     scales = {aspect.scale: aspect for aspect in reversed(aspects)}
-    return [Trial(name, judge, longest(corpus_items(corpus, aspect))) for aspect in scales.values()]
+    questions = [seated(judge, corpus_items(corpus, aspect), pairs=False).tables for aspect in scales.values()]
+    return [Trial(name, judge, longest(them)) for them in questions]
 
 
-def longest(items: Iterable[Item]) -> list[Item]:
-    """The longest and the shortest of the items; the first of equals."""
-    known = list(items)
+def longest(questions: Iterable[CandidateTable]) -> list[CandidateTable]:
+    """The longest and the shortest of the questions; the first of equals."""
+    known = list(questions)
     if not known:
         return []
     return [max(known, key=_length), min(known, key=_length)]
@@ -71,9 +78,9 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     if runner.lm.model.partition("/")[0] == OFFLINE:
         return
     for trial in trials:
-        if not trial.items or not trial.judge.named_predictors():
+        if not trial.questions or not trial.judge.named_predictors():
             continue
-        failure, others = _tried(runner, trial.judge, trial.items[0]), list(trial.items[1:])
+        failure, others = _tried(runner, trial.judge, trial.questions[0]), list(trial.questions[1:])
         too_long = failure is not None and failure.reason == "too long"
         while failure is not None and others and failure.reason != _OF_ALL and (trial.new or not too_long):
             failure = _tried(runner, trial.judge, others.pop(0))
@@ -81,27 +88,27 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
             raise _complaint(runner.lm, trial, failure, too_long)
 
 
-def _tried(runner: JudgeRunner, judge: Judge, item: Item) -> Failure | None:
+def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failure | None:
     # A job of the batch service may take a day, which is no way to find a wrong key.
     lm = runner.lm.without_batches()
 
     async def work() -> Failure | None:
         with dspy.context(lm=lm, disable_history=True, trace=None):
-            return (await judge.smoke_test(item)).failure
+            return (await judge.smoke_test_table(question.items)).failure
 
     return runner.wait(work())
 
 
 def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> InputError:
     if too_long:
-        size = _length(trial.items[0])
+        size = _length(trial.questions[0])
         return InputError(
             f"the longest item does not fit into the context of {lm.model}",
             field=f"{trial.name}: {failure.role}",
             expected=f"room for about {size // 4 + 2000:,} tokens, debate and reply included",
             found=failure.detail,
             remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
-            f"{trial.items[0].group!r})" + _SKIP,
+            f"{trial.questions[0].items[0].group!r})" + _SKIP,
         )
     remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
     return InputError(
@@ -112,5 +119,6 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
     )
 
 
-def _length(item: Item) -> int:
-    return len(item.source) + len(item.context) + len(item.text)
+def _length(question: CandidateTable) -> int:
+    first = question.items[0]
+    return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)

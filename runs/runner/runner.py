@@ -26,12 +26,10 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
-from debate_judge.runs.runner.pairs import Pair, pairs_of
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
+from debate_judge.runs.runner.tables import CandidateTable, seated
 
 T = TypeVar("T")
-Q = TypeVar("Q", Item, Pair)
-"""A question to a judge; its `key` tells equal ones."""
 
 
 class JudgeRunner:
@@ -75,7 +73,7 @@ class JudgeRunner:
 
     @contextmanager
     def asking(
-        self, question: Item | Pair, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
+        self, question: Item | CandidateTable, *, lm: JudgeLM | None = None, usage: JudgeUsage | None = None
     ) -> Iterator[None]:
         """Tell the LM calls of this block, and of tasks started in it, what they belong to; a judge need not.
 
@@ -85,7 +83,7 @@ class JudgeRunner:
             usage: Of the judge that needs the replies, if it is counted.
         """
         if self._warmup is not None:
-            item = question.first if isinstance(question, Pair) else question
+            item = question.items[0] if isinstance(question, CandidateTable) else question
             self._warmup.begin(item.source, item.context, item.text)
         with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
             yield
@@ -140,35 +138,31 @@ class JudgeRunner:
     ) -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
-        A judge that compares is given two candidates at once where all items come in pairs (`runs.runner.pairs`).
+        Items that the judge wants to be asked about together are (`runs.runner.tables`).
 
         Args:
             judge: Who is asked.
             items: About what.
             rounds: Most rounds of a debate.
             what: Label of the progress bar.
-            traces: Where to put what DSPy traces: key of an item -> its calls in order, those about a pair by that of
-                its first item.
+            traces: Where to put what DSPy traces: key of an item -> its calls in order, those about several by that of
+                the first of them.
         """
-        pairs = pairs_of(items) if judge.compares else []
-        if pairs:
-            held = self._each(
-                pairs, lambda p: _traced(judge.converse_pair(p.first, p.second, rounds), traces, p.first), what
-            )
-            by_item = {
-                _place(item): transcript
-                for pair, two in zip(pairs, held, strict=True)
-                for item, transcript in zip((pair.first, pair.second), two, strict=True)
-            }
-            return [by_item[_place(item)] for item in items]
-        return self._each(items, lambda item: _traced(judge.converse(item, rounds), traces, item), what)
+        seating = seated(judge, items)
+
+        def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
+            return _traced(judge.converse_table(table.items, rounds), traces, table.items[0])
+
+        return seating.by_item(self._each(seating.tables, ask, what))
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
-        pairs = {item.key: t for item, t in zip(items, transcripts, strict=True)}
-        return self._each(items, lambda item: judge.break_tie(item, pairs[item.key]), what)
+        seating = seated(judge, items)
+        held = {t.key: own for t, own in zip(seating.tables, seating.by_table(transcripts), strict=True)}
+        done = self._each(seating.tables, lambda table: judge.break_ties(table.items, held[table.key]), what)
+        return seating.by_item(done)
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
@@ -177,7 +171,9 @@ class JudgeRunner:
             transcripts = self.break_tie(judge, items, transcripts)
         return [judge.verdict(t, judge.debate_config.rounds) for t in transcripts]
 
-    def _each(self, items: Sequence[Q], work: Callable[[Q], Awaitable[T]], what: str) -> list[T]:
+    def _each(
+        self, items: Sequence[CandidateTable], work: Callable[[CandidateTable], Awaitable[T]], what: str
+    ) -> list[T]:
         done = run_together(self, [PassJob("", work, items)], what, progress=self.progress)
         for error in done.failed.values():
             raise error
@@ -206,10 +202,6 @@ async def _traced(work: Awaitable[T], traces: dict[str, list[Any]] | None, item:
         result = await work
     traces[item.key] = calls
     return result
-
-
-def _place(item: Item) -> tuple[str, str, str]:
-    return item.aspect.name, item.group, item.candidate
 
 
 def group_scores(

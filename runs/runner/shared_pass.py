@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import StoreError
 from debate_judge.runs.runner.billing import JudgeUsage
-from debate_judge.runs.runner.pairs import Pair
+from debate_judge.runs.runner.tables import CandidateTable
 
 if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner
@@ -33,7 +33,7 @@ class PassJob(Generic[T]):
     """Name of the judge that it is for. What makes one job impossible ends all jobs of its owner, and no others."""
     work: Callable[[Any], Awaitable[T]]
     """Takes one of the questions."""
-    items: Sequence[Item] | Sequence[Pair]
+    items: Sequence[Item] | Sequence[CandidateTable]
     usage: JudgeUsage | None = None
     """Counts all replies that the work needs."""
     lm: JudgeLM | None = None
@@ -74,7 +74,7 @@ class _Pass(Generic[T]):
     def __init__(self, runner: JudgeRunner, jobs: Sequence[PassJob[T]]) -> None:
         self.runner = runner
         self.jobs = jobs
-        self.unique: list[dict[str, Item | Pair]] = [{item.key: item for item in job.items} for job in jobs]
+        self.unique: list[dict[str, Item | CandidateTable]] = [{item.key: item for item in job.items} for job in jobs]
         self.results: list[dict[str, T]] = [{} for _ in jobs]
         self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
@@ -98,11 +98,11 @@ class _Pass(Generic[T]):
             self.failed,
         )
 
-    def _in_turn(self) -> list[tuple[int, Item | Pair]]:
+    def _in_turn(self) -> list[tuple[int, Item | CandidateTable]]:
         rows = zip_longest(*(items.values() for items in self.unique))
         return [(number, item) for row in rows for number, item in enumerate(row) if item is not None]
 
-    async def _one(self, number: int, item: Item | Pair) -> None:
+    async def _one(self, number: int, item: Item | CandidateTable) -> None:
         job = self.jobs[number]
         try:
             with self.runner.asking(item, lm=job.lm, usage=job.usage):

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge
-from debate_judge.programs.judge import Item, Judgement, Unscored
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import CandidateTable, seated, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,20 @@ class Score:
     """Why there is no score."""
     detail: str
     """More about `unscored`, e.g. the error of the LM."""
-    calls: int
-    """LM calls that the answer needs, whether or not they had to be made."""
+    calls: float
+    """LM calls that the answer needs, whether or not they had to be made; of a shared call its share."""
+    together: int
+    """Candidates that were judged side by side with it, itself included; 1 where it was judged alone."""
     transcript: Transcript = field(repr=False)
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement) -> Score:
     """The judgement as it is reported."""
+    told, calls = judgement.transcript, judgement.calls
     if isinstance(judgement, Unscored):
-        return Score(None, None, None, judgement.reason, judgement.detail, judgement.calls, judgement.transcript)
+        return Score(None, None, None, judgement.reason, judgement.detail, calls, told.together, told)
     value = judge.aspects[item.aspect.name].reported(judgement, item.aspect)
-    return Score(value, judgement.rounds, judgement.stop_reason, None, "", judgement.calls, judgement.transcript)
+    return Score(value, judgement.rounds, judgement.stop_reason, None, "", calls, told.together, told)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -86,59 +90,126 @@ def window(lm: JudgeLM) -> int:
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
+GATHERED = 512
+"""Candidates of one source that are seated at once: a source may have more than memory holds."""
+
+
+def gathered(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items of one source that follow one another, at most `GATHERED` at once."""
+    for _, those in groupby(items, key=source_of):
+        while some := list(islice(those, GATHERED)):
+            yield some
+
+
+@dataclass
+class _Awaited:
+    """An item in flight."""
+
+    item: Item
+    judged: Future[list[Judgement]] | None = None
+    """Of its table; None until the table is full."""
+    place: int = 0
+
+
+class _InFlight:
+    """The items that were asked about and not yet yielded, in order.
+
+    Those of one source that are judged together wait until all of them have come.
+    """
+
+    def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
+        self.flying: deque[_Awaited] = deque()
+        self.fatal: Future[list[Judgement]] = Future()
+        self.broken: Exception | None = None
+        """What `items` raised."""
+        self._runner = runner
+        self._judge = judge
+        self._items = iter(items)
+        self._ended = False
+        self._gathered: dict[str, list[_Awaited]] = {}
+        """Aspect -> items of one source, not yet asked about."""
+
+    def fill(self, limit: int) -> bool:
+        """Take items until `limit` are in flight and the first is asked about; returns whether there are any."""
+        while not self._ended and (len(self.flying) < limit or self.flying[0].judged is None):
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._ended = True
+            except Exception as error:
+                self.broken, self._ended = error, True
+            else:
+                self.flying.append(_Awaited(item))
+                self._add(self.flying[-1])
+        if self._ended:
+            self._ask_all()
+        return bool(self.flying)
+
+    def _add(self, new: _Awaited) -> None:
+        aspect = new.item.aspect.name
+        if self._judge.aspects[aspect].judge.together < 2:
+            self._ask([new])
+            return
+        first = next((one.item for those in self._gathered.values() for one in those), new.item)
+        if source_of(first) != source_of(new.item) or len(self._gathered.get(aspect, ())) == GATHERED:
+            self._ask_all()
+        self._gathered.setdefault(aspect, []).append(new)
+
+    def _ask_all(self) -> None:
+        for those in self._gathered.values():
+            self._ask(those)
+        self._gathered.clear()
+
+    def _ask(self, those: Sequence[_Awaited]) -> None:
+        judge = self._judge.aspects[those[0].item.aspect.name].judge
+        seating = seated(judge, [one.item for one in those], pairs=False)
+        asked = [self._runner.submit(_judge(self._runner, judge, table)) for table in seating.tables]
+        for future in asked:
+            future.add_done_callback(partial(_pass_on, self.fatal))
+        for one, (table, place) in zip(those, seating.seats, strict=True):
+            one.judged, one.place = asked[table], place
+
+
 def judge_in_order(
     runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]
 ) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
-    Items are taken as they are needed. If `items` itself raises (a bad line of a file), everything before it is
-    yielded first.
+    Items are taken as they are needed. Those of one source that follow one another are judged together where the judge
+    does so, at most `GATHERED` candidates at once. If `items` itself raises (a bad line of a file), everything before
+    it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
             still waits for its answer.
     """
-    flying: deque[tuple[Item, Future[Judgement]]] = deque()
-    source = iter(items)
+    held = _InFlight(runner, judge, items)
     limit = window(runner.lm)
-    broken: Exception | None = None
-    ended = False
-    fatal: Future[Judgement] = Future()
     try:
-        while True:
-            while not ended and len(flying) < limit:
-                try:
-                    item = next(source)
-                except StopIteration:
-                    ended = True
-                except Exception as error:
-                    broken, ended = error, True
-                else:
-                    flying.append((item, runner.submit(_judge(runner, judge, item))))
-                    flying[-1][1].add_done_callback(partial(_pass_on, fatal))
-            if not flying:
-                break
-            item, future = flying[0]
+        while held.fill(limit):
+            first = held.flying[0]
             # A stream that was begun before a fork and is read after it would wait for ever.
             runner.require_own_process()
-            wait((future, fatal), return_when=FIRST_COMPLETED)
-            judgement = future.result() if future.done() else fatal.result()
-            flying.popleft()
-            yield item, judgement
+            future = first.judged or held.fatal
+            wait((future, held.fatal), return_when=FIRST_COMPLETED)
+            judgements = future.result() if future.done() else held.fatal.result()
+            held.flying.popleft()
+            yield first.item, judgements[first.place]
     finally:
-        for _, future in flying:
-            future.cancel()
-    if broken is not None:
-        raise broken
+        for one in held.flying:
+            if one.judged is not None:
+                one.judged.cancel()
+    if held.broken is not None:
+        raise held.broken
 
 
-def _pass_on(fatal: Future[Judgement], done: Future[Judgement]) -> None:
+def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
         with contextlib.suppress(InvalidStateError):
             fatal.set_exception(error)
 
 
-async def _judge(runner: JudgeRunner, judge: CompiledJudge, item: Item) -> Judgement:
-    with runner.asking(item):
-        return await judge.judge(item)
+async def _judge(runner: JudgeRunner, judge: Judge, table: CandidateTable) -> list[Judgement]:
+    with runner.asking(table):
+        return await judge.judge_table(table.items)

@@ -160,7 +160,12 @@ class Results:
 
 @contextmanager
 def open_results(
-    path: Path, *, made_from: Mapping[str, Any], source: Path, transcripts: Path | None = None
+    path: Path,
+    *,
+    made_from: Mapping[str, Any],
+    source: Path,
+    transcripts: Path | None = None,
+    together: bool = False,
 ) -> Iterator[Results]:
     """Open the files that a scoring run writes.
 
@@ -169,11 +174,12 @@ def open_results(
         made_from: JSON values that an earlier run must have had alike.
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
+        together: Whether rows say how many candidates were judged together.
 
     Raises:
         InputError: A place cannot be written, another process writes there, or what is there was made otherwise.
     """
-    form = format_of(path)
+    form = format_of(path, together)
     _check_places(path, source, transcripts)
     with ExitStack() as opened:
         file = opened.enter_context(_exclusive(path, "--out"))
@@ -182,7 +188,7 @@ def open_results(
         debates = None
         if transcripts is not None:
             file = opened.enter_context(_exclusive(transcripts, "--transcripts"))
-            debates = RowFile(transcripts, Transcripts(), file)
+            debates = RowFile(transcripts, Transcripts(together), file)
         yield Results(rows, debates)
 
 

@@ -14,30 +14,52 @@ from debate_judge.programs.judge import Item
 from debate_judge.runs.runner.streaming import Score
 
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored")
+_COMPANY = ("together",)
+"""Further fields where the judge has judged candidates together."""
+
 SUFFIXES = (".jsonl", ".csv")
 
 
 class JsonLines:
-    """One JSON object a line; the base of the other formats."""
+    """One JSON object a line; the base of the other formats.
 
-    header = b""
+    Args:
+        together: Whether rows say how many candidates were judged together.
+    """
+
+    def __init__(self, together: bool = False) -> None:
+        self.together = together
+
+    @property
+    def header(self) -> bytes:
+        """What stands before the first row."""
+        return b""
 
     def encode(self, item: Item, score: Score) -> bytes:
         """One row, its line end included."""
-        return _json(zip(FIELDS, _values(item, score), strict=True)) + b"\n"
+        return _json(zip(self._fields(), self._values(item, score), strict=True)) + b"\n"
 
     def unscored_start(self, item: Item) -> bytes:
         """How every row begins that has no score for this item."""
         return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
 
+    def _fields(self) -> tuple[str, ...]:
+        return FIELDS + _COMPANY if self.together else FIELDS
+
+    def _values(self, item: Item, score: Score) -> list[Any]:
+        values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
+        return [*values, score.together] if self.together else values
+
 
 class Csv(JsonLines):
     """Comma-separated with a header; an empty cell where there is no value."""
 
-    header = (",".join(FIELDS) + "\r\n").encode()
+    @property
+    def header(self) -> bytes:
+        return self._line(self._fields())
 
     def encode(self, item: Item, score: Score) -> bytes:
-        return self._line(_values(item, score))
+        return self._line(self._values(item, score))
 
     def unscored_start(self, item: Item) -> bytes:
         return self._line([*_identity(item), None, None]).removesuffix(b"\r\n")
@@ -57,13 +79,15 @@ class Transcripts(JsonLines):
             for t in score.transcript.turns
         ]
         row = [*zip(FIELDS, [*_identity(item), score.score], strict=False), ("calls", score.calls), ("turns", turns)]
+        if self.together:
+            row.append(("together", score.together))
         if score.unscored is not None:
             row += [("unscored", score.unscored), ("detail", score.detail)]
         return _json(row) + b"\n"
 
 
-def format_of(path: Path) -> JsonLines:
-    """The format that the file's ending names.
+def format_of(path: Path, together: bool = False) -> JsonLines:
+    """The format that the file's ending names; `together` as for `JsonLines`.
 
     Raises:
         InputError: it names none.
@@ -76,15 +100,11 @@ def format_of(path: Path) -> JsonLines:
             expected=" or ".join(SUFFIXES),
             found=suffix or "no suffix",
         )
-    return Csv() if suffix == ".csv" else JsonLines()
+    return Csv(together) if suffix == ".csv" else JsonLines(together)
 
 
 def _identity(item: Item) -> list[Any]:
     return [item.group, item.candidate, item.aspect.name]
-
-
-def _values(item: Item, score: Score) -> list[Any]:
-    return [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
 
 
 def _json(row: Iterable[tuple[str, Any]]) -> bytes:

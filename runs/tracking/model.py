@@ -42,7 +42,8 @@ _OUTPUTS = {
     "unscored": ("string", False),
     "rounds": ("long", False),
     "stop_reason": ("string", False),
-    "calls": ("long", True),
+    "calls": ("double", True),
+    "together": ("long", True),
 }
 """Column -> type and whether it always has a value."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import zlib
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.ablations.distribution import bins, distributions, steadiness
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate, render
 from debate_judge.runs.comparison.ablations.studies import (
-    ABLATIONS,
+    USUAL,
     by_rounds,
     by_style,
     record_debates,
@@ -28,7 +29,8 @@ from debate_judge.runs.comparison.ablations.studies import (
 from debate_judge.runs.comparison.figures import ablation_figures
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import Script, ScriptedLM, debater, scripted_lm
+from tests.programs.tables import reading, shown
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -213,7 +215,7 @@ def test_an_undefined_run_leaves_no_mean() -> None:
 
 @pytest.fixture(scope="module")
 def findings() -> Findings:
-    return ablated(scripted_lm(arguing(1)), *ABLATIONS, on=setup([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY)))
+    return ablated(scripted_lm(arguing(1)), *USUAL, on=setup([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY)))
 
 
 def test_what_is_not_asked_for_is_not_done() -> None:
@@ -225,7 +227,7 @@ def test_what_is_not_asked_for_is_not_done() -> None:
 
 def test_json_has_all_numbers(findings: Findings) -> None:
     found = json.loads(json.dumps(findings.to_json(), allow_nan=False))
-    assert set(found) == set(ABLATIONS)
+    assert set(found) == set(USUAL)
     assert list(found["rounds"]["variants"]) == ["0", "1", "2", "3"]
     assert list(found["personas"]["variants"]) == list(PERSONAS)
     assert set(found["distribution"]["fluency"]["judges"]) == {"single", "debate"}
@@ -238,7 +240,7 @@ def test_there_is_a_table_and_a_figure_for_each(findings: Findings) -> None:
     for part in ("number of rounds n", "Critic's persona", "debating style", "Distribution of scores", "Stability"):
         assert part in text
     figures: dict[str, Figure] = ablation_figures(findings, on, "held-out", "LM: test")
-    assert list(figures) == list(ABLATIONS)
+    assert list(figures) == list(USUAL)
     for figure in figures.values():
         figure.draw_without_rendering()
         assert figure.get_supxlabel() == "LM: test"
@@ -261,3 +263,40 @@ def test_there_is_a_table_and_a_figure_for_each(findings: Findings) -> None:
 def test_plans_that_cannot_be_done(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         AblationPlan(Debate(), TEXTS, **changes)
+
+
+# --- the order of candidates that are judged together ---
+
+
+def ordered(script: Script) -> tuple[Findings, ScriptedLM]:
+    lm = scripted_lm(script)
+    judge = Debate(debate_config=DebateConfig(1), together=8)
+    with JudgeRunner(lm, progress=False) as runner:
+        return ablate(runner, SETUP, AblationPlan(judge, TEXTS, ("order",)), progress=False), lm
+
+
+def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:
+    found, lm = ordered(reading(lambda prompt, text: 5 if shown(prompt)[1] == text else 1))
+    single, debate = found.order["single"], found.order["debate"]
+    assert len(single.agreement["average"]) == len(debate.agreement["average"]) == 5
+    assert single.items == ITEMS
+    assert single.changed is not None
+    assert single.changed > 0.5
+    assert (single.deviation("average") or 0) > 0.05
+    # Each group in five orders, some of which are the same; the Critic is content with all of them.
+    opened = [tuple(shown(prompt).values()) for prompt in lm.prompts[: len(lm.prompts) // 2]]
+    assert 3 < len(set(opened)) == len(lm.prompts) / 2 <= 15
+    text = render(found, SETUP, "text")
+    assert "Order of the candidates that are judged together: mean ± standard deviation of agreement over 5" in text
+    assert set(found.to_json()) == {"order"}
+
+
+def test_an_lm_that_reads_each_by_itself_shows_none() -> None:
+    found, _ = ordered(reading(lambda prompt, text: 1 + zlib.crc32(text.encode()) % 5))
+    changes = [(one.changed, one.score_deviation, one.deviation("average")) for one in found.order.values()]
+    assert changes == [(0, 0, 0)] * 2
+
+
+def test_what_is_judged_alone_has_no_order() -> None:
+    with pytest.raises(InputError, match="no order"):
+        plan("order")

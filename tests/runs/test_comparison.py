@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,10 +119,12 @@ class Comparing(Debate):
 
     compares = True
 
-    async def converse_pair(self, first: Item, second: Item, rounds: int) -> tuple[Transcript, Transcript]:
-        longer = len(first.text) > len(second.text)
+    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        if len(items) != 2:
+            return await super().converse_table(items, rounds)
+        longer = len(items[0].text) > len(items[1].text)
         turns = [Turn("scorer", 0, "", score=s, calls=c) for s, c in ((5.0 if longer else 1.0, 1), (3.0, 0))]
-        return Transcript((turns[0],)), Transcript((turns[1],))
+        return [Transcript((turns[0],)), Transcript((turns[1],))]
 
 
 def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs() -> None:

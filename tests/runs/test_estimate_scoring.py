@@ -31,6 +31,7 @@ from debate_judge.runs.estimates.table import render
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import CandidateTable
 from tests.fakes import debater, scripted_lm
 
 OFFLINE = Target("offline")
@@ -148,8 +149,8 @@ def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
 
     sample, again = Sample(50), Sample(50)
     for one in stream():
-        sample.add(one)
-        again.add(one)
+        sample.add(CandidateTable((one,)))
+        again.add(CandidateTable((one,)))
     assert sample.everything.items == 1000  # Every text comes twice, and is asked about once.
     assert len(sample.items) == 50
     assert sample.items == again.items

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import dspy
@@ -16,11 +16,16 @@ from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import CandidateTable
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 3))
 TASK = Task("notes", "letter", "note", (TONE, HELP))
+
+
+def alone(items: Sequence[Item]) -> list[CandidateTable]:
+    return [CandidateTable((item,)) for item in items]
 
 
 def corpus() -> Corpus:
@@ -116,11 +121,11 @@ def test_of_new_texts_a_long_one_stops_nothing() -> None:
             raise lm15.ContextLengthError("prompt is too long", status=400)
         return debater()(prompt)
 
-    items = longest(corpus_items(corpus(), TONE))
+    questions = longest(alone(corpus_items(corpus(), TONE)))
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
-        preflight(runner, [Trial("tone", preset("debate", {}), items, new=True)])
+        preflight(runner, [Trial("tone", preset("debate", {}), questions, new=True)])
         with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [Trial("tone", preset("debate", {}), items)])
+            preflight(runner, [Trial("tone", preset("debate", {}), questions)])
 
 
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
@@ -138,13 +143,13 @@ def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -
 def test_each_scale_is_tried() -> None:
     both = replace(corpus(), groups=corpus().groups[:1])
     found = trials("single", preset("single", {}), both, [TONE, HELP])
-    assert [t.items[0].aspect.name for t in found] == ["help", "tone"]
+    assert [t.questions[0].items[0].aspect.name for t in found] == ["help", "tone"]
     assert len(trials("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
 
 
 def test_the_longest_and_the_shortest() -> None:
     items = [Item("g", str(i), TASK, TONE, "s", "x" * n) for i, n in enumerate((2, 5, 1, 5, 1))]
-    assert [item.candidate for item in longest(items)] == ["1", "2"]
+    assert [table.items[0].candidate for table in longest(alone(items))] == ["1", "2"]
     assert longest([]) == []
 
 

@@ -18,10 +18,13 @@ from debate_judge.runs.comparison.ablations.distribution import (
 )
 from debate_judge.runs.comparison.ablations.studies import (
     ABLATIONS,
+    USUAL,
+    RecordedDebates,
     Study,
     by_persona,
     by_rounds,
     by_style,
+    in_orders,
     record_debates,
     repeats,
 )
@@ -39,7 +42,7 @@ class AblationPlan:
     """The debate that is varied; its configuration says at which n everything but the rounds is compared."""
     personas: Mapping[str, str]
     """Name -> text, the built-in ones among them."""
-    which: tuple[str, ...] = ABLATIONS
+    which: tuple[str, ...] = USUAL
     max_rounds: int = 5
     runs: int = 5
     """Repeated runs for the stability."""
@@ -52,6 +55,11 @@ class AblationPlan:
                 raise InputError(
                     f"unknown ablation {name!r}", field="--ablate", expected=", ".join(ABLATIONS), found=name
                 )
+        if "order" in self.which and self.judge.together < 2:
+            raise InputError(
+                "candidates that are judged alone have no order", field="--ablate", expected="--together K as well",
+                found="order",
+            )  # fmt: skip
         for flag, value, low in (("--max-rounds", self.max_rounds, 1), ("--repeats", self.runs, 2)):
             if value < low:
                 raise InputError("number too small", field=flag, expected=f"{low} or more", found=value)
@@ -70,6 +78,8 @@ class Findings:
     """Aspect -> distribution of ratings and scores."""
     stability: Mapping[str, Steadiness] = field(default_factory=dict)
     """Judge -> what its repeated runs did."""
+    order: Mapping[str, Steadiness] = field(default_factory=dict)
+    """Judge -> what it did in several orders of the candidates."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, every number finite or null."""
@@ -77,6 +87,7 @@ class Findings:
             **{study.name: _study_json(study) for study in self.studies},
             **({"distribution": {a: asdict(d) for a, d in self.distributions.items()}} if self.distributions else {}),
             **({"stability": {j: _steadiness_json(s) for j, s in self.stability.items()}} if self.stability else {}),
+            **({"order": {j: _steadiness_json(s) for j, s in self.order.items()}} if self.order else {}),
         }
 
 
@@ -108,9 +119,17 @@ def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan, *, progres
     steady: dict[str, Steadiness] = {}
     if "stability" in which:
         again = repeats(runner, setup, judges[STRICT.name], n, plan.runs, plan.temperature, progress=progress)
-        for name, at in (("single", 0), ("debate", n)):
-            steady[name] = steadiness(setup, [one.at(setup, at).scores for one in again])
-    return Findings(tuple(studies), spread, steady)
+        steady = _steady(setup, again, n)
+    ordered: dict[str, Steadiness] = {}
+    if "order" in which:
+        ordered = _steady(setup, in_orders(runner, setup, judges[STRICT.name], n, progress=progress), n)
+    return Findings(tuple(studies), spread, steady, ordered)
+
+
+def _steady(setup: EvalSetup, runs: Sequence[RecordedDebates], rounds: int) -> dict[str, Steadiness]:
+    """How the single call and the debate differ from run to run."""
+    ends = {"single": 0, "debate": rounds}
+    return {name: steadiness(setup, [one.at(setup, at).scores for one in runs]) for name, at in ends.items()}
 
 
 def render(findings: Findings, setup: EvalSetup, style: str) -> str:
@@ -119,7 +138,10 @@ def render(findings: Findings, setup: EvalSetup, style: str) -> str:
     if findings.distributions:
         blocks.append(_distribution_table(findings.distributions, style))
     if findings.stability:
-        blocks.append(_stability_table(findings.stability, setup, style))
+        blocks.append(_stability_table("Stability", "runs", findings.stability, setup, style))
+    if findings.order:
+        what = "Order of the candidates that are judged together"
+        blocks.append(_stability_table(what, "seeded orders", findings.order, setup, style))
     return "\n\n".join(blocks)
 
 
@@ -176,7 +198,7 @@ def _distances(spread: Spread) -> list[str]:
     return ["–" if v is None else f"{v:.2f}" for v in (spread.wasserstein, spread.total_variation)]
 
 
-def _stability_table(found: Mapping[str, Steadiness], setup: EvalSetup, style: str) -> str:
+def _stability_table(what: str, over: str, found: Mapping[str, Steadiness], setup: EvalSetup, style: str) -> str:
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     columns = setup.columns
     header = [
@@ -193,7 +215,7 @@ def _stability_table(found: Mapping[str, Steadiness], setup: EvalSetup, style: s
         ]
         for name, one in found.items()
     ]
-    title = f"Stability: mean ± standard deviation of agreement over {runs} runs, n - 1"
+    title = f"{what}: mean ± standard deviation of agreement over {runs} {over}, n - 1"
     return f"{prose(title, style)}\n\n{plain_table(header, rows, style)}"
 
 

@@ -1,4 +1,5 @@
-"""The ablations of DEBATE (section 3, Figure 2; appendices B and E.1): rounds, persona, style, scores, stability.
+"""The ablations of DEBATE (section 3, Figure 2; appendices B and E.1): rounds, persona, style, scores, stability; and
+the order in which candidates are shown together.
 
 Debates are held once, each to the greatest number of rounds that anything here needs. What fewer rounds would
 have given is read off them (`Transcript.until`) at no LM call; only tie-breaks and repeats ask again.
@@ -18,8 +19,15 @@ from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.comparison.results import EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
+from debate_judge.runs.runner.tables import Seating, seated
 
-ABLATIONS = ("rounds", "personas", "styles", "distribution", "stability")
+USUAL = ("rounds", "personas", "styles", "distribution", "stability")
+
+ABLATIONS = (*USUAL, "order")
+"""The last for judges of several candidates at once alone."""
+
+ORDERS = 5
+"""Seeded orders of the candidates that are judged together."""
 
 Transcripts = Mapping[str, Sequence[Transcript]]
 """Aspect -> one for each of its items, in corpus order."""
@@ -99,11 +107,8 @@ def record_debates(
         InputError: A judge cannot be had with this LM or on these scales.
     """
 
-    def job(name: str, judge: Judge, rounds: int, items: Sequence[Item]) -> PassJob[Transcript]:
-        return PassJob(name, lambda item: judge.converse(item, rounds), items)
-
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    jobs = [job(name, *judges[name], items[a]) for name in judges for a in items]
+    jobs = [_SeatedJob.of(name, *judges[name], items[a]) for name in judges for a in items]
     found = iter(_results(runner, jobs, "debates", progress))
     return {name: RecordedDebates(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
 
@@ -128,10 +133,14 @@ def by_style(
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
-    def job(persona: str, aspect: str) -> PassJob[Transcript]:
-        one = held[persona]
-        open_at_n = {item.key: t.until(rounds) for item, t in zip(items[aspect], one.transcripts[aspect], strict=True)}
-        return PassJob(persona, lambda item: one.judge.break_tie(item, open_at_n[item.key]), items[aspect])
+    def job(persona: str, aspect: str) -> _SeatedJob:
+        judge, told = held[persona].judge, held[persona].transcripts[aspect]
+        seating = seated(judge, items[aspect])
+        at_n = seating.by_table([t.until(rounds) for t in told])
+        open_at_n = {table.key: own for table, own in zip(seating.tables, at_n, strict=True)}
+        return _SeatedJob(
+            PassJob(persona, lambda t: judge.break_ties(t.items, open_at_n[t.key]), seating.tables), seating
+        )
 
     found = iter(_results(runner, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
     readings: dict[str, StudyScores] = {}
@@ -156,23 +165,43 @@ def repeats(
 ) -> list[RecordedDebates]:
     """Hold the same debates several times over, each time with other samples of the LM."""
 
-    def job(lm: JudgeLM, number: int, items: Sequence[Item]) -> PassJob[Transcript]:
-        return PassJob(f"run {number}", lambda item: judge.converse(item, rounds), items, lm=lm)
-
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     lms = [runner.lm.another_sample(number, temperature) for number in range(1, runs + 1)]
-    jobs = [job(lm, number, items[a]) for number, lm in enumerate(lms, 1) for a in items]
+    jobs = [_SeatedJob.of(f"run {n}", judge, rounds, items[a], lm) for n, lm in enumerate(lms, 1) for a in items]
     found = iter(_results(runner, jobs, "repeated debates", progress))
     return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
 
 
-def _results(
-    runner: JudgeRunner, jobs: Sequence[PassJob[Transcript]], what: str, progress: bool
-) -> list[list[Transcript]]:
-    done = run_together(runner, jobs, what, progress=progress)
+def in_orders(
+    runner: JudgeRunner, setup: EvalSetup, judge: Judge, rounds: int, *, progress: bool = True
+) -> list[RecordedDebates]:
+    """Hold the debates of a judge of tables once for each of several orders of the candidates, its own the first."""
+    judges: dict[str, tuple[Judge, int]] = {}
+    for number in range(ORDERS):
+        one = judge.deepcopy()
+        one.order = judge.order + number
+        judges[f"order {one.order}"] = one, rounds
+    return list(record_debates(runner, setup, judges, progress=progress).values())
+
+
+@dataclass(frozen=True)
+class _SeatedJob:
+    """A job of a pass, and where its items sit."""
+
+    job: PassJob[list[Transcript]]
+    seating: Seating
+
+    @classmethod
+    def of(cls, name: str, judge: Judge, rounds: int, items: Sequence[Item], lm: JudgeLM | None = None) -> _SeatedJob:
+        seating = seated(judge, items)
+        return cls(PassJob(name, lambda t: judge.converse_table(t.items, rounds), seating.tables, lm=lm), seating)
+
+
+def _results(runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str, progress: bool) -> list[list[Transcript]]:
+    done = run_together(runner, [one.job for one in jobs], what, progress=progress)
     for error in done.failed.values():
         raise error
-    return done.results
+    return [one.seating.by_item(results) for one, results in zip(jobs, done.results, strict=True)]
 
 
 def _study(setup: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:

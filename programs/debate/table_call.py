@@ -1,0 +1,141 @@
+"""One call about several candidates, and a second one about those of which the first said nothing readable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import dspy
+
+from debate_judge.programs.debate.table_prompts import TablePrompt, label, listed
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.reply import Messages
+from debate_judge.programs.roles.adapter import UNUSABLE, UnusableError
+from debate_judge.programs.roles.parsing import Unreadable, excerpt
+from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply, failed_call
+
+T = TypeVar("T")
+
+ROOM = 250
+"""Tokens that a reply may need about each candidate; it is given more than other replies where these are more."""
+
+Readings = dict[int, T | Unreadable]
+"""Number of a candidate -> what a reply says about it, or why that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooMuch:
+    """The call failed by what it was about, so that calls about fewer candidates may not."""
+
+    answer: NoAnswer
+
+
+async def ask_table(
+    speaker: str,
+    inputs: Mapping[str, str],
+    asked: Sequence[int],
+    request: Callable[[Sequence[int]], str],
+    read: Callable[[str, Sequence[int]], Readings[T]],
+    settings: Mapping[str, Any],
+) -> dict[int, RoleReply[T] | NoAnswer] | TooMuch:
+    """Ask about some candidates.
+
+    Args:
+        speaker: What transcripts and the table of costs call the role.
+        inputs: Input fields of the prompt, but for request and correction.
+        asked: Numbers of the candidates.
+        request: From numbers to the form of a reply about them.
+        read: From a reply and numbers to what it says about each of them.
+        settings: Of these calls only, as `JudgeLM.ask` takes them.
+
+    Returns:
+        What was said about each, with its share of the calls, or why nothing was.
+
+    Raises:
+        dspy.LMError: The LM cannot be used at all.
+    """
+    found: dict[int, RoleReply[T] | NoAnswer] = {}
+    calls = dict.fromkeys(asked, 0.0)
+    wrong: dict[int, str] = dict.fromkeys(asked, "")
+    correction = tail = ""
+    settings = {**settings, **_room(len(asked))}
+    for attempt in (1, 2):
+        missing = tuple(wrong)
+        prompt = {**inputs, "request": request(missing), "correction": correction}
+        reply = await _reply(speaker, prompt, settings)
+        if isinstance(reply, TooMuch) and attempt == 1:
+            return reply
+        for number in missing:
+            calls[number] += 1 / len(missing)
+        if not isinstance(reply, str):
+            failed = reply.answer if isinstance(reply, TooMuch) else reply
+            return found | {number: replace(failed, calls=calls[number]) for number in missing}
+        wrong = {}
+        for number, said in read(reply, missing).items():
+            if isinstance(said, Unreadable):
+                wrong[number] = said.why
+            else:
+                found[number] = RoleReply(said, calls[number])
+        if not wrong:
+            break
+        correction, tail = _correction(wrong), _kept(prompt, settings)
+    unread = {n: NoAnswer("unreadable reply", f"{label(n)}: {why}{tail}", calls[n]) for n, why in wrong.items()}
+    return found | unread
+
+
+def _correction(wrong: Mapping[int, str]) -> str:
+    reasons: dict[str, list[int]] = {}
+    for number, why in wrong.items():
+        reasons.setdefault(why, []).append(number)
+    told = "; ".join(f"{listed(numbers)}: {why}" for why, numbers in reasons.items())
+    return f"Of your last reply this could not be used: {told}. Reply about {listed(tuple(wrong))} alone."
+
+
+def _room(candidates: int) -> dict[str, int]:
+    lm = dspy.settings.lm
+    limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
+    # A reply that is cut off is paid for, and then paid for again at full length.
+    return {"max_tokens": ROOM * candidates} if limit is not None and limit < ROOM * candidates else {}
+
+
+async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer | TooMuch:
+    lm = dspy.settings.lm
+    try:
+        if not isinstance(lm, JudgeLM):
+            with dspy.context(adapter=ADAPTER):
+                return str((await dspy.Predict(TablePrompt).acall(**inputs)).reply or "")
+        messages = _messages(inputs)
+        if _exceeds(lm, messages):
+            return TooMuch(NoAnswer("too long", f"more than the {lm.context:,} tokens of {lm.model}", 0))
+        reply = await lm.ask(messages, speaker, **settings)
+        if reply.finish in UNUSABLE:
+            raise UnusableError(UNUSABLE[reply.finish])
+    except (dspy.LMError, UnusableError) as error:
+        answer = failed_call(error, 1)
+        # A server that fails is no reason to cut the table: the next run would find it whole, and score it otherwise.
+        about_texts = not isinstance(error, dspy.LMError) or isinstance(error, dspy.LMInvalidRequestError)
+        return TooMuch(answer) if about_texts else answer
+    return reply.text
+
+
+def _messages(inputs: Mapping[str, str]) -> Messages:
+    return ADAPTER.format(TablePrompt, [], dict(inputs))
+
+
+def _exceeds(lm: JudgeLM, messages: Messages) -> bool:
+    """Whether a prompt is longer than the LM can read, as far as that is known."""
+    size = sum(len(message["content"].encode("utf-8", "surrogatepass")) for message in messages)
+    return lm.context is not None and size * TOKENS_PER_BYTE > lm.context
+
+
+def _kept(inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    """The beginning of a reply, and the key under which the store keeps it whole, for people to look at."""
+    lm = dspy.settings.lm
+    found = lm.kept(_messages(inputs), **settings) if isinstance(lm, JudgeLM) else None
+    if found is None:
+        return ""
+    key, reply = found
+    text = excerpt(reply.text)
+    return (f"; the reply was: {text}" if text else "") + f" [kept as {key}]"

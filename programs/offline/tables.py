@@ -1,0 +1,75 @@
+"""The offline LM before a table of candidates: it measures each by itself, as in a prompt about one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from debate_judge.programs.offline import roles
+from debate_judge.programs.offline.prompt import Prompt
+
+_LABEL = re.compile(r"candidate_\d+")
+
+_DIRECTION = {"lower": "TOO HIGH", "higher": "TOO LOW"}
+
+
+def score(prompt: Prompt) -> dict[str, str]:
+    """The Scorer's reasons, and a score for each candidate that the prompt wants one of."""
+    return _scored(prompt, "scores", roles.score, "score", "rationale")
+
+
+def break_ties(prompt: Prompt) -> dict[str, str]:
+    """The Tie-breaker's."""
+    return _scored(prompt, "final_scores", roles.break_tie, "final_score", "reasoning")
+
+
+def criticise(prompt: Prompt) -> dict[str, str]:
+    """The Critic's decisions, with the evidence of each issue."""
+    said = {name: roles.criticise(_about(prompt, name)) for name in named(prompt, "decisions")}
+    decisions: dict[str, str] = {}
+    for name, one in said.items():
+        issue = one["decision"] == "ISSUE"
+        decisions[name] = _DIRECTION[_direction(one["feedback"])] if issue else roles.NO_ISSUE
+    fields = {
+        "review": roles.LABEL + " ".join(f"{n}: {one['review'].removeprefix(roles.LABEL)}" for n, one in said.items()),
+        "decisions": _lines(decisions),
+    }
+    issues = {name: one["feedback"] for name, one in said.items() if decisions[name] != roles.NO_ISSUE}
+    return fields | issues
+
+
+def _scored(
+    prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score: str, reasons: str
+) -> dict[str, str]:
+    said = {name: judge(_about(prompt, name)) for name in named(prompt, field)}
+    first = next(iter(prompt.outputs))
+    texts = {name: said[name][reasons] for name in (first, *named(prompt, first))}
+    return {**texts, field: _lines({name: one[score] for name, one in said.items()})}
+
+
+def asked(prompt: Prompt) -> int:
+    """Of how many candidates the reply is to say something."""
+    return next(
+        len(named(prompt, field)) for field in ("scores", "decisions", "final_scores") if field in prompt.outputs
+    )
+
+
+def named(prompt: Prompt, field: str) -> list[str]:
+    """The candidates that the request names for a field."""
+    return list(dict.fromkeys(_LABEL.findall(prompt.descriptions[field])))
+
+
+def _about(prompt: Prompt, name: str) -> Prompt:
+    """The prompt about one candidate that this one would be if it were alone."""
+    start = f"{name}: "
+    debate = [line.removeprefix(start) for line in prompt.input("debate").splitlines() if line.startswith(start)]
+    return replace(prompt, inputs={**prompt.inputs, "candidate": prompt.input(name), "debate": "\n".join(debate)})
+
+
+def _direction(feedback: str) -> str:
+    return "lower" if feedback.endswith("speaks for a lower score.") else "higher"
+
+
+def _lines(values: dict[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in values.items())

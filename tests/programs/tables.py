@@ -1,0 +1,88 @@
+"""What the tests of debates about several candidates share: items of one source, and LMs that reply about tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import Script, ScriptedLM, requested, scripted_lm, section
+from tests.programs.debates import ITEM
+
+Scored = Callable[[str, str], object]
+"""From a prompt and a candidate's text to its score."""
+
+
+def items(*texts: str) -> list[Item]:
+    """Candidates of one source, in the order given."""
+    return [replace(ITEM, candidate=str(n), text=text) for n, text in enumerate(texts, 1)]
+
+
+def table_judge(rounds: int = 0, *, tie_breaker: bool = False, score_mode: str = "text", together: int = 8) -> Debate:
+    return Debate(debate_config=DebateConfig(rounds, tie_breaker), score_mode=score_mode, together=together)
+
+
+def numbers(text: str) -> list[int]:
+    """Of the candidates that a text names, in order, each once."""
+    return list(dict.fromkeys(int(n) for n in re.findall(r"candidate_(\d+)", text)))
+
+
+def shown(prompt: str) -> dict[int, str]:
+    """Number -> text of the candidates in a prompt about several, as whoever reads the headers sees them."""
+    material = prompt[: prompt.rindex("\n\nReply with")]
+    return {n: section(material, f"candidate_{n}") for n in numbers(" ".join(headers(material)))}
+
+
+def headers(prompt: str) -> list[str]:
+    return re.findall(r"^\[\[ ## (\w+) ## \]\]$", prompt, re.MULTILINE)
+
+
+def wanted(prompt: str, field: str) -> list[int]:
+    """Numbers of the candidates that a line of a field is asked for."""
+    request = prompt[prompt.rindex("Reply with") :]
+    return numbers(section(request, field))
+
+
+def part(name: str, text: object) -> str:
+    return f"[[ ## {name} ## ]]\n{text}"
+
+
+def lines(values: Mapping[int, object]) -> str:
+    return "\n".join(f"candidate_{number}: {value}" for number, value in values.items())
+
+
+def reading(score: Scored, issues: Callable[[str, str], str | None] | None = None) -> Script:
+    """An LM that keeps to the form: it scores what stands under each header, and quotes it.
+
+    Args:
+        score: From a prompt and a text to its score, also the final one.
+        issues: From a prompt and a text to TOO HIGH or TOO LOW; None is no issue.
+    """
+
+    def script(prompt: str) -> str:
+        texts = shown(prompt)
+        if "decisions" in requested(prompt):
+            asked = wanted(prompt, "decisions")
+            found = {n: (issues(prompt, texts[n]) if issues else None) or "NO ISSUE" for n in asked}
+            evidence = [part(f"candidate_{n}", f"It says {texts[n]}") for n in asked if found[n] != "NO ISSUE"]
+            return "\n\n".join([part("review", "Looked."), part("decisions", lines(found)), *evidence])
+        field = next(name for name in ("scores", "final_scores") if name in requested(prompt))
+        scores = {n: score(prompt, texts[n]) for n in wanted(prompt, field)}
+        reasons = [part(f"candidate_{n}", f"It reads:\n{texts[n]}\nso.") for n in scores]
+        return "\n\n".join([*reasons, part(field, lines(scores))])
+
+    return script
+
+
+def judged(judge: Debate, script: Script, candidates: Sequence[Item]) -> tuple[list[Judgement], ScriptedLM]:
+    """Judge in a runner, as all commands do."""
+    lm = scripted_lm(script)
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(judge, candidates), lm
+
+
+def values(judgements: Sequence[Judgement]) -> list[float | str]:
+    return [j.score if isinstance(j, Verdict) else j.reason for j in judgements]

@@ -1,0 +1,77 @@
+"""The offline stand-in measures each candidate of a table by itself: side by side gives the same as alone, for less."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.schema import Corpus
+from debate_judge.programs import preset
+from debate_judge.programs.judge import Item, Verdict, corpus_items
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.testing import check_judge
+from debate_judge.runs.runner.runner import JudgeRunner
+
+GROUPS, EACH = 3, 8
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    whole = data.load("sample")
+    return replace(whole, groups=whole.groups[:GROUPS])
+
+
+@pytest.fixture(scope="module")
+def items(corpus: Corpus) -> list[Item]:
+    return [item for aspect in corpus.task.aspects for item in corpus_items(corpus, aspect)]
+
+
+def judged(name: str, items: list[Item], **options: object) -> tuple[list[tuple[object, ...]], Counter[str], float]:
+    """Scores with rounds and reason, the calls that were made, and the calls that the verdicts count."""
+    lm = make_lm("offline")
+    with JudgeRunner(lm, progress=False) as runner:
+        judgements = runner.judge(preset(name, options), items)
+    found = [(j.score, j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)]
+    return found, lm.meter.executed, sum(j.calls for j in judgements)
+
+
+@pytest.mark.parametrize("name", ["single", "debate", "debate+tiebreak", "multiagent+tiebreak"])
+def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, items: list[Item]) -> None:
+    alone, _, _ = judged(name, items)
+    for together in (2, 3, 8):
+        found, made, counted = judged(name, items, together=together)
+        assert found == alone
+        assert counted == pytest.approx(made.total())
+
+
+@pytest.mark.parametrize("granularity", ["half", "whole"])
+def test_so_it_is_in_every_granularity_and_order(granularity: str, items: list[Item]) -> None:
+    alone, _, _ = judged("debate", items, granularity=granularity)
+    for order in (0, 1):
+        assert judged("debate", items, granularity=granularity, together=4, order=order)[0] == alone
+
+
+def test_a_single_call_is_made_once_for_each_table(corpus: Corpus, items: list[Item]) -> None:
+    tables = GROUPS * len(corpus.task.aspects)
+    for together, calls in ((8, tables), (4, 2 * tables), (3, 3 * tables), (16, tables)):
+        assert judged("single", items, together=together)[1] == {"scorer": calls}
+
+
+def test_a_debate_asks_for_each_turn_once_a_table(items: list[Item]) -> None:
+    def rounds_of(found: list[tuple[object, ...]]) -> list[tuple[int, object]]:
+        return [(int(str(rounds)), reason) for _, rounds, reason in found]
+
+    found, made, _ = judged("debate+tiebreak", items, together=8)
+    tables = [rounds_of(found)[start : start + EACH] for start in range(0, len(found), EACH)]
+    # A table's Critic speaks as long as one of its candidates is open, the Scorer as long as one is in dispute.
+    critic = sum(max(n for n, _ in table) for table in tables)
+    scorer = sum(1 + max(n - (reason == "no issue") for n, reason in table) for table in tables)
+    ties = sum(any(reason == "tie-breaker" for _, reason in table) for table in tables)
+    assert made == {"scorer": scorer, "critic": critic, "tie-breaker": ties}
+
+
+def test_such_a_judge_keeps_the_contract() -> None:
+    check_judge(preset("debate+tiebreak", {"together": 4}))

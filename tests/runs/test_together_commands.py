@@ -1,0 +1,273 @@
+"""Candidates side by side in streams, score.py, exports, batch jobs and estimates: at the promised number of calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import preset
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.judge import Item, Verdict
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.runs import score
+from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.items import estimate_scoring
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import load, save
+from debate_judge.runs.runner import streaming
+from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.streaming import judge_in_order
+from tests.batch_server import BatchServer
+from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.tables import part, reading, shown
+from tests.programs.test_batch import lm_at
+
+ROOT = Path(__file__).parents[2]
+TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
+HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
+TASK = Task("support", "customer message", "reply", (TONE, HELP))
+
+
+def digit(prompt: str, text: str) -> int:
+    return 1 + (int(text.split()[-1]) + section(prompt, "aspect").startswith("tone")) % 5
+
+
+def script(prompt: str) -> str:
+    if section(prompt, "candidate"):
+        return f"{part('rationale', 'So.')}\n\n{part('score', digit(prompt, section(prompt, 'candidate')))}"
+    return reading(digit)(prompt)
+
+
+def compiled(together: int = 4, alone: bool = False) -> CompiledJudge:
+    judges = {"tone": preset("single", {"together": together}), "help": preset("single", {"together": together})}
+    if alone:
+        judges["help"] = preset("single", {})
+    return CompiledJudge(TASK, {name: AspectJudge(judge) for name, judge in judges.items()})
+
+
+def stream(groups: int, candidates: int) -> Iterator[Item]:
+    for g in range(groups):
+        for c in range(candidates):
+            for aspect in TASK.aspects:
+                yield Item(f"g{g}", f"c{c}", TASK, aspect, f"message {g}", f"reply {g * 10 + c}")
+
+
+def streamed(judge: CompiledJudge, items: Iterator[Item]) -> tuple[list[tuple[Any, ...]], ScriptedLM]:
+    lm = scripted_lm(script, concurrency=4)
+    with JudgeRunner(lm, progress=False) as runner:
+        rows = [
+            (i.group, i.candidate, i.aspect.name, j.score, j.transcript.together)
+            for i, j in judge_in_order(runner, judge, items)
+            if isinstance(j, Verdict)
+        ]
+    return rows, lm
+
+
+def expected(groups: int, candidates: int, together: int) -> list[tuple[Any, ...]]:
+    return [
+        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, together)
+        for g in range(groups)
+        for c in range(candidates)
+        for a in TASK.aspects
+    ]
+
+
+# --- streams ---
+
+
+def test_a_stream_gathers_the_candidates_of_a_source_and_keeps_their_order() -> None:
+    rows, lm = streamed(compiled(), stream(30, 4))
+    assert rows == expected(30, 4, 4)
+    assert len(lm.prompts) == 60
+
+
+def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
+    _, lm = streamed(compiled(3), stream(5, 8))
+    other = scripted_lm(script)
+    items = list(stream(5, 8))
+    with JudgeRunner(other, progress=False) as runner:
+        runner.judge(compiled(3).aspects["tone"].judge, items[::-1])
+    assert sorted(lm.prompts) == sorted(other.prompts)
+    assert len(lm.prompts) == 30
+
+
+def test_an_aspect_that_is_judged_alone_does_not_wait_for_the_others() -> None:
+    rows, lm = streamed(compiled(alone=True), stream(3, 4))
+    assert rows == [row if row[2] == "tone" else (*row[:4], 1) for row in expected(3, 4, 4)]
+    assert len(lm.prompts) == 3 + 12
+
+
+def test_a_source_of_any_length_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "GATHERED", 6)
+    _, lm = streamed(compiled(8), stream(1, 10))
+    assert sorted(len(shown(prompt)) for prompt in lm.prompts) == [4, 4, 6, 6]
+
+
+def test_what_came_before_a_bad_line_is_judged() -> None:
+    def broken() -> Iterator[Item]:
+        yield from stream(1, 3)
+        raise ValueError("a bad line")
+
+    lm = scripted_lm(script)
+    got: list[str] = []
+    with JudgeRunner(lm, progress=False) as runner, pytest.raises(ValueError, match="a bad line"):
+        got.extend(item.candidate for item, _ in judge_in_order(runner, compiled(), broken()))
+    assert got == ["c0", "c0", "c1", "c1", "c2", "c2"]
+    assert len(lm.prompts) == 2
+
+
+# --- exports and score.py ---
+
+
+def exported(folder: Path, judge: CompiledJudge, spec: str = "scripted/lm") -> Path:
+    return save(folder / "program", judge, lm={"spec": spec}, evidence={}, name="x")
+
+
+@pytest.fixture
+def lms(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedLM]:
+    made: list[ScriptedLM] = []
+
+    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
+        made.append(scripted_lm(script, store=store, concurrency=concurrency))
+        return made[-1]
+
+    monkeypatch.setattr(loaded, "make_lm", make)
+    return made
+
+
+def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(exported(tmp_path, compiled())) as judge:
+        found = judge.score_group([f"reply {n}" for n in range(4)], "message 1")
+        assert [(one["tone"].score, one["help"].score) for one in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
+        assert {(s.calls, s.together) for one in found for s in one.values()} == {(0.25, 4)}
+        assert len(lms[0].prompts) == 2
+        alone = judge.score("reply 7", "message 1")
+        assert {(s.score, s.calls, s.together) for s in alone.values()} == {(4, 1, 1), (3, 1, 1)}
+
+
+def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list[str]:
+    def line(g: int) -> str:
+        texts = [{"id": f"c{c}", "text": f"reply {g * 10 + c}"} for c in range(candidates)]
+        return json.dumps({"group": f"g{g}", "source": f"message {g}", "candidates": texts})
+
+    (folder / "in.jsonl").write_text("".join(f"{line(g)}\n" for g in range(groups)))
+    flags = {"--program": program, "--in": folder / "in.jsonl", "--store": folder / "store"}
+    return [str(part) for pair in flags.items() for part in pair]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text().splitlines()]
+
+
+def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
+    debates = tmp_path / "debates.jsonl"
+    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), "--transcripts", str(debates)]) == 0
+    rows = rows_of(tmp_path / "out.jsonl")
+    assert [(r["group"], r["candidate"], r["aspect"], r["score"], r["together"]) for r in rows] == expected(3, 4, 4)
+    assert {(r["calls"], r["together"]) for r in rows_of(debates)} == {(0.25, 4)}
+    # What is tried before the run are calls of the run.
+    assert len(lms[-1].prompts) == 6
+    assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
+    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,together")
+    assert lms[-1].prompts == []
+
+
+def test_rows_of_other_judges_do_not(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    assert (
+        score.main([*arguments(tmp_path, exported(tmp_path, compiled(0)), 1, 2), "--out", str(tmp_path / "o.jsonl")])
+        == 0
+    )
+    assert {tuple(row)[-1] for row in rows_of(tmp_path / "o.jsonl")} == {"unscored"}
+
+
+SLOW = '''
+"""score.py with an LM that takes 20 ms a call and notes in a file each call that it has answered."""
+import sys
+from debate_judge.runs import score
+from debate_judge.runs.export import loaded
+from tests.fakes import scripted_lm
+from tests.runs.test_together_commands import script
+
+log = open(sys.argv[1], "a", buffering=1)
+
+def noted(prompt):
+    text = script(prompt)
+    log.write("call\\n")
+    return text
+
+def make(spec, *, store, concurrency, **rest):
+    return scripted_lm(noted, store=store, concurrency=concurrency, latency=0.02)
+
+loaded.make_lm = make
+sys.exit(score.main(sys.argv[2:]))
+'''
+
+
+def test_a_killed_process_goes_on_with_the_same_tables(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 80, 6), "--no-preflight"]
+    assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
+    assert len(lms[-1].prompts) == 80 * 2 * 2
+    (tmp_path / "slow.py").write_text(SLOW)
+    out, log = tmp_path / "killed.jsonl", tmp_path / "calls"
+    command = [sys.executable, str(tmp_path / "slow.py"), str(log), *given, "--out", str(out), "--concurrency", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not out.exists() or out.read_bytes().count(b"\n") < 30:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert out.read_bytes().count(b"\n") < 960
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    # A kill can lose only what was in flight.
+    assert 320 <= log.read_text().count("call") <= 320 + 4
+
+
+# --- batch jobs and estimates ---
+
+
+def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
+    def answer(body: bytes) -> str:
+        return script(json.loads(body)["messages"][-1]["content"])
+
+    items = list(stream(10, 4))
+    with BatchServer(answer) as server:
+        lm = lm_at(server, store=Journal(tmp_path))
+        with JudgeRunner(lm, progress=False) as runner:
+            found = [j for _, j in judge_in_order(runner, compiled(), iter(items))]
+        assert server.made == [("scorer", "0", 20)]
+        assert server.direct == 0
+    assert [j.score for j in found if isinstance(j, Verdict)] == [row[3] for row in expected(10, 4, 4)]
+    assert sum(j.calls for j in found) == 20
+
+
+@pytest.mark.parametrize(("together", "calls"), [(4, 2 * 12 * 2), (8, 2 * 12), (3, 3 * 12 * 2)])
+def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -> None:
+    found, count = estimate_scoring(Target("offline"), compiled(together), TASK.aspects, stream(12, 8))
+    assert count == 192
+    assert [round(used.calls, 6) for used in found.total] == [calls] * 3
+    _, lm = streamed(compiled(together), stream(12, 8))
+    assert len(lm.prompts) == calls
+
+
+def test_an_estimate_of_a_debate_lies_around_what_is_asked() -> None:
+    judge = preset("debate+tiebreak", {"together": 4})
+    debates = CompiledJudge(TASK, {"tone": AspectJudge(judge)})
+    items = [item for item in stream(6, 8) if item.aspect is TONE]
+    found, _ = estimate_scoring(Target("offline"), debates, (TONE,), iter(items))
+    # 12 tables: opened and found without issue; and three rounds, revised each time, with a tie-break.
+    assert (found.total[0].calls, found.total[2].calls) == (24, 12 * 8)
