@@ -80,11 +80,11 @@ DIALOGUE = Task(
         ),
         Aspect(
             "coherence",
-            "Whether the reply continues this dialogue. Look at the last turn first: is it answered or taken up? "
-            "Then see whether the reply fits what was said before, without contradicting or repeating it. A change of "
-            "subject that takes up something said is a continuation. Style, facts and how interesting the reply is do "
-            "not count. 1 ignores or contradicts the dialogue; 2 touches its topic but misses the point of the last "
-            "turn; 3 follows from it directly.",
+            "Whether the reply continues this dialogue. Look first whether the last turn is answered or taken up, then "
+            "whether the reply fits what was said before, without contradicting or repeating it; a change of subject "
+            "that takes up something said is a continuation. Style, facts and how interesting the reply is do not "
+            "count. 1 ignores or contradicts the dialogue; 2 touches its topic but misses the point of the last turn; "
+            "3 follows from it directly.",
             _THREE_POINTS,
         ),
         Aspect(
