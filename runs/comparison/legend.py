@@ -109,12 +109,22 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
         _cost(setting, priced),
         *([setting.note] if setting.lm == OFFLINE else []),
         *(f"{s.name}: {s.entry.note}" for s in comparison.results if s.entry.note),
+        *_together(comparison),
         *_unscored(comparison),
         *(f"{name} has no row, it could score nothing: {why}" for name, why in comparison.failed.items()),
     ]
     if comparison.baseline in comparison.failed:
         lines.append(f"no differences: the baseline {comparison.baseline} has no row")
     return "\n".join(lines)
+
+
+def _together(comparison: Comparison) -> list[str]:
+    """Which judges saw candidates side by side, at most how many."""
+    by_size: dict[int, list[str]] = {}
+    for one in comparison.results:
+        by_size.setdefault(one.entry.together, []).append(one.name)
+    told = "up to {} candidates of a source were judged side by side, in shared calls"
+    return [f"{', '.join(names)}: {told.format(size)}" for size, names in by_size.items() if size > 1]
 
 
 def document(comparison: Comparison, setting: Setting) -> dict[str, Any]:

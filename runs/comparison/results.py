@@ -105,6 +105,8 @@ class EntrantScores:
     """Reason -> number of items without a score."""
     note: str | None = None
     """A remark for the legend of the table."""
+    together: int = 1
+    """Most candidates that were judged in one conversation."""
 
     def noted(self, note: str | None) -> EntrantScores:
         """The same with a note, if there is one."""
@@ -136,6 +138,7 @@ class JudgeResult:
             "lm_calls_per_item": entry.calls,
             "tokens_per_item": tokens,
             "usd_per_1000_items": self.usd,
+            "together": entry.together,
             "unscored": dict(entry.unscored),
             "note": entry.note,
         }

@@ -84,7 +84,9 @@ def _entry(
     }
     everything = [judgement for judgements in found.values() for judgement in judgements]
     reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
-    return EntrantScores(scores, calls_per_item(everything), usage, different, dict(sorted(reasons.items())))
+    together = max((j.transcript.together for j in everything), default=1)
+    calls, unscored = calls_per_item(everything), {str(reason): n for reason, n in sorted(reasons.items())}
+    return EntrantScores(scores, calls, usage, different, unscored, together=together)
 
 
 def problem(error: Exception) -> str:

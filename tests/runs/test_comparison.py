@@ -16,6 +16,7 @@ from debate_judge.programs.judge import DebateConfig, Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, entrants
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all
@@ -138,6 +139,21 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
         # A group of three: every candidate by itself.
         entries, _ = score_all(runner, setup([1, 5], [4, 2, 3]), [judge], progress=False)
     assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
+
+
+def test_the_table_says_who_saw_candidates_side_by_side() -> None:
+    judges = {"alone": Debate(debate_config=DebateConfig(0)), "side": Debate(debate_config=DebateConfig(0), together=3)}
+    entrants = [Entrant(name, {"coherence": AspectJudge(judge)}) for name, judge in judges.items()]
+    on = setup([1, 5, 3], [4, 2, 3])
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        entries, _ = score_all(runner, on, entrants, progress=False)
+    assert entries["alone"].scores == entries["side"].scores
+    assert {name: (e.calls, e.together) for name, e in entries.items()} == {
+        "alone": (1, 1),
+        "side": (pytest.approx(1 / 3), 3),
+    }
+    found = compare_all(on, entries, baseline="alone")
+    assert [one.to_json()["together"] for one in found.results] == [1, 3]
 
 
 # --- what the data can tell ---
