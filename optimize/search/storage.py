@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 5
+FORMAT = 6
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
 
@@ -82,11 +82,17 @@ def only_process(storage: Path | None) -> Iterator[None]:
 
 
 def open_study(name: str, file: Path | None) -> optuna.Study:
+    """The study of this name, which goes on where it was if the file has it.
+
+    Raises:
+        InputError: The file cannot be read or written.
+    """
     import optuna
     from optuna.storages import InMemoryStorage, JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
-    storage = InMemoryStorage() if file is None else JournalStorage(JournalFileBackend(str(file)))
+    from debate_judge.optimize.search.checked_log import CheckedLog
+
+    storage = InMemoryStorage() if file is None else JournalStorage(CheckedLog(file))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -54,7 +54,7 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     wait = getattr(wrapped, "retry_after", None)
     if wait is not None and not (isinstance(wait, (int, float)) and 0 <= wait < math.inf):
         # DSPy's client takes it from the server as it comes; a wait that is no number would stop the limiter.
-        wrapped.retry_after = None  # type: ignore[attr-defined]
+        wrapped.retry_after = None
     if isinstance(wrapped, dspy.LMError) and isinstance(error, (lm15.LM15Error, dspy.LMError)):
         return wrapped
     return dspy.LMUnexpectedError(clean_text(str(error), key), model=model)
