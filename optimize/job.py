@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +21,7 @@ from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, 
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.optimize.search.storage import only_process
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
@@ -217,8 +218,9 @@ def _tracker(plan: CompilePlan) -> Tracker:
 
 @contextmanager
 def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
-    journal = Journal(replies_folder(settings.store, settings.lm))
-    try:
+    replies = replies_folder(settings.store, settings.lm)
+    # Compiles at once have many calls in common, and a store shows a process only what was there when it began.
+    with only_process(replies / "compile"), closing(Journal(replies)) as journal:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,
@@ -232,5 +234,3 @@ def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
             logger.info(lm.destination)
         with JudgeRunner(lm, progress=progress) as runner:
             yield runner
-    finally:
-        journal.close()

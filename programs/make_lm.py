@@ -17,7 +17,7 @@ from debate_judge.programs.lm.address import (
 )
 from debate_judge.programs.lm.batch.setup import line_for, require_batchable
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.engines import engines_for
+from debate_judge.programs.lm.engines import engine_for
 from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
@@ -77,11 +77,9 @@ def make_lm(
     if _is_openai_reasoning_model(spec):
         temperature = max_tokens = None
     options = replace(options, usual=default_limits(spec, api_base))
-    engines = (engine, engine) if engine else engines_for(spec, api_base, concurrency)
     lm = JudgeLM(
         spec,
-        engine=engines[0],
-        async_engine=engines[1],
+        engine=engine or engine_for(spec, api_base, concurrency),
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
         store=store,
         concurrency=concurrency,
@@ -112,7 +110,7 @@ def _offline(engine: LocalEngine | None, **common: Any) -> JudgeLM:
     from debate_judge.programs.offline import engine as offline
 
     engine = engine or offline.OfflineEngine()
-    return JudgeLM(offline.MODEL, engine=engine, async_engine=engine, price=Price(0.0, 0.0, 0.0), **common)
+    return JudgeLM(offline.MODEL, engine=engine, price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _not_an_lm(spec: str, flag: str) -> InputError:

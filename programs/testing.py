@@ -132,7 +132,7 @@ class ScriptedLM(JudgeLM):
 def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
     """Make an LM that answers by `script`, each call taking `latency` seconds; `options` go to `JudgeLM`."""
     engine = _ScriptedEngine(script, latency)
-    lm = ScriptedLM("scripted/lm", engine=engine, async_engine=engine, **options)
+    lm = ScriptedLM("scripted/lm", engine=engine, **options)
     lm.scripted = engine
     return lm
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Outcome
 from debate_judge.optimize.search.points import Point, Space
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 5
+FORMAT = 6
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
 
@@ -61,19 +62,26 @@ def finished(space: Space, point: Point, found: Mapping[str, Outcome]) -> optuna
 
 
 @contextmanager
-def only_process(storage: Path | None) -> Iterator[None]:
-    """Let one process at a time search in a storage: of two that mix their trials each would choose by chance."""
+def only_process(file: Path | None) -> Iterator[None]:
+    """Let one process at a time work with a file, or with what it stands for; the others wait.
+
+    Two that mixed their trials in one study would each choose by chance; two that compile on one store at once would
+    each pay for the calls that they have in common.
+
+    Raises:
+        InputError: The place cannot be written.
+    """
     from filelock import FileLock, Timeout
 
-    if storage is None:
+    if file is None:
         yield
         return
-    storage.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(storage.with_name(f"{storage.name}.alone"))
+    make_folder(file.parent, "--store")
+    lock = FileLock(file.with_name(f"{file.name}.alone"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.info("another process searches with the same settings; waiting until it has ended")
+        logger.info("another process compiles on this store; waiting until it has ended")
         lock.acquire()
     try:
         yield
@@ -82,11 +90,17 @@ def only_process(storage: Path | None) -> Iterator[None]:
 
 
 def open_study(name: str, file: Path | None) -> optuna.Study:
+    """The study of this name, which goes on where it was if the file has it.
+
+    Raises:
+        InputError: The file cannot be read or written.
+    """
     import optuna
     from optuna.storages import InMemoryStorage, JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
-    storage = InMemoryStorage() if file is None else JournalStorage(JournalFileBackend(str(file)))
+    from debate_judge.optimize.search.checked_log import CheckedLog
+
+    storage = InMemoryStorage() if file is None else JournalStorage(CheckedLog(file))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

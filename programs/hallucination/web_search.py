@@ -97,7 +97,8 @@ class Serper:
             return (await retry(lambda: self._search(session, query, limit), wait_after))[:limit]
 
     async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
-        async with session.post(self._url, json={"q": query, "num": limit}) as answer:
+        # A redirect would take the key along, wherever it leads.
+        async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as answer:
             if answer.status == 200:
                 return _passages(await answer.read())
             problem = f"HTTP {answer.status}"

@@ -23,6 +23,7 @@ from debate_judge.programs.lm.engines import RequestEngine
 from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 from debate_judge.programs.lm.limits import prefix_warmup
 from debate_judge.programs.lm.limits.caller import Caller
+from debate_judge.programs.lm.limits.sync_calls import SyncCalls
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
@@ -39,8 +40,7 @@ class JudgeLM(dspy.LM):
 
     Args:
         model: Model string as DSPy knows it.
-        engine: Synchronous engine, used by DSPy's own modules (instruction proposers).
-        async_engine: Asynchronous engine, used by `ask`; it belongs to one event loop.
+        engine: Makes one attempt at a call, asynchronously; has `complete` for DSPy's requests, perhaps `chat` as well.
         endpoint: Where the calls go, so that two servers with one model name never share replies.
         store: Replies already paid for.
         concurrency: Most calls in flight.
@@ -54,7 +54,6 @@ class JudgeLM(dspy.LM):
         model: str,
         *,
         engine: Any,
-        async_engine: Any,
         endpoint: str = "",
         store: ReplyStore | None = None,
         concurrency: int = 16,
@@ -74,20 +73,23 @@ class JudgeLM(dspy.LM):
         self.concurrency = concurrency
         limit = kwargs.get("max_tokens")
         self.caller = Caller(model, concurrency, options or LMOptions(), price, self._control, control_tokens=limit)
-        self._line = async_engine if hasattr(async_engine, "chat") else RequestEngine(async_engine)
+        self._line = engine if hasattr(engine, "chat") else RequestEngine(lambda: engine)
         if isinstance(self._line, OpenAICompatible):
             self._line.on_rate_limits = self.caller.on_rate_limits
+        self.sync_calls = SyncCalls()
+        """How DSPy's synchronous modules get onto the loop of all other calls."""
+        self._seconds: list[JudgeLM] = []
         self.batches = batches(self.store, self.meter)
         """Where calls go out in batch jobs, the way that `ask` takes."""
         self._flying: dict[str, asyncio.Future[None]] = {}
-        self.prefix_warmup: bool = getattr(async_engine, "caches_prefixes", True)
+        self.prefix_warmup: bool = getattr(engine, "caches_prefixes", True)
         """Whether calls outside batches wait for the first about their source (`programs.lm.limits.prefix_warmup`)."""
         # DSPy's own cache and retries stay off: the store and the caller do their work.
-        self._stored = stored = StoredEngine(engine, async_engine, self)
+        self._awaited = AwaitedEngine(engine, self)
         super().__init__(
             model,
-            engine=stored,
-            async_engine=AwaitedEngine(stored),
+            engine=StoredEngine(self._awaited, self),
+            async_engine=self._awaited,
             num_retries=0,
             cache=False,
             **kwargs,
@@ -112,7 +114,9 @@ class JudgeLM(dspy.LM):
         self.meter = first.meter
         self.meter.prices[role] = self.price
         self.caller.share_budget(first.caller, self.price)
-        self._stored.role = role
+        self._awaited.role = role
+        self.sync_calls = first.sync_calls
+        first._seconds.append(self)
         return self
 
     def without_batches(self) -> JudgeLM:
@@ -135,9 +139,14 @@ class JudgeLM(dspy.LM):
         return one
 
     async def aclose(self) -> None:
-        """Close the connections of `ask`; call it on the loop that used them."""
-        if self.batches is not None:
-            await self.batches.aclose()
+        """Close the connections of the running loop, those of the LMs beside this one included."""
+        for one in (self, *self._seconds):
+            if one.batches is not None:
+                await one.batches.aclose()
+            await one.close_connections()
+
+    async def close_connections(self) -> None:
+        """Close the connections of the running loop, but for those of batch jobs."""
         close = getattr(self._line, "aclose", None)
         if close is not None:
             await close()

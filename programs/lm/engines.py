@@ -6,40 +6,48 @@ every call is counted, kept and retried in the same place.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from dspy.lm15 import Config, Message, Request, Response, Usage
+from dspy.lm15 import Config, Message, Request, Response, ServerError, Usage
 
 from debate_judge.programs.lm.address import COMPATIBLE, key_variable
 from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
 
 
-def engines_for(spec: str, api_base: str | None, concurrency: int) -> tuple[Any, Any]:
-    """A synchronous and an asynchronous engine for PROVIDER/MODEL. Each makes one attempt per call."""
-    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine, LiteLLMEngine, LM15Engine
+def engine_for(spec: str, api_base: str | None, concurrency: int) -> Any:
+    """An engine for PROVIDER/MODEL, which makes one attempt per call."""
+    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
     from dspy.lm15 import LM15Error, RouterConfig
 
+    from debate_judge.programs.lm.http.limited_transport import LimitedTransport
+
     try:
-        provider = LM15Engine(RouterConfig()).resolve(spec).provider
+        provider = AsyncLM15Engine(RouterConfig()).resolve(spec).provider
     except LM15Error:
         _known_to_litellm(spec)
         options = {"api_base": api_base} if api_base else {}
-        return LiteLLMEngine(model_type="chat", **options), AsyncLiteLLMEngine(model_type="chat", **options)
+        return RequestEngine(lambda: AsyncLiteLLMEngine(model_type="chat", **options))
     prefix = spec.partition("/")[0]
     key = os.environ.get(key_variable(spec))
-    # A local server that wants no key still needs DSPy to be given one.
-    config = RouterConfig(
-        api_keys={provider: key or "unused"} if key or api_base else None,
-        base_urls={provider: api_base} if api_base else None,
-        max_connections=concurrency + 2,
-    )
     if prefix in COMPATIBLE and (key or api_base or prefix != "openai"):
         from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 
-        return LM15Engine(config), OpenAICompatible(api_base or COMPATIBLE[prefix], key)
-    return LM15Engine(config), RequestEngine(AsyncLM15Engine(config), cached_apart="anthropic" in provider)
+        return OpenAICompatible(api_base or COMPATIBLE[prefix], key)
+
+    def native() -> AsyncLM15Engine:
+        config = RouterConfig(
+            # A local server that wants no key still needs DSPy to be given one.
+            api_keys={provider: key or "unused"} if key or api_base else None,
+            base_urls={provider: api_base} if api_base else None,
+            transport=LimitedTransport(max_connections=concurrency + 2),
+        )
+        return AsyncLM15Engine(config)
+
+    return RequestEngine(native, cached_apart="anthropic" in provider)
 
 
 def _known_to_litellm(spec: str) -> None:
@@ -69,27 +77,38 @@ class RequestEngine:
     """Messages in, reply out, by an engine that wants DSPy's requests and gives its responses.
 
     Args:
-        engine: Asynchronous engine.
+        make: Makes the asynchronous engine, once for each event loop.
         cached_apart: Whether its provider leaves cached tokens out of the input tokens, as Anthropic does.
     """
 
-    def __init__(self, engine: Any, *, cached_apart: bool = False) -> None:
-        self._engine = engine
+    def __init__(self, make: Callable[[], Any], *, cached_apart: bool = False) -> None:
+        self._make = make
         self._cached_apart = cached_apart
+        self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
     async def complete(self, request: Request) -> Response:
-        response: Response = await self._engine.complete(request)
+        loop = asyncio.get_running_loop()
+        engine = self._engines.get(loop)
+        if engine is None:
+            engine = self._engines[loop] = self._make()
+        response: Response = await engine.complete(request)
+        if not (response.message.text or response.usage.output_tokens) and response.finish_reason == "stop":
+            # What a gateway says with status 200 when it has failed; such a reply must not be kept.
+            raise ServerError("the server's answer has no text and names no tokens")
         return response
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once; errors are the engine's."""
-        response = await self._engine.complete(request_of(model, messages, settings))
+        response = await self.complete(request_of(model, messages, settings))
         return reply_of(response, cached_apart=self._cached_apart)
 
     async def aclose(self) -> None:
-        close = getattr(self._engine, "aclose", None)
-        if close is not None:
-            await close()
+        """Close the connections of the running loop."""
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        for one in (engine, getattr(getattr(engine, "config", None), "transport", None)):
+            close = getattr(one, "aclose", None)
+            if close is not None:
+                await close()
 
 
 def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> Request:

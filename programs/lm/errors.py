@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import dspy
 from dspy import lm15
 from dspy.clients.errors import wrap_error
@@ -49,6 +51,10 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     if isinstance(error, lm15.LM15Error):
         error.message = clean_text(error.message, key)
     wrapped = wrap_error(error, model=model)
+    wait = getattr(wrapped, "retry_after", None)
+    if wait is not None and not (isinstance(wait, (int, float)) and 0 <= wait < math.inf):
+        # DSPy's client takes it from the server as it comes; a wait that is no number would stop the limiter.
+        wrapped.retry_after = None
     if isinstance(wrapped, dspy.LMError) and isinstance(error, (lm15.LM15Error, dspy.LMError)):
         return wrapped
     return dspy.LMUnexpectedError(clean_text(str(error), key), model=model)

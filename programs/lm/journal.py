@@ -1,10 +1,10 @@
 """Keeps every LM reply on disk, so that no call is paid twice and a run that was stopped continues for free.
 
-A journal is a folder of append-only segments, one per process. A process writes only its own segment, so several may
-share a folder; a segment that a kill has torn loses at most its last line. Memory holds the position of each reply
-(about 100 bytes), not the reply. A reply is written at the end of the turn of the event loop in which it came, before
-any result that rests on it leaves the process, and forced to the disk within a second. A process that was forked must
-open a journal of its own.
+A journal is a folder of append-only segments, one per process, which are merged when they are many. A process writes
+only its own segment, so several may share a folder; a segment that a kill has torn loses at most its last line. Memory
+holds the position of each reply (about 100 bytes), not the reply. A reply is written at the end of the turn of the
+event loop in which it came, before any result that rests on it leaves the process, and forced to the disk within a
+second. A process that was forked must open a journal of its own.
 
 A line is KEY, a tab, the checksum of the rest in hexadecimal digits, a tab, JSON, a newline. A line whose checksum is
 wrong is skipped, counted and named: the reply is asked for again.
@@ -18,6 +18,7 @@ import logging
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.programs.lm.batch.job_files import JobFiles
 from debate_judge.programs.lm.reply import Reply, sound_reply
-from debate_judge.programs.lm.segments import OpenFiles, Segment
+from debate_judge.programs.lm.segments import OpenFiles, Segment, merge
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Journal:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         if not read_only:
             make_folder(folder, "--store")
+            merge(folder)
         self._folder = folder
         self.jobs = JobFiles(folder, self.flush)
         self._paths: list[Path] = []
@@ -61,8 +63,7 @@ class Journal:
         self._where: dict[int, tuple[int, int]] = {}
         self.broken = 0
         """Lines that were skipped because they are not what was written."""
-        for path in sorted(folder.glob("*.replies")):
-            self._index(path)
+        self._index_new()
         self._segment: Segment | None = None
         self._waiting: dict[str, Reply] = {}
         self._lines: list[tuple[int, bytes]] = []
@@ -72,6 +73,16 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def _index_new(self) -> None:
+        """Find what is in the segments that are not known yet."""
+        known = set(self._paths)
+        while new := sorted(set(self._folder.glob("*.replies")) - known):
+            known.update(new)
+            for path in new:
+                # What another process merges meanwhile is in a segment that the next look finds.
+                with suppress(FileNotFoundError):
+                    self._index(path)
 
     def _index(self, path: Path) -> None:
         number, broken = len(self._paths), 0
@@ -97,7 +108,14 @@ class Journal:
         path = self._paths[number]
         try:
             with self._lock:
-                line = self._files.line(path, offset)
+                try:
+                    line = self._files.line(path, offset)
+                except FileNotFoundError:
+                    # Another process has merged it.
+                    self._index_new()
+                    number, offset = self._where[int(key, 16)]
+                    path = self._paths[number]
+                    line = self._files.line(path, offset)
             if not _is_sound(line):
                 raise ValueError("its checksum is wrong")
             return _reply_of(line)

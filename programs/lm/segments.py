@@ -1,4 +1,8 @@
-"""The files of a journal: one that this process appends to, and the many that it may read."""
+"""The files of a journal: one that this process appends to, and the many that it may read.
+
+A process locks its segment for as long as it may append, so that another can tell which ones are at rest. Those are
+merged when they have become many, for every run leaves one.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,17 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 _OPEN = 64
 """Files kept open for reading. A store that a thousand runs have used has a thousand segments."""
+_MANY = 64
+"""Small segments that are left as they are; more are merged into one when a journal is opened."""
+_SMALL = 64 * 1024 * 1024
+"""Bytes from which a segment is no longer merged, so that none is copied again and again."""
 _SYNC = 1.0
 """Seconds after which what was written is forced to the disk: the most that a power cut loses."""
 
@@ -37,6 +45,59 @@ class OpenFiles:
             self._open.popitem()[1].close()
 
 
+def _lock(file: BinaryIO | FileIO, *, wait: bool = False) -> bool:
+    """Lock a file until it is closed; False where another process has it, or the system has no such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def merge(folder: Path) -> None:
+    """Merge the small segments that no process appends to, if there are many, and delete them.
+
+    Readers that know the old ones find the replies again under the new name (`programs.lm.journal`). A stop at any
+    moment leaves every reply in one file at least.
+    """
+    with ExitStack() as files, suppress(OSError):
+        for left in folder.glob("*.merging"):
+            file = files.enter_context(left.open("rb"))
+            if _lock(file):
+                left.unlink(missing_ok=True)
+        small = [path for path in folder.glob("*.replies") if 0 < path.stat().st_size < _SMALL]
+        if len(small) <= _MANY:
+            return
+        merged = folder / f"{uuid.uuid4().hex}.merging"
+        into = files.enter_context(merged.open("xb"))
+        _lock(into)
+        done = [path for path in sorted(small) if _copied(path, into)]
+        into.flush()
+        os.fsync(into.fileno())
+        merged.rename(merged.with_suffix(".replies"))
+        for path in done:
+            path.unlink(missing_ok=True)
+
+
+def _copied(path: Path, into: BinaryIO) -> bool:
+    """Copy the whole lines of a segment that no process appends to, if it is one."""
+    try:
+        with path.open("rb") as file:
+            if not _lock(file):
+                return False
+            for line in file:
+                if line.endswith(b"\n"):
+                    into.write(line)
+    except FileNotFoundError:
+        # Another process has merged it just now.
+        return False
+    return True
+
+
 class Segment:
     """A new file of a journal, which one process appends to.
 
@@ -50,6 +111,8 @@ class Segment:
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{uuid.uuid4().hex}.replies"
         self._file: FileIO = self.path.open("ab", buffering=0)
+        # Before the first byte, for an empty segment is merged by no one.
+        _lock(self._file, wait=True)
         self._end = 0
         self.failure: OSError | None = None
         """What kept the system from forcing it to the disk."""

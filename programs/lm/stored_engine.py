@@ -1,4 +1,4 @@
-"""How DSPy's own modules reach a `JudgeLM`: an engine with the LM's store, counts, limits and retries."""
+"""How DSPy's own modules reach a `JudgeLM`: engines with the LM's store, counts, limits and retries."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dspy._vendor.lm15.serde import request_to_dict
 from dspy.lm15 import Request, Response
 
 from debate_judge.programs.lm.engines import reply_of, response_of
+from debate_judge.programs.lm.limits.caller import Caller
 from debate_judge.programs.lm.reply import Reply
 
 if TYPE_CHECKING:
@@ -38,60 +39,52 @@ class _Numbered:
         return hashlib.blake2b(f"{first} {self._asked[first]}".encode(), digest_size=16).hexdigest(), len(text)
 
 
-class StoredEngine:
-    """What DSPy's own modules call (instruction proposers), with the LM's store, meter, budget and retries.
+class AwaitedEngine:
+    """What DSPy's asynchronous modules await, with the LM's store, meter, limits and retries."""
 
-    DSPy wants two objects, one whose `complete` is called and one whose `complete` is awaited: `AwaitedEngine` makes
-    the second out of this one.
-    """
-
-    def __init__(self, engine: Any, async_engine: Any, lm: JudgeLM) -> None:
+    def __init__(self, engine: Any, lm: JudgeLM) -> None:
         self.role = "proposer"
         """What the counts call these calls."""
         self._engine = engine
-        self._async_engine = async_engine
         self._lm = lm
         self._numbered = _Numbered(lm.endpoint)
 
-    def complete(self, request: Request) -> Response:
-        key, size, reply = self._look_up(request)
-        if reply is None:
-            send = partial(self._send, request)
-            reply = self._lm.caller.call_sync(send, size, request.config.max_tokens)
-            self._lm.keep(key, self.role, reply)
-        return response_of(request.model, reply)
+    async def complete(self, request: Request) -> Response:
+        return await self.call(request, self._lm.caller)
 
-    async def acomplete(self, request: Request) -> Response:
-        key, size, reply = self._look_up(request)
-        if reply is None:
-            send = partial(self._asend, request)
-            keep = partial(self._lm.keep, key, self.role)
-            reply = await self._lm.caller.call(send, size, request.config.max_tokens, keep)
-        return response_of(request.model, reply)
-
-    def _look_up(self, request: Request) -> tuple[str, int, Reply | None]:
-        """Key, size and, where the store has it, the reply of a request, which is counted."""
+    async def call(self, request: Request, caller: Caller) -> Response:
+        """The response to `request`, from the store or made by `caller`."""
+        lm = self._lm
         key, size = self._numbered.key(request)
-        self._lm.meter.ask(self.role)
-        stored = self._lm.store.get(key)
-        if stored is not None:
-            self._lm.meter.hit(self.role, stored)
-        return key, size, stored
+        lm.meter.ask(self.role)
+        reply = lm.store.get(key)
+        if reply is not None:
+            lm.meter.hit(self.role, reply)
+        else:
+            send, keep = partial(self._send, request), partial(lm.keep, key, self.role)
+            reply = await caller.call(send, size, request.config.max_tokens, keep)
+        return response_of(request.model, reply)
 
-    def _send(self, request: Request) -> Reply:
-        return reply_of(self._engine.complete(request))
-
-    async def _asend(self, request: Request) -> Reply:
-        response = self._async_engine.complete(request)
-        # An engine that answers inside the process has one `complete` for both.
+    async def _send(self, request: Request) -> Reply:
+        response = self._engine.complete(request)
+        # An engine that answers inside the process need not be awaited.
         return reply_of(await response if inspect.isawaitable(response) else response)
 
 
-class AwaitedEngine:
-    """The side of a `StoredEngine` that DSPy's asynchronous modules await."""
+class StoredEngine:
+    """What DSPy's synchronous modules call (instruction proposers): the same calls, for threads without a loop."""
 
-    def __init__(self, engine: StoredEngine) -> None:
+    def __init__(self, engine: AwaitedEngine, lm: JudgeLM) -> None:
         self._engine = engine
+        self._lm = lm
 
-    async def complete(self, request: Request) -> Response:
-        return await self._engine.acomplete(request)
+    def complete(self, request: Request) -> Response:
+        return self._lm.sync_calls.run(partial(self._on_loop, request))
+
+    async def _on_loop(self, request: Request, apart: bool) -> Response:
+        if not apart:
+            return await self._engine.complete(request)
+        try:
+            return await self._engine.call(request, self._lm.caller.apart())
+        finally:
+            await self._lm.close_connections()

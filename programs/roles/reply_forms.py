@@ -18,7 +18,7 @@ HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*"
 
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
-_BLOCKS = 100
+MOST_BLOCKS = 100
 """Fences that are looked into: every broken object costs a pass over the text."""
 _CLOSED = re.compile(r"\s*```")
 _DECODER = json.JSONDecoder(strict=False)
@@ -176,7 +176,7 @@ def _objects(text: str) -> _Objects | None:
 def _blocks(text: str) -> Iterator[tuple[int, str, int]]:
     """Start, content and end of each code fence around a JSON object."""
     done = 0
-    for fence in islice(_FENCE.finditer(text), _BLOCKS):
+    for fence in islice(_FENCE.finditer(text), MOST_BLOCKS):
         end = _end_of_object(text, fence.end()) if fence.start() >= done else None
         closing = None if end is None else _CLOSED.match(text, end)
         if closing is not None:

@@ -51,6 +51,7 @@ class JudgeRunner:
 
     def __enter__(self) -> JudgeRunner:
         self._thread.start()
+        self.lm.sync_calls.serve(self._loop, self._thread)
         return self
 
     def __exit__(
@@ -58,6 +59,7 @@ class JudgeRunner:
     ) -> None:
         if self.inherited:
             return
+        self.lm.sync_calls.leave(self._loop)
         for future in list(self._submitted):
             future.cancel()
         # The replies that are on their way are paid for. Only an interrupt does not wait for them.

@@ -224,7 +224,7 @@ def _check_state(path: Path, made_from: Mapping[str, Any]) -> None:
     try:
         before = json.loads(state.read_text(encoding="utf-8"))
         known = {name: before[name] for name in made_from}
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise InputError(
             "the file is there already, and nothing says what its rows were made from",
             file=path,

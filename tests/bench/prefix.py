@@ -223,7 +223,7 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
     """Let the project judge the corpus, and see what it sends and when."""
     low, _, high = arguments.words.partition("-")
     played = PlayedLM((int(low), int(high or low)))
-    lm = JudgeLM("played/lm", engine=played, async_engine=played, concurrency=concurrency)
+    lm = JudgeLM("played/lm", engine=played, concurrency=concurrency)
     lm.prefix_warmup = prefix_warmup
     aspects = corpus.task.aspects[: arguments.aspects]
     judge = Debate(debate_config=DebateConfig(arguments.rounds, arguments.rounds > 0))

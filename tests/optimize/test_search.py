@@ -17,6 +17,7 @@ import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
+from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import BREADTHS, Breadth, course
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
@@ -234,7 +235,7 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
     units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
     found = search(units, SPACE, plan(tmp_path / "s.log", breadth(8)))
     assert one.asked == other.asked
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
+    storage = optuna.storages.JournalStorage(CheckedLog(tmp_path / "s.log"))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     assert len(trials) == len(one.asked)
     for trial, mine, theirs in zip(trials, found["one"].outcomes, found["other"].outcomes, strict=True):

@@ -99,3 +99,27 @@ def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert "run the same command again" in errors
     assert "Traceback" not in errors
+
+
+def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path) -> None:
+    """Their settings differ, and with them their studies; most of their calls are equal."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    processes = []
+    for folder in folders:
+        folder.mkdir()
+        more = ["--store", str(tmp_path / "store")]
+        if folder.name == "two":
+            more += ["--tolerance", "0.01"]
+        processes.append(
+            subprocess.Popen(
+                [*command(folder, 0.002, "guide"), *more],
+                cwd=folder,
+                env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+    assert [process.wait(300) for process in processes] == [0, 0]
+    paid = Counter(calls(folders[0])) + Counter(calls(folders[1]))
+    assert len(paid) > 50
+    assert not set(calls(folders[0])) & set(calls(folders[1]))

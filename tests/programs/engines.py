@@ -53,7 +53,7 @@ def response(text: str, finish: Any = "stop") -> Response:
 
 def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, AsyncEngine]:
     engine = AsyncEngine(act)
-    return JudgeLM("test/m", engine=Engine(), async_engine=engine, **options), engine
+    return JudgeLM("test/m", engine=engine, **options), engine
 
 
 def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> list[Reply]:

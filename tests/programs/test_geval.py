@@ -217,7 +217,7 @@ class Weighing:
 
 def test_expected_mode_weighs_the_points_by_their_probability() -> None:
     engine = Weighing()
-    verdict = run(JudgeLM("script/lm", engine=None, async_engine=engine), GEval("expected").judge(ITEM))
+    verdict = run(JudgeLM("script/lm", engine=engine), GEval("expected").judge(ITEM))
     # 0.1 goes to no point: (0.5 * 4 + 0.2 * 3 + 0.2 * 5) / 0.9
     assert verdict.score == pytest.approx(3.6 / 0.9)
     assert verdict.calls == 2
@@ -244,7 +244,7 @@ def test_expected_mode_refuses_a_scale_whose_points_are_no_tokens() -> None:
 def test_a_watched_run_asks_the_same(mode: str) -> None:
     quiet, watched = Weighing(), Weighing()
     judgements = [
-        run(JudgeLM("script/lm", engine=None, async_engine=engine), GEval(mode, GIVEN).judge(ITEM), trace)
+        run(JudgeLM("script/lm", engine=engine), GEval(mode, GIVEN).judge(ITEM), trace)
         for engine, trace in ((quiet, None), (watched, []))
     ]
     assert judgements[0] == judgements[1]

@@ -17,14 +17,14 @@ from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.client import JudgeLM, Memory
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import make_lm
-from tests.programs.engines import OTHER, QUESTION, AsyncEngine, Engine, ask, judge_lm, judged, response
+from tests.programs.engines import OTHER, QUESTION, AsyncEngine, ask, judge_lm, judged, response
 
 # --- what identifies a call ---
 
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
     call = options.pop("call", {})
-    lm = JudgeLM(model, engine=Engine(), async_engine=AsyncEngine(), **options)
+    lm = JudgeLM(model, engine=AsyncEngine(), **options)
     return lm.call_key(messages, **call)
 
 
@@ -99,8 +99,8 @@ def test_credentials_in_an_address_go_no_further(address: str, endpoint: str) ->
 
 
 def proposals(store: Any, questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
-    engine = Engine()
-    lm = JudgeLM("test/m", engine=engine, async_engine=AsyncEngine(), store=store, endpoint=endpoint)
+    engine = AsyncEngine()
+    lm = JudgeLM("test/m", engine=engine, store=store, endpoint=endpoint)
     return [lm(question)[0] for question in questions], len(engine.requests)
 
 
@@ -122,9 +122,9 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
 
 def test_what_dspys_modules_ask_is_metered() -> None:
     store = Memory()
-    lm = JudgeLM("test/m", engine=Engine(), async_engine=AsyncEngine(), store=store)
+    lm = JudgeLM("test/m", engine=AsyncEngine(), store=store)
     lm("Propose.")
-    again = JudgeLM("test/m", engine=Engine(), async_engine=AsyncEngine(), store=store)
+    again = JudgeLM("test/m", engine=AsyncEngine(), store=store)
     again("Propose.")
     assert (lm.meter.asked["proposer"], lm.meter.executed["proposer"]) == (1, 1)
     assert (again.meter.asked["proposer"], again.meter.executed["proposer"]) == (1, 0)
@@ -136,12 +136,12 @@ def test_a_failure_of_dspys_modules_is_not_stored() -> None:
             raise lm15.InvalidRequestError("not like this")
         return response("better")
 
-    engine, store = Engine(act), Memory()
-    lm = JudgeLM("test/m", engine=engine, async_engine=AsyncEngine(), store=store)
+    engine, store = AsyncEngine(act), Memory()
+    lm = JudgeLM("test/m", engine=engine, store=store)
     with pytest.raises(dspy.LMError):
         lm("Propose.")
     # A process that comes after it counts its requests from the start.
-    again = JudgeLM("test/m", engine=engine, async_engine=AsyncEngine(), store=store)
+    again = JudgeLM("test/m", engine=engine, store=store)
     assert again("Propose.") == ["better"]
 
 
@@ -212,7 +212,7 @@ def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
 
 def test_outside_batches_it_is_the_same_lm_but_for_the_way_of_its_calls() -> None:
     line: Any = object()
-    lm = JudgeLM("test/m", engine=Engine(), async_engine=AsyncEngine())
+    lm = JudgeLM("test/m", engine=AsyncEngine())
     lm.batches = line
     direct = lm.without_batches()
     assert direct.batches is None

@@ -49,7 +49,7 @@ class Likely:
 
 
 def likely(engine: Likely) -> JudgeLM:
-    return JudgeLM("scripted/likely", engine=engine, async_engine=engine)
+    return JudgeLM("scripted/likely", engine=engine)
 
 
 def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:

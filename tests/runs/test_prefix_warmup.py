@@ -52,7 +52,7 @@ class Watched:
 
 def lm_of(refuse: Callable[[str], Exception | None] = lambda name: None, **options: Any) -> tuple[JudgeLM, list[str]]:
     engine = Watched(refuse)
-    lm = JudgeLM("watched/lm", engine=engine, async_engine=engine, options=LMOptions(retries=0), **options)
+    lm = JudgeLM("watched/lm", engine=engine, options=LMOptions(retries=0), **options)
     return lm, engine.events
 
 
@@ -124,7 +124,7 @@ def test_siblings_go_after_the_first_attempt_however_often_the_pilot_tries_again
 
     engine = Watched(refuse)
     options = LMOptions(first_wait=0.1)
-    found = judged(JudgeLM("watched/lm", engine=engine, async_engine=engine, options=options), items("abc"))
+    found = judged(JudgeLM("watched/lm", engine=engine, options=options), items("abc"))
     assert all(isinstance(j, Verdict) for j in found)
     assert engine.events[:4] == [">a", "<a", ">b", ">c"]
     assert engine.events.count(">a") == 3

@@ -242,6 +242,8 @@ def one_row_too_many(command: Command) -> None:
         (first_text_edited, [], "input has changed"),
         (lambda c: (c.folder / "out.jsonl.state.json").unlink(), [], "made from"),
         (lambda c: (c.folder / "out.jsonl.state.json").write_text("{}"), [], "made from"),
+        (lambda c: (c.folder / "out.jsonl.state.json").write_text("[" * 100_000), [], "made from"),
+        (lambda c: (c.folder / "out.jsonl.state.json").write_bytes(b'{"program": "\xff'), [], "made from"),
         (foreign_rows, [], "something else"),
         (rows_swapped, [], "line 1: the file is there already, and this row is not"),
         (one_row_too_many, [], "the end of the file"),

@@ -52,7 +52,7 @@ class Engine:
 def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> None:
     engine = Engine()
     # The answer that never comes is waited for until its attempt is given up.
-    lm = JudgeLM("test/m", engine=engine, async_engine=engine, options=LMOptions(attempt=0.2, retries=0))
+    lm = JudgeLM("test/m", engine=engine, options=LMOptions(attempt=0.2, retries=0))
     compiled = CompiledJudge(TASK, {"clarity": AspectJudge(Debate(debate_config=DebateConfig(0)))})
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(20)]
     got: list[Judgement] = []
@@ -98,7 +98,7 @@ def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(way: 
     work = [Item(str(i), "c", TASK, ASPECT, f"letter {i}", f"note {i}") for i in range(2)]
 
     def run() -> list[Judgement]:
-        lm = JudgeLM("test/m", engine=engine, async_engine=engine, store=store)
+        lm = JudgeLM("test/m", engine=engine, store=store)
         with JudgeRunner(lm, progress=False) as runner:
             if way == "all together":
                 return runner.judge(debate, work)

@@ -65,9 +65,12 @@ class BatchService:
     def _client(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
         if self._made is None or self._loop is not loop:
-            from openai import AsyncOpenAI
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-            self._made = AsyncOpenAI(api_key=self._key or "unused", base_url=self._base_url, max_retries=0)
+            # A redirect would take the texts along, wherever it leads.
+            client = DefaultAsyncHttpxClient(follow_redirects=False)
+            key = self._key or "unused"
+            self._made = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=client)
             self._loop = loop
         return self._made
 

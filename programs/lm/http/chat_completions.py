@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 from dspy import lm15
@@ -44,7 +45,7 @@ _ERRORS: dict[int, type[lm15.ProviderError]] = {
 
 
 class OpenAICompatible:
-    """One attempt against `{base_url}/chat/completions`. Its connections belong to one event loop.
+    """One attempt against `{base_url}/chat/completions`. Each event loop has connections of its own.
 
     Args:
         base_url: Address of the server, up to and including its version, e.g. `http://localhost:8000/v1`.
@@ -61,8 +62,7 @@ class OpenAICompatible:
         self.on_rate_limits: Callable[[RateLimits], None] | None = None
         """Called with the limits that an answer's headers name, whenever they change."""
         self._pace: RateLimits | None = None
-        self._wire: Wire | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wires: WeakKeyDictionary[asyncio.AbstractEventLoop, Wire] = WeakKeyDictionary()
 
     async def complete(self, request: Request) -> Response:
         """Send DSPy's canonical request once, as DSPy's own modules do."""
@@ -114,14 +114,16 @@ class OpenAICompatible:
 
     def _open(self) -> Wire:
         loop = asyncio.get_running_loop()
-        if self._wire is None or self._loop is not loop:
-            self._wire, self._loop = wire(self._url, self._headers, id_of), loop
-        return self._wire
+        found = self._wires.get(loop)
+        if found is None:
+            found = self._wires[loop] = wire(self._url, self._headers, id_of)
+        return found
 
     async def aclose(self) -> None:
-        if self._wire is not None and self._loop is asyncio.get_running_loop():
-            await self._wire.aclose()
-        self._wire = None
+        """Close the connections of the running loop."""
+        found = self._wires.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.aclose()
 
 
 def id_of(answer: Answer) -> str | None:

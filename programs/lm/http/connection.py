@@ -17,8 +17,10 @@ from typing import cast
 
 import h11
 
-_HEAD_LIMIT, BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
+HEAD_LIMIT, BODY_LIMIT = 64 * 1024, 64 * 1024 * 1024
 """Bytes. An answer of 2,000 tokens with 20 alternatives each has about 5 million."""
+PIECES_LIMIT = 100_000
+"""Chunks of a body, and answers that announce the answer. Each costs the time of a line, however short it is."""
 
 _END = h11.EndOfMessage()
 
@@ -56,10 +58,11 @@ class Connection(asyncio.Protocol):
     """Carries one request at a time. After any error it must be aborted."""
 
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_LIMIT)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
         self._waiter: asyncio.Future[Answer] | None = None
         self._head: h11.Response | None = None
         self._body = bytearray()
+        self._pieces = 0
         self._unread: select.poll | None = None
         self.reusable = False
         """Whether the last answer ended cleanly and both sides may go on."""
@@ -97,7 +100,7 @@ class Connection(asyncio.Protocol):
             WireError: The connection broke, or the answer cannot be read.
         """
         self._waiter = asyncio.get_running_loop().create_future()
-        self._head, self._body, self.reusable = None, bytearray(), False
+        self._head, self._body, self._pieces, self.reusable = None, bytearray(), 0, False
         head = self._http.send(request)
         self._http.send(_END)
         # Head and body in one call, so that a short request goes out in one packet.
@@ -127,6 +130,10 @@ class Connection(asyncio.Protocol):
         """Take in what has been received, up to the end of the answer. Answers that announce another are skipped."""
         try:
             while (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                self._pieces += 1
+                if self._pieces > PIECES_LIMIT:
+                    self._fail("the answer comes in too many pieces")
+                    return
                 if isinstance(event, h11.Data):
                     self._body += event.data
                     if len(self._body) > BODY_LIMIT:

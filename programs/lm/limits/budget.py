@@ -121,7 +121,7 @@ class Budget:
     def forfeit(self, need: TokenNeed) -> None:
         """Charge a request that was sent and whose answer is lost: the most that it may have cost."""
         with self._lock:
-            self._paid = [a + b for a, b in zip(self._paid, self._most(need), strict=True)]
+            self._add(self._paid, self._most(need))
 
     def _most(self, need: TokenNeed) -> tuple[float, float, float]:
         cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)

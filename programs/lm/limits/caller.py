@@ -7,6 +7,7 @@ Everything that can fail here is transient by the provider's word; what each fai
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import sys
 import time
@@ -65,7 +66,8 @@ class Caller:
         self._limit(concurrency)
         self.breaker = CircuitBreaker(model, options)
         self._control_tokens = control_tokens
-        self._control = ControlCall(control and partial(self._control_call, control), self.breaker)
+        self._send_control = control
+        self._control = self._new_control()
         self._numbers = itertools.count()
         self._backoff = Backoff(options.first_wait, options.longest_wait)
         self.requests = RequestsInFlight()
@@ -73,7 +75,20 @@ class Caller:
     def share_budget(self, other: Caller, price: Price | None) -> None:
         """From before the first call on, take what calls cost at `price` from the budget of `other`."""
         self._budget = None if other._budget is None else other._budget.beside(price)
+        self.requests = other.requests
         self._limit(self.limiter.concurrency)
+
+    def apart(self) -> Caller:
+        """The same for another event loop: budget, breaker and estimates are shared, places and pace are not."""
+        one = copy.copy(self)
+        one._limit(self.limiter.concurrency)
+        one._control = one._new_control()
+        one.requests = RequestsInFlight()
+        return one
+
+    def _new_control(self) -> ControlCall:
+        send = self._send_control
+        return ControlCall(send and partial(self._control_call, send), self.breaker)
 
     def _limit(self, concurrency: int) -> None:
         self.limiter = Limiter(concurrency, self._options, self._budget)
@@ -218,35 +233,6 @@ class Caller:
             self._answered()
         finally:
             self.limiter.release(need)
-
-    def call_sync(self, send: Callable[[], Reply], size: int, max_tokens: int | None) -> Reply:
-        """Make one call from a thread of its own, with the same retries and budget but no limit on its pace.
-
-        The limiter belongs to the event loop; the callers are DSPy's instruction proposers, one call at a time.
-        """
-        attempts = self._attempts()
-        while True:
-            need = self._need(size, max_tokens)
-            if self._budget is not None:
-                if not self._budget.admits(need):
-                    raise self._budget.spent()
-                self._budget.reserve(need)
-            attempts.wait, sent = None, time.monotonic()
-            try:
-                reply = send()
-            except Exception as raised:
-                error = lm_error(raised, self._model)
-                self._count(error, attempts, sent)
-                if attempts.wait is None:
-                    raise error from raised
-            else:
-                self._settle(size, need, reply)
-                self._answered()
-                return reply
-            finally:
-                if self._budget is not None:
-                    self._budget.release(need)
-            time.sleep(attempts.wait)
 
     def _need(self, size: int, max_tokens: int | None) -> TokenNeed:
         return NOTHING if self._estimate is None else self._estimate.need(size, max_tokens)

@@ -106,7 +106,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             try:
                 seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-            except ValueError:
+            except (ValueError, OverflowError, TypeError, LookupError):
                 continue
         if math.isfinite(seconds):
             return max(0.0, seconds)

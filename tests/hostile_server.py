@@ -1,0 +1,116 @@
+"""A server that sends whatever bytes a test wants, for as long as the client reads, over real HTTP on loopback.
+
+with HostileServer(lambda request: endless("body")) as server: lm = make_lm("openai/m", api_base=server.url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from types import TracebackType
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+Sender = Callable[[bytes], Iterable[bytes]]
+"""From a request, head and body, to the parts of what is sent for it; the connection is closed then."""
+
+
+class HostileServer:
+    """Answers every request by `send`, as a context manager."""
+
+    def __init__(self, send: Sender) -> None:
+        self._send = send
+        self.requests: list[bytes] = []
+        self.sent = 0
+        """Bytes that were handed to the system."""
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/v1"
+
+    def __enter__(self) -> HostileServer:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
+        ).result()
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: *(\d+)", head)
+            request = head + (await reader.readexactly(int(length[1])) if length else b"")
+            self.requests.append(request)
+            for part in self._send(request):
+                writer.write(part)
+                self.sent += len(part)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def gzip_bomb(size: int) -> bytes:
+    """`size` bytes of blanks, packed a thousandfold."""
+    packer = zlib.compressobj(9, wbits=31)
+    block = b" " * 2**20
+    return b"".join([*(packer.compress(block) for _ in range(size // len(block))), packer.flush()])
+
+
+def sized(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
+    """A whole answer that closes its connection."""
+    lines = [b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), b"Connection: close", *headers]
+    return b"\r\n".join([*lines, b"\r\n"]) + body
+
+
+_ENDLESS = {
+    "body": (CHUNKED, chunk(b" " * 60_000)),
+    "body until closed": (HEAD + b"\r\n", b" " * 60_000),
+    "body of 1 GB": (HEAD + b"Content-Length: 1000000000\r\n\r\n", b" " * 60_000),
+    "small chunks": (CHUNKED, 10_000 * chunk(b" ")),
+    "chunk line": (CHUNKED + b"1;", b"x" * 60_000),
+    "trailers": (CHUNKED + chunk(b"{}") + b"0\r\n", 1000 * b"X-More: and more\r\n"),
+    "head": (HEAD, 1000 * b"X-More: and more\r\n"),
+    "announcements": (b"", 1000 * b"HTTP/1.1 102 Processing\r\n\r\n"),
+}
+ENDLESS = tuple(_ENDLESS)
+"""Kinds of answers without an end."""
+
+
+def endless(kind: str) -> Iterator[bytes]:
+    """An answer without an end, of the kind that is named."""
+    first, rest = _ENDLESS[kind]
+    return chain([first], repeat(rest))

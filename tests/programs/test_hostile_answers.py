@@ -1,0 +1,108 @@
+"""Answers without an end, and bombs, over real HTTP: whoever calls, the call fails and nothing grows."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+
+import dspy
+import pytest
+
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.http import connection, limited_transport, proxy
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.hostile_server import ENDLESS, HEAD, HostileServer, endless, gzip_bomb, sized
+from tests.programs.engines import QUESTION
+
+LIMIT = 2**20
+ONCE = LMOptions(retries=0, attempt=60.0, first_wait=0.01, patience=0.01)
+"""A server that fails the control call as well counts as down."""
+
+
+def by_ask(lm: JudgeLM) -> None:
+    asyncio.run(lm.ask(QUESTION, "scorer"))
+
+
+def by_dspy(lm: JudgeLM) -> None:
+    lm("Propose.")
+
+
+def in_a_run(lm: JudgeLM) -> None:
+    with JudgeRunner(lm, progress=False):
+        lm("Propose.")
+
+
+CALLERS = {"ask": by_ask, "DSPy's modules": by_dspy, "DSPy's modules in a run": in_a_run}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connection, limited_transport, proxy):
+        monkeypatch.setattr(module, "BODY_LIMIT", LIMIT)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hostile-answers-test")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-hostile-answers-test")
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_answer_without_end_is_given_up(kind: str) -> None:
+    with HostileServer(lambda _: endless(kind)) as server:
+        lm = make_lm("openai/m", api_base=server.url, options=ONCE)
+        with pytest.raises(dspy.LMError, match=r"too long|too many pieces|not a whole HTTP answer"):
+            by_ask(lm)
+        # What is on its way when the client hangs up lies in the buffers of the system.
+        assert server.sent < len(server.requests) * (LIMIT + 16 * 2**20)
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+@pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
+def test_the_limit_on_a_body_is_the_same_whoever_calls(spec: str, caller: Callable[[JudgeLM], None]) -> None:
+    with HostileServer(lambda _: endless("body")) as server:
+        with pytest.raises(dspy.LMError, match="too long"):
+            caller(make_lm(spec, api_base=server.url, options=ONCE))
+        assert server.sent < len(server.requests) * (LIMIT + 16 * 2**20)
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+def test_an_answer_that_drips_is_given_up_at_the_deadline_whoever_calls(caller: Callable[[JudgeLM], None]) -> None:
+    class Dripping(HostileServer):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(HEAD + b"Content-Length: 100\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(b" ")
+                await asyncio.sleep(0.02)
+
+    with Dripping(lambda _: []) as server:
+        options = replace(ONCE, attempt=0.5)
+        with pytest.raises(dspy.LMError, match="no answer in time"):
+            caller(make_lm("openai/m", api_base=server.url, options=options))
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+@pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"x-gzip"])
+def test_a_gzip_bomb_is_not_unpacked(spec: str, coding: bytes, caller: Callable[[JudgeLM], None]) -> None:
+    bomb = gzip_bomb(2**28)
+    with HostileServer(lambda _: [sized(bomb, b"Content-Encoding: " + coding)]) as server:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(dspy.LMError):
+            caller(make_lm(spec, api_base=server.url, options=ONCE))
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    # Kilobytes; unpacked it would be 262,144.
+    assert grown < 100_000
+
+
+@pytest.mark.parametrize("kind", ["body", "trailers", "bomb"])
+def test_a_proxy_is_trusted_no_more(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = sized(gzip_bomb(2**28), b"Content-Encoding: gzip")
+    with HostileServer(lambda _: [bomb] if kind == "bomb" else endless(kind)) as server:
+        monkeypatch.setenv("http_proxy", server.origin)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        lm = make_lm("openai/m", api_base="http://elsewhere.invalid/v1", options=ONCE)
+        with pytest.raises(dspy.LMError):
+            by_ask(lm)
+        assert server.sent < len(server.requests) * (LIMIT + 16 * 2**20)
