@@ -32,7 +32,8 @@ def engine_for(spec: str, api_base: str | None, concurrency: int) -> Any:
         options = {"api_base": api_base} if api_base else {}
         return RequestEngine(lambda: AsyncLiteLLMEngine(model_type="chat", **options))
     prefix = spec.partition("/")[0]
-    key = os.environ.get(key_variable(spec))
+    # Pasted with a line break, it would be no header.
+    key = (os.environ.get(key_variable(spec)) or "").strip() or None
     if prefix in COMPATIBLE and (key or api_base or prefix != "openai"):
         from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
 

@@ -48,6 +48,7 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     """Convert whatever an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
     if isinstance(error, TimeoutError) and not isinstance(error, lm15.LM15Error):
         return dspy.LMTimeoutError(str(error) or "no answer in time", model=model)
+    _clean_causes(error, key)
     if isinstance(error, lm15.LM15Error):
         error.message = clean_text(error.message, key)
     wrapped = wrap_error(error, model=model)
@@ -58,6 +59,16 @@ def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMErr
     if isinstance(wrapped, dspy.LMError) and isinstance(error, (lm15.LM15Error, dspy.LMError)):
         return wrapped
     return dspy.LMUnexpectedError(clean_text(str(error), key), model=model)
+
+
+def _clean_causes(error: BaseException, key: str | None) -> None:
+    """Take secrets out of an error and what led to it, all of which a traceback prints."""
+    left, seen = [error], set[int]()
+    while left:
+        one = left.pop()
+        seen.add(id(one))
+        one.args = tuple(clean_text(part, key) if isinstance(part, str) else part for part in one.args)
+        left += [cause for cause in (one.__cause__, one.__context__) if cause is not None and id(cause) not in seen]
 
 
 _ADVICE = "\n\n  To fix:"
