@@ -25,7 +25,7 @@ from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of
 from debate_judge.optimize.search.outcomes import OnTrial, Outcomes, SearchResult
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Probe, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.study import Search, SearchPlan, Strategy, search
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
@@ -42,8 +42,8 @@ SAMPLED = 96
 """Items that are sampled from each part, over all aspects."""
 
 NOTES = (
-    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train,",
-    "{most} (--effort {effort}). Those that come first are always tried; the others are",
+    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
+    "a few more side by side where that may be chosen, {most} (--effort {effort}). Those that come first are always tried; the others are",
     "whatever is new (upper), nothing new (lower), or what the search tries on the sample (expected). Held-out: chosen",
     "is the cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected).",
 )
@@ -236,6 +236,15 @@ def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dic
     return {point: [-_calls(outcomes, point)] for point in points}
 
 
+def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
+    """As many as there are aspects, no two of the same variant."""
+    aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
+    found: dict[JudgeVariant, Point] = {}
+    for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
+        found.setdefault(point.variant, point)
+    return list(found.values())[:aspects]
+
+
 def _longest_first(study: object, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
     """Debates before Tie-breakers, which are heard about open debates only."""
     return max(left, key=lambda probe: (not probe.tie_breaker, probe.rounds))
@@ -245,8 +254,8 @@ def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> N
     return None
 
 
-CHEAPEST = Strategy(_most_promising_if_short, _nothing, _least_called)
+CHEAPEST = Strategy(_most_promising_if_short, _nothing, lambda outcomes, points: [], _least_called)
 """A search that tries nothing beyond what every search tries, and chooses what asks least."""
 
-DEAREST = Strategy(_most_promising_if_long, _longest_first, _most_called)
+DEAREST = Strategy(_most_promising_if_long, _longest_first, _most_called_variants, _most_called)
 """A search whose further trials ask as much as they can, and which chooses what asks most."""

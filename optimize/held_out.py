@@ -20,7 +20,8 @@ from debate_judge.runs.runner.runner import calls_per_item, group_scores, requir
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """One call of the Scorer; one call of the Scorer that knows of the raters what the compiled judge knows, so that what
-the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled."""
+the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. Only the last reads
+candidates side by side, unless the user has all of them do so."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""
@@ -72,8 +73,9 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     for aspect in plan.data.aspects:
         items = corpus_items(plan.data.splits.held_out, aspect)
         chosen = compiled.aspects[aspect.name]
-        first = AspectJudge(chosen.judge.with_debate(rounds=0, tie_breaker=False), chosen.granularity)
-        # A single call is the first turn of the debate that knows the same: no call is made twice for it.
+        once = chosen.judge.with_debate(rounds=0, tie_breaker=False).with_together(plan.judge.together)
+        first = AspectJudge(once, chosen.granularity)
+        # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
         judges = {"uncompiled": uncompiled, "single": single, "compiled": chosen, "informed_single": first}
         for name, one in judges.items():
             with stage(f"{aspect.name}: held-out"):

@@ -150,6 +150,8 @@ def describe(point: Point, calls: float = 1.0) -> str:
         parts.append("tie-breaker")
     if point.asked != FREE:
         parts.append(f"asked for {point.asked} points")
+    if point.reading != "alone":
+        parts.append(point.reading)
     if point.granularity != "given":
         parts.append(f"{point.granularity} points")
     return ", ".join(parts)
@@ -202,7 +204,8 @@ def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figur
 def _in_words(variant: JudgeVariant) -> str:
     known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
     asked = "" if variant.asked == FREE else f", {variant.asked} points"
-    return f"{variant.persona}{known}{asked}"
+    reading = "" if variant.reading == "alone" else f", {variant.reading}"
+    return f"{variant.persona}{known}{asked}{reading}"
 
 
 def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:

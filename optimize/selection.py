@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
@@ -15,6 +17,8 @@ from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
 from debate_judge.optimize.search.knowledge import (
     ASKED,
+    TOGETHER,
+    TOGETHER_AT_MOST,
     TUNED,
     Knowledge,
     both,
@@ -24,12 +28,12 @@ from debate_judge.optimize.search.knowledge import (
     variants_of,
 )
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, SearchResult
-from debate_judge.optimize.search.points import FREE, Point, Space
+from debate_judge.optimize.search.points import FREE, Point, Reading, Space
 from debate_judge.optimize.search.storage import FORMAT
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
-from debate_judge.programs import named
+from debate_judge.programs import named, options_of
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.judge import Judge
@@ -63,7 +67,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         )
         for unit in plan.units
     }
-    logger.info("searching knowledge of the raters, rounds, persona, tie-breaker and granularity on train and dev")
+    logger.info("searching knowledge, reading, rounds, persona, tie-breaker and granularity on train and dev")
     search_plan = SearchPlan(
         criterion=Criterion(plan.statistic, plan.data.level, settings.choose, settings.tolerance),
         breadth=plan.breadth,
@@ -159,9 +163,28 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         granularities=GRANULARITIES if rounded else ("given",),
         rewritten=rewritten,
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
+        readings=_readings(plan, base),
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
+
+
+def _readings(plan: CompilePlan, base: Judge) -> tuple[Reading, ...]:
+    """How the candidates of a source may be read: in both ways if the judge can, there are several of a source, and the
+    user has not said how."""
+    own: Reading = "side by side" if base.together > 1 else "alone"
+    settings = plan.settings
+    if TOGETHER in settings.options() or TOGETHER not in options_of(settings.judge):
+        return (own,)
+    known = Counter((group.source, group.context) for group in plan.data.corpus.groups for _ in group.candidates)
+    if own != "alone" or max(known.values()) < 2:
+        return (own,)
+    try:
+        base.from_config({**base.config(), TOGETHER: TOGETHER_AT_MOST})
+    except InputError:
+        # Its other settings do not go with it: probabilities are those of one score.
+        return (own,)
+    return (own, "side by side")
 
 
 def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:
@@ -177,6 +200,8 @@ def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
+    if point.reading != "alone":
+        name += f", {point.reading}"
     statistic = run.plan.statistic
     metrics: dict[str, float | None] = {
         f"choice/{statistic}": sum(o.agreement for o in found.values()) / len(found),
@@ -194,6 +219,7 @@ def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
             "tie_breaker": point.tie_breaker,
             "granularity": point.granularity,
             "asked": point.asked,
+            "reading": point.reading,
         },
         metrics,
     )

@@ -201,6 +201,12 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
             one.debate_config = replace(one.debate_config, tie_breaker=tie_breaker)
         return one
 
+    def with_together(self, most: int) -> Judge:
+        """A copy that judges up to `most` candidates of a source in one conversation; 0 judges each alone."""
+        one = self.deepcopy()
+        one.together = most
+        return one
+
     def dry_run_copy(self) -> Judge:
         """A copy that uses no service but the LM, for a dry run in which nothing may be spent."""
         return self.deepcopy()

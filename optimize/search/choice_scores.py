@@ -125,7 +125,8 @@ class ChoiceScores:
         # For a figure: fewer resamples than for evidence show as much.
         found = []
         for rounds in range(self.held[variant] + 1):
-            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given", variant.asked))
+            ways = variant.asked, variant.reading
+            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given", *ways))
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
             found.append(table.aspects[aspect][level][statistic])
         return found
@@ -133,7 +134,7 @@ class ChoiceScores:
     def _debate(self, variant: JudgeVariant, rounds: int) -> Held:
         """Debates of at least so many rounds."""
         if variant not in self._debates or self._debates[variant][0] < rounds:
-            what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}"
+            what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
             self._debates[variant] = (
                 rounds,
                 self._by_judge(
@@ -145,7 +146,8 @@ class ChoiceScores:
     def _broken(self, variant: JudgeVariant, rounds: int) -> Held:
         if (variant, rounds) not in self._ties_broken:
             debates = self._debate(variant, rounds)
-            what = f"{self._label}: ties, {variant.persona}, knowledge: {variant.knowledge}, n = {rounds}"
+            of = f"{variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
+            what = f"{self._label}: ties, {of}, n = {rounds}"
 
             def ask(judge: Judge, items: list[Item], part: ChoicePart, places: list[int]) -> list[Transcript]:
                 told = [t.until(rounds) for place in places if (t := debates[part][place]) is not None]

@@ -1,9 +1,10 @@
 """The order in which a search spends its calls: what costs least and tells most comes first.
 
-Single calls of every kind of knowledge, and asked for in steps; debates with the judge's own persona for the kinds that
-are worth it; one round with every other persona, and whole debates with the best of them; the Tie-breaker where the
-debates are best. All aspects follow one course, decided by all of them together: what is worth a try is learnt from
-every aspect, and every point is known for every aspect.
+Single calls of every kind of knowledge, side by side where that may be chosen, and asked for in steps; debates with the
+judge's own persona for the kinds that are worth it, for the best of them side by side as well; one round with every
+other persona, and whole debates with the best of them; the Tie-breaker where the debates are best. All aspects follow
+one course, decided by all of them together: what is worth a try is learnt from every aspect, and every point is known
+for every aspect.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Breadth:
     ties: int
     """Points at which the Tie-breaker is heard before the sampler may ask for more."""
     probes: int
-    """What may be tried altogether, the sampler's choices included."""
+    """What may be tried altogether, the sampler's choices included; what the course and the end of a search try in
+    another reading than the judge's own comes on top, at a share of the calls."""
     candidates: int
     """Candidates of each aspect that are chosen by, at most."""
 
@@ -73,7 +75,7 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
         of = worth(covered)
         return sorted(variants, key=lambda v: -_best([found for point, found in of.items() if point.variant == v]))
 
-    yield from tried([Probe(head, 0) for head in space.heads])
+    yield from tried([Probe(head, 0) for head in space.heads + space.otherwise_read])
     known = ranked([head for head in space.heads if head not in space.rewritten])[0].knowledge
     otherwise = [head for head in space.otherwise_asked if head.knowledge == known]
     yield from tried([Probe(head, 0) for head in otherwise])
@@ -84,16 +86,18 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
     heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
     if otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
         heads.append(asked)
-    for head in heads:
-        yield from tried(space.debates(head, space.longest))
+    yield from tried(_debates(space, heads, space.longest))
     best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
-    others = [JudgeVariant(best.knowledge, persona, space.asked[0]) for persona in space.personas[1:]]
-    for other in others:
-        yield from tried(space.debates(other, min(n for n in space.rounds if n)))
-    for other in ranked(others)[: breadth.others]:
-        yield from tried(space.debates(other, space.longest))
+    yield from tried(_debates(space, space.in_other_readings(ranked(heads)[0]), space.longest))
+    others = [replace(best, persona=persona, asked=space.asked[0]) for persona in space.personas[1:]]
+    yield from tried(_debates(space, others, min(n for n in space.rounds if n)))
+    yield from tried(_debates(space, ranked(others)[: breadth.others], space.longest))
     if space.tie_breakers == (False, True):
-        yield from tried(_ties(covered, worth)[: breadth.ties])
+        yield from tried(_ties([p for p in covered if p.reading == space.readings[0]], worth)[: breadth.ties])
+
+
+def _debates(space: Space, variants: Sequence[JudgeVariant], rounds: int) -> list[Probe]:
+    return [probe for variant in variants for probe in space.debates(variant, rounds)]
 
 
 def _best(found: Sequence[Sequence[float]]) -> float:

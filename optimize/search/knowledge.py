@@ -23,6 +23,12 @@ from debate_judge.programs.judge import Judge
 ASKED = "granularity"
 """Entry of a judge's configuration that says how finely its prompts ask for scores."""
 
+TOGETHER = "together"
+"""Entry of a judge's configuration that says how many candidates of a source share its calls."""
+
+TOGETHER_AT_MOST = 8
+"""Candidates that a search lets a judge read side by side: few enough that it attends to each."""
+
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""
 
@@ -135,8 +141,13 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
 
     def __missing__(self, variant: JudgeVariant) -> CrossFitted:
         plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
+        ways: dict[str, object] = {}
         if variant.asked != self._space.asked[0]:
-            plain = plain.from_config({**plain.config(), ASKED: variant.asked})
+            ways[ASKED] = variant.asked
+        if variant.reading != self._space.readings[0]:
+            ways[TOGETHER] = TOGETHER_AT_MOST if variant.reading == "side by side" else 0
+        if ways:
+            plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)
         self[variant] = CrossFitted(plain) if kind is None else kind.given_to(plain)
         return self[variant]
@@ -158,4 +169,4 @@ def _with_guide(told: Judge) -> Give:
 
 
 def _instead(told: Judge) -> Give:
-    return lambda judge: told
+    return lambda judge: told.with_together(judge.together)

@@ -156,10 +156,12 @@ class Outcomes:
         own = self.space.personas[0]
         same = replace(point, knowledge=NO_KNOWLEDGE)
         plain = replace(same, persona=own, asked=self.space.asked[0])
-        for other in (same, plain, replace(plain, tie_breaker=False)):
+        usual = replace(plain, reading=self.space.readings[0])
+        near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
+        for other in near:
             if other in self.by_point:
                 return self.by_point[other][label]
-        return self.by_point[replace(plain, rounds=0, tie_breaker=False)][label]
+        return self.by_point[replace(usual, rounds=0, tie_breaker=False)][label]
 
 
 OnTrial = Callable[[Point, Mapping[str, Outcome]], None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from debate_judge.data.schema import GRANULARITIES, Granularity
 
@@ -11,6 +12,9 @@ NO_KNOWLEDGE = "none"
 
 FREE = "free"
 """How finely scores are asked for where the prompt does not say."""
+
+Reading = Literal["alone", "side by side"]
+"""Whether a call is about one candidate, or about several of one source."""
 
 
 @dataclass(frozen=True, order=True)
@@ -23,6 +27,8 @@ class JudgeVariant:
     """Of its Critic."""
     asked: str = FREE
     """How finely its prompts ask for scores: free, half or whole points; not to be taken for what is read off them."""
+    reading: Reading = "alone"
+    """How it reads the candidates of a source."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,10 +43,12 @@ class Point:
     """That the scores are rounded to."""
     asked: str = FREE
     """The granularity that the prompts ask for."""
+    reading: Reading = "alone"
+    """How the candidates of a source are read."""
 
     @property
     def variant(self) -> JudgeVariant:
-        return JudgeVariant(self.knowledge, self.persona, self.asked)
+        return JudgeVariant(self.knowledge, self.persona, self.asked, self.reading)
 
 
 @dataclass(frozen=True, order=True)
@@ -69,6 +77,8 @@ class Space:
     """Kinds of knowledge that are measured and never chosen."""
     asked: tuple[str, ...] = (FREE,)
     """How finely scores may be asked for, the judge's own way first; the others are tried with its own persona."""
+    readings: tuple[Reading, ...] = ("alone",)
+    """How the candidates of a source may be read, the judge's own way first; every judge may read them in each."""
 
     @property
     def longest(self) -> int:
@@ -77,20 +87,33 @@ class Space:
 
     @property
     def variants(self) -> tuple[JudgeVariant, ...]:
-        """All judges, those with the judge's own persona first."""
-        own = tuple(JudgeVariant(k, p, self.asked[0]) for p in self.personas for k in self.knowledge)
-        return own + self.otherwise_asked + self.rewritten
+        """All judges, those with the judge's own reading and persona first."""
+        own = tuple(self._variant(k, p) for p in self.personas for k in self.knowledge)
+        own += self.otherwise_asked + self.rewritten
+        return own + self.in_other_readings(*own)
 
     @property
     def heads(self) -> tuple[JudgeVariant, ...]:
         """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
         differ in nothing else share their first turn, and so their single call."""
-        return tuple(JudgeVariant(k, self.personas[0], self.asked[0]) for k in self.knowledge) + self.rewritten
+        return tuple(self._variant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
+
+    @property
+    def otherwise_read(self) -> tuple[JudgeVariant, ...]:
+        """The same judges, reading the candidates in another way than the judge's own."""
+        return self.in_other_readings(*self.heads)
 
     @property
     def otherwise_asked(self) -> tuple[JudgeVariant, ...]:
         """The judge with its own persona, asked for scores in another way than its own."""
-        return tuple(JudgeVariant(k, self.personas[0], asked) for k in self.knowledge for asked in self.asked[1:])
+        return tuple(self._variant(k, self.personas[0], a) for k in self.knowledge for a in self.asked[1:])
+
+    def _variant(self, knowledge: str, persona: str, asked: str | None = None) -> JudgeVariant:
+        return JudgeVariant(knowledge, persona, asked or self.asked[0], self.readings[0])
+
+    def in_other_readings(self, *variants: JudgeVariant) -> tuple[JudgeVariant, ...]:
+        """The variants, reading the candidates in another way than the judge's own."""
+        return tuple(replace(variant, reading=reading) for reading in self.readings[1:] for variant in variants)
 
     def debates(self, variant: JudgeVariant, rounds: int) -> list[Probe]:
         """The probes that tell what the variant's debates of up to so many rounds are worth."""
@@ -102,7 +125,8 @@ class Space:
 
     def probes(self) -> list[Probe]:
         """Everything that can be tried, the cheapest first."""
-        found = [Probe(head, 0) for head in self.heads + self.otherwise_asked]
+        singles = self.heads + self.otherwise_asked
+        found = [Probe(head, 0) for head in (*singles, *self.in_other_readings(*singles))]
         for variant in self.variants:
             found += self.debates(variant, self.longest)
         if self.tie_breakers == (False, True):
@@ -120,7 +144,7 @@ class Space:
             held = [(probe.rounds, True), *held]
         # What was asked for in steps is not rounded again.
         read = self.granularities if v.asked == self.asked[0] else self.granularities[:1]
-        return [Point(v.knowledge, v.persona, n, tie, g, v.asked) for n, tie in held for g in read]
+        return [Point(v.knowledge, v.persona, n, tie, g, v.asked, v.reading) for n, tie in held for g in read]
 
     def points(self) -> list[Point]:
         """Every distinct point."""
@@ -134,6 +158,7 @@ class Space:
             point.tie_breaker,
             kinds.index(point.knowledge),
             point.asked != self.asked[0],
+            point.reading != self.readings[0],
             point.persona != personas[0],
             point.rounds,
             GRANULARITIES.index(point.granularity),

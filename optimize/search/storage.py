@@ -27,6 +27,7 @@ def _choices(space: Space, rounds: int) -> dict[str, tuple[Any, ...]]:
     personas = (*space.personas, *(v.persona for v in space.rewritten))
     choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
     choices |= {"knowledge": tuple(dict.fromkeys(knowledge)), "asked": space.asked}
+    choices["reading"] = space.readings
     debate = {"persona": tuple(dict.fromkeys(personas)), "tie_breaker": space.tie_breakers}
     return choices | (debate if rounds else {})
 
@@ -41,7 +42,8 @@ def suggest(space: Space, trial: optuna.Trial) -> Point:
 def _point(space: Space, params: Mapping[str, Any]) -> Point:
     head = next(v for v in space.heads if v.knowledge == params["knowledge"])
     persona, tie = params.get("persona", head.persona), params.get("tie_breaker", False)
-    return Point(params["knowledge"], persona, params["rounds"], tie, params["granularity"], params["asked"])
+    ways = params["granularity"], params["asked"], params["reading"]
+    return Point(params["knowledge"], persona, params["rounds"], tie, *ways)
 
 
 def finished(space: Space, point: Point, found: Mapping[str, Outcome]) -> optuna.trial.FrozenTrial:

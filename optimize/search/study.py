@@ -3,13 +3,14 @@
 One Optuna study with persistent storage and two objectives, agreement and LM calls per item, each the mean over
 aspects. All aspects are asked about the same points, so that the choice for one can lean on the others (`pooling`);
 values of single aspects are attributes of the trials. What costs least is tried first (`course`), then a TPE sampler
-spends what is left of the budget. Every point that costs no further call is evaluated.
+spends what is left of the budget. In the end what is best for each aspect is tried in the other reading, where there is
+one. Every point that costs no further call is evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     import optuna
 
 
+def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
+    """Of evaluated points those that are worth the most for an aspect."""
+    worth = outcomes.worth(points)
+    aspects = range(len(worth[points[0]]))
+    return list(dict.fromkeys(max(points, key=lambda point: worth[point][aspect]) for aspect in aspects))
+
+
 @dataclass(frozen=True)
 class Strategy:
     """Who decides in a search; an estimate puts bounds in the place of what cannot be known beforehand."""
@@ -31,6 +39,8 @@ class Strategy:
     """What is worth a further look."""
     further: Callable[[optuna.Study, Space, int, Sequence[Probe]], Probe | None] | None = None
     """From study, space, seed and what is left to what is tried next, or None to end; by default a TPE sampler."""
+    read_again: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
+    """Of the points in the judge's own reading those that are tried in the others."""
     chosen: Callable[[Outcomes], dict[str, Point]] = Outcomes.chosen
     """The choice for each unit."""
 
@@ -100,24 +110,46 @@ def _points_to_try(
                 seen[point] = None
                 yield point
 
+    on_top = 0
     for probe in course(space, plan.breadth, lambda points: strategy.worth(outcomes, points)):
-        if len(probed) >= plan.breadth.probes:
-            return
+        if probe.variant.reading != space.readings[0]:
+            on_top += 1
+        elif len(probed) - on_top >= plan.breadth.probes:
+            break
         yield from covered(probe)
     # What the sampler of a stopped run asked for, the last of it perhaps not to the end.
-    for point in known:
-        if not any(point in space.covered(probe) for probe in probed):
-            yield from covered(_whole(space, point))
-    everything = space.probes()
-    while len(probed) < plan.breadth.probes:
-        left = [probe for probe in everything if any(point not in seen for point in space.covered(probe))]
-        # Seeded afresh every time with the number of points seen, so that a run that was stopped continues exactly as
-        # it would have: the state of a sampler is not stored.
-        further = strategy.further or _sampled
-        wanted = further(study, space, plan.seed * 100_003 + len(seen), left) if left else None
-        if wanted is None:
-            return
+    while (begun := _unexplained(space, known, probed)) is not None:
+        yield from covered(begun)
+    while len(probed) - on_top < plan.breadth.probes and (wanted := _further(study, space, plan, seen)) is not None:
         yield from covered(wanted)
+    for probe in _read_again(outcomes, strategy):
+        yield from covered(probe)
+
+
+def _unexplained(space: Space, known: Sequence[Point], probed: Collection[Probe]) -> Probe | None:
+    """The probe of the first known point that no probe covers."""
+    left = (point for point in known if not any(point in space.covered(probe) for probe in probed))
+    return next((_whole(space, point) for point in left), None)
+
+
+def _further(study: optuna.Study, space: Space, plan: SearchPlan, seen: Collection[Point]) -> Probe | None:
+    """What is tried next beyond the course; None where that is nothing."""
+    left = [probe for probe in space.probes() if any(point not in seen for point in space.covered(probe))]
+    # Seeded afresh every time with the number of points seen, so that a run that was stopped continues exactly as it
+    # would have: the state of a sampler is not stored.
+    further = plan.strategy.further or _sampled
+    return further(study, space, plan.seed * 100_003 + len(seen), left) if left else None
+
+
+def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:
+    """What ends a search: the best in the judge's own reading, in the others."""
+    space = outcomes.space
+    if len(space.readings) < 2:
+        return []
+    # Sorted, for after a stop they come in another order.
+    points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
+    found = strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
+    return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
 
 
 def _whole(space: Space, point: Point) -> Probe:

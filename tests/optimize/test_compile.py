@@ -41,7 +41,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     assert set(result["chosen"]) == {"coherence", "consistency"}
     assert set(result["chosen"]["coherence"]) == {
-        *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "asked"),
+        *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "asked", "reading"),
     }
     assert set(result["held_out"]) == {"single", "informed_single", "uncompiled", "compiled"}
     for table in result["held_out"].values():
