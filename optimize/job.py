@@ -18,6 +18,7 @@ from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
+from debate_judge.optimize.looks import Looks, record_look
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -72,6 +73,7 @@ class Result:
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOut
+    looks: Looks
     lm_use: LMUse
     export: Path
     tracked: TrackedRun
@@ -86,6 +88,7 @@ class Result:
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "gain_over_informed_single": asdict(held_out.over_informed),
+            "looks": asdict(self.looks),
             "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
@@ -121,13 +124,15 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         judge, searches = select_all(run)
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
-        export = publish(run, tracker, judge, searches, held_out)
+        looks = record_look(plan, held_out.tables["compiled"].average[plan.data.level][plan.statistic])
+        export = publish(run, tracker, judge, searches, held_out, looks)
         meter = runner.lm.meter
         return Result(
             plan=plan,
             judge=judge,
             searches=searches,
             held_out=held_out,
+            looks=looks,
             lm_use=LMUse(
                 asked=meter.asked.total(), executed=meter.executed.total(), rows=cost_rows(meter, runner.lm.price)
             ),

@@ -53,6 +53,7 @@ def table(result: Result) -> str:
     lines = [
         "",
         *verdict(result),
+        *([f"{result.looks}."] if str(result.looks) else []),
         "",
         f"Held-out {_measure(result)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
