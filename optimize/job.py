@@ -18,7 +18,6 @@ from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
-from debate_judge.optimize.looks import Looks, record_look
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -38,6 +37,7 @@ from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.tracking.looks import Looks, record_look
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         judge, searches = select_all(run)
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
-        looks = record_look(plan, held_out.tables["compiled"].average[plan.data.level][plan.statistic])
+        looks = _looked_at(plan, held_out)
         export = publish(run, tracker, judge, searches, held_out, looks)
         meter = runner.lm.meter
         return Result(
@@ -218,6 +218,18 @@ def _tracker(plan: CompilePlan) -> Tracker:
         store=Path(plan.settings.store),
         experiment=f"debate/{plan.corpus_name}",
         run_name=plan.name,
+    )
+
+
+def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
+    """Write into the store's ledger that the held-out figures are known from now on."""
+    return record_look(
+        Path(plan.settings.store),
+        plan.identity,
+        plan.data.corpus,
+        plan.data.splits.held_out,
+        held_out.tables["compiled"].average[plan.data.level][plan.statistic],
+        {"name": plan.name, "seed": plan.settings.seed, "aspects": [aspect.name for aspect in plan.data.aspects]},
     )
 
 

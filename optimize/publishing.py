@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.held_out import COMPARED, HeldOut
-from debate_judge.optimize.looks import Looks
+from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
@@ -28,6 +27,7 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.tracking.looks import Looks
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def publish(
     looks: Looks,
 ) -> Path:
     """Track the result and write the export; returns the export's folder."""
-    logger.info("writing figures, tables and the export, registering the model")
+    logger.info("writing figures, tables, the export and the model")
     plan = run.plan
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
@@ -86,7 +86,8 @@ def publish(
         # The model would have to hold their modules and all that these import, which nothing here can know.
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
-        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}")
+        good = above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic])
+        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}" if good else None)
     return folder
 
 

@@ -15,8 +15,8 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.job import prepared
-from debate_judge.optimize.looks import FILE, Looks, expected_largest, inflation, record_look
 from debate_judge.optimize.settings import Settings
+from debate_judge.runs.tracking.looks import FILE, Looks, expected_largest, inflation, record_look
 
 
 def agreement(value: float | None = 0.4, low: float | None = 0.2, high: float | None = 0.6) -> Agreement:
@@ -27,13 +27,18 @@ def plan(store: Path, **settings: Any) -> CompilePlan:
     return prepared(Settings(store=str(store), tuner="none", aspects=("coherence",), **settings), {})
 
 
+def look(one: CompilePlan) -> Looks:
+    data = one.data
+    return record_look(Path(one.settings.store), one.identity, data.corpus, data.splits.held_out, agreement(), {})
+
+
 def ledger(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (store / FILE).read_text().splitlines()]
 
 
 def test_the_same_compile_again_is_no_new_look(tmp_path: Path) -> None:
     one = plan(tmp_path)
-    assert [record_look(one, agreement()) for _ in "ab"] == [Looks(1, 0.0), Looks(1, 0.0)]
+    assert [look(one) for _ in "ab"] == [Looks(1, 0.0), Looks(1, 0.0)]
     assert len(ledger(tmp_path)) == 1
 
 
@@ -44,8 +49,8 @@ def test_other_seeds_aspects_and_options_on_the_same_sources_count(tmp_path: Pat
         plan(tmp_path, max_rounds=1),
         prepared(Settings(store=str(tmp_path), tuner="none", aspects=("fluency",)), {}),
     ]
-    assert [record_look(each, agreement()).times for each in (first, *others)] == [1, 2, 3, 4]
-    assert record_look(first, agreement()).times == 4
+    assert [look(each).times for each in (first, *others)] == [1, 2, 3, 4]
+    assert look(first).times == 4
     held_out = [set(record["held_out"]) for record in ledger(tmp_path)]
     assert held_out[0] != held_out[1], "another seed has another held-out part"
 
@@ -61,8 +66,8 @@ def test_other_sources_do_not_count(tmp_path: Path) -> None:
         identity="another",
         data=replace(one.data, corpus=replace(corpus, groups=groups), splits=splits),
     )
-    assert record_look(one, agreement()).times == 1
-    assert record_look(other, agreement()).times == 1
+    assert look(one).times == 1
+    assert look(other).times == 1
     assert len(ledger(tmp_path)) == 2
 
 
@@ -74,8 +79,8 @@ def test_ratings_ids_and_white_space_do_not_make_another_source(tmp_path: Path) 
         for group in corpus.groups
     )
     other = replace(one, identity="another", data=replace(one.data, corpus=replace(corpus, groups=groups)))
-    record_look(one, agreement())
-    assert record_look(other, agreement()).times == 2
+    look(one)
+    assert look(other).times == 2
 
 
 @pytest.mark.parametrize(
@@ -92,18 +97,18 @@ def test_ratings_ids_and_white_space_do_not_make_another_source(tmp_path: Path) 
     ids=["cut", "not text", "nested", "null", "identity", "sources", "no sources"],
 )
 def test_a_broken_line_is_skipped_counted_and_swallows_nothing(tmp_path: Path, broken: bytes) -> None:
-    record_look(plan(tmp_path), agreement())
+    look(plan(tmp_path))
     with (tmp_path / FILE).open("ab") as out:
         out.write(broken)
-    second = record_look(plan(tmp_path, seed=8), agreement())
+    second = look(plan(tmp_path, seed=8))
     assert (second.times, second.unreadable) == (2, 1)
     assert str(second).endswith(f"lines of {FILE} that cannot be read and are not counted: 1")
-    assert record_look(plan(tmp_path, seed=9), agreement()).times == 3
+    assert look(plan(tmp_path, seed=9)).times == 3
 
 
 def test_a_ledger_that_cannot_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).mkdir()
-    assert record_look(plan(tmp_path), agreement()) == Looks(1, 0.0)
+    assert look(plan(tmp_path)) == Looks(1, 0.0)
     assert "could not be written" in caplog.text
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,6 @@ import numpy as np
 from debate_judge.data.agreement.intervals import critical
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.schema import Corpus, fingerprint
-from debate_judge.optimize.context import CompilePlan
 
 logger = logging.getLogger(__name__)
 
@@ -53,29 +53,29 @@ class Looks:
         return "; ".join(told)
 
 
-def record_look(plan: CompilePlan, figure: Agreement) -> Looks:
+def record_look(
+    store: Path, identity: str, corpus: Corpus, held_out: Corpus, figure: Agreement, about: Mapping[str, object]
+) -> Looks:
     """Write a compile into the ledger, unless it is there already, and count the looks at its sources.
 
     A ledger that cannot be written costs a warning and not the compile, which is paid for by now.
 
     Args:
-        plan: Of the compile.
+        store: Folder of the ledger.
+        identity: Fingerprint of all that decides the compile's result.
+        corpus: All sources of the compile.
+        held_out: Those of them that the figure rests on.
         figure: The compiled judge's held-out agreement, averaged over aspects.
+        about: More JSON values for people who read the ledger.
     """
     from filelock import FileLock
 
-    path = Path(plan.settings.store) / FILE
+    path = store / FILE
     own = {
-        "identity": plan.identity,
-        "name": plan.name,
-        "seed": plan.settings.seed,
-        "aspects": [aspect.name for aspect in plan.data.aspects],
-        "statistic": figure.statistic,
-        "level": figure.level,
-        "value": figure.value,
-        "low": figure.low,
-        "high": figure.high,
-        "held_out": sorted(source_fingerprints(plan.data.splits.held_out)),
+        "identity": identity,
+        **about,
+        **{name: getattr(figure, name) for name in ("statistic", "level", "value", "low", "high")},
+        "held_out": sorted(source_fingerprints(held_out)),
     }
     looks: dict[str, set[str]] = {}
     unreadable = 0
@@ -85,7 +85,7 @@ def record_look(plan: CompilePlan, figure: Agreement) -> Looks:
         with FileLock(f"{path}.lock", timeout=120):
             content = path.read_bytes() if path.exists() else b""
             looks, unreadable = _read(content)
-            if plan.identity not in looks:
+            if identity not in looks:
                 line = json.dumps(own, ensure_ascii=False, allow_nan=False).encode() + b"\n"
                 # A line that was cut off, by a full disk for one, must not swallow this one.
                 whole = b"" if content.endswith(b"\n") or not content else b"\n"
@@ -93,8 +93,8 @@ def record_look(plan: CompilePlan, figure: Agreement) -> Looks:
                     out.write(whole + line)
     except OSError as error:
         logger.warning("the look at held-out could not be written into %s: %s", path, error.strerror or error)
-    sources = source_fingerprints(plan.data.corpus)
-    others = [held for identity, held in looks.items() if identity != plan.identity]
+    sources = source_fingerprints(corpus)
+    others = [held for other, held in looks.items() if other != identity]
     times = 1 + sum(len(held & sources) >= SHARED * len(held) for held in others)
     return Looks(times, inflation(times, figure), unreadable)
 
