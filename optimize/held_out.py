@@ -8,6 +8,7 @@ from functools import partial
 
 from debate_judge.data.agreement.decisions import Decided, decide, with_tuned_threshold
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
@@ -54,6 +55,12 @@ class HeldOut:
     def calls_per_item(self, judge: str) -> float:
         by_aspect = self.calls[judge]
         return sum(by_aspect.values()) / len(by_aspect)
+
+
+def above_zero(figure: Agreement) -> bool:
+    """Whether agreement above chance is shown: the interval lies above 0, or without an interval the value does."""
+    end = figure.value if figure.low is None else figure.low
+    return end is not None and end > 0
 
 
 HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]

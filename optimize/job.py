@@ -37,6 +37,7 @@ from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.tracking.looks import Looks, record_look
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Result:
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOut
+    looks: Looks
     lm_use: LMUse
     export: Path
     tracked: TrackedRun
@@ -86,6 +88,7 @@ class Result:
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "gain_over_informed_single": asdict(held_out.over_informed),
+            "looks": asdict(self.looks),
             "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
@@ -121,13 +124,15 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         judge, searches = select_all(run)
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
-        export = publish(run, tracker, judge, searches, held_out)
+        looks = _looked_at(plan, held_out)
+        export = publish(run, tracker, judge, searches, held_out, looks)
         meter = runner.lm.meter
         return Result(
             plan=plan,
             judge=judge,
             searches=searches,
             held_out=held_out,
+            looks=looks,
             lm_use=LMUse(
                 asked=meter.asked.total(), executed=meter.executed.total(), rows=cost_rows(meter, runner.lm.price)
             ),
@@ -213,6 +218,18 @@ def _tracker(plan: CompilePlan) -> Tracker:
         store=Path(plan.settings.store),
         experiment=f"debate/{plan.corpus_name}",
         run_name=plan.name,
+    )
+
+
+def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
+    """Write into the store's ledger that the held-out figures are known from now on."""
+    return record_look(
+        Path(plan.settings.store),
+        plan.identity,
+        plan.data.corpus,
+        plan.data.splits.held_out,
+        held_out.tables["compiled"].average[plan.data.level][plan.statistic],
+        {"name": plan.name, "seed": plan.settings.seed, "aspects": [aspect.name for aspect in plan.data.aspects]},
     )
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.held_out import COMPARED, HeldOut
+from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
@@ -27,6 +27,7 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.tracking.looks import Looks
 from debate_judge.runs.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -48,39 +49,22 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
 
 
 def publish(
-    run: Run, tracker: Tracker, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut
+    run: Run,
+    tracker: Tracker,
+    judge: CompiledJudge,
+    searches: Mapping[str, SearchResult],
+    held_out: HeldOut,
+    looks: Looks,
 ) -> Path:
     """Track the result and write the export; returns the export's folder."""
-    logger.info("writing figures, tables and the export, registering the model")
+    logger.info("writing figures, tables, the export and the model")
     plan = run.plan
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
     tracker.metrics(decision_tables.metrics(held_out.decisions))
-    meter, power = run.runner.lm.meter, power_of(held_out.gain)
-    costs = cost_rows(meter, run.runner.lm.price)
-    tracker.metrics(
-        {
-            # Of what was chosen by: too large, as the largest of many. The trials log theirs under the same name, so
-            # that the UI sorts them together.
-            f"choice/{plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
-            "gain": held_out.gain.value,
-            "gain_low": held_out.gain.low,
-            "gain_high": held_out.gain.high,
-            "gain_p_value": held_out.gain.p_value,
-            "gain_detectable": None if power is None else power.detectable,
-            "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-            "gain_over_informed_single": held_out.over_informed.value,
-            **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
-            "lm_calls_asked": meter.asked.total(),
-            "lm_calls_executed": meter.executed.total(),
-            "input_tokens": meter.input_tokens,
-            "cached_input_tokens": meter.cached_tokens,
-            "output_tokens": meter.output_tokens,
-            "tokens_from_store": meter.total.stored,
-            "usd": costs[-1]["usd"],
-        }
-    )
+    tracker.metrics(_summary_metrics(run, searches, held_out, looks))
+    tracker.tags({"looks": str(looks) or None})
     for aspect, found in searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
@@ -95,18 +79,50 @@ def publish(
     if any(shown.values()):
         tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
     tracker.table("transcripts.json", _transcript_rows(plan, held_out))
-    tracker.table("costs.json", costs)
-    folder = _export(run, judge, searches, held_out)
+    tracker.table("costs.json", cost_rows(run.runner.lm.meter, run.runner.lm.price))
+    folder = _export(run, judge, searches, held_out, looks)
     own = sorted({chosen.judge.kind for chosen in judge.aspects.values()} - set(KINDS))
     if own:
         # The model would have to hold their modules and all that these import, which nothing here can know.
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
-        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}")
+        good = above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic])
+        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}" if good else None)
     return folder
 
 
-def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut) -> Path:
+def _summary_metrics(
+    run: Run, searches: Mapping[str, SearchResult], held_out: HeldOut, looks: Looks
+) -> dict[str, float | None]:
+    """The run's numbers besides the agreement of each judge."""
+    meter, power = run.runner.lm.meter, power_of(held_out.gain)
+    return {
+        # Of what was chosen by: too large, as the largest of many. The trials log theirs under the same name, so
+        # that the UI sorts them together.
+        f"choice/{run.plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
+        "gain": held_out.gain.value,
+        "gain_low": held_out.gain.low,
+        "gain_high": held_out.gain.high,
+        "gain_p_value": held_out.gain.p_value,
+        "gain_detectable": None if power is None else power.detectable,
+        "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
+        "gain_over_informed_single": held_out.over_informed.value,
+        **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
+        "looks": looks.times,
+        "looks_inflation": looks.inflation,
+        "lm_calls_asked": meter.asked.total(),
+        "lm_calls_executed": meter.executed.total(),
+        "input_tokens": meter.input_tokens,
+        "cached_input_tokens": meter.cached_tokens,
+        "output_tokens": meter.output_tokens,
+        "tokens_from_store": meter.total.stored,
+        "usd": cost_rows(meter, run.runner.lm.price)[-1]["usd"],
+    }
+
+
+def _export(
+    run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, looks: Looks
+) -> Path:
     plan, settings, splits = run.plan, run.plan.settings, run.plan.data.splits
     origin = splits.train.origin
     evidence: dict[str, Any] = {
@@ -114,6 +130,7 @@ def _export(run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult]
         "decisions": decision_tables.to_json(held_out.decisions),
         "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
+        "looks": asdict(looks),
         "near_duplicates": [list(ids) for ids in splits.joined],
         "gain_over_informed_single": asdict(held_out.over_informed),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
 from debate_judge.data.agreement.sign_flips import correct
-from debate_judge.optimize.held_out import COMPARED
+from debate_judge.optimize.held_out import COMPARED, above_zero
 from debate_judge.optimize.job import Result
 from debate_judge.optimize.publishing import describe, guides
 from debate_judge.programs.lm.address import without_credentials
@@ -27,6 +27,11 @@ _OFFLINE = (
     "The figures show that the machinery works; they say nothing about what an LM would reach."
 )
 
+
+_NOT_SHOWN = (
+    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is\n"
+    "written, but the model is not registered. Do not rely on its scores."
+)
 
 _HEADINGS = {
     "single": "single call",
@@ -53,6 +58,7 @@ def table(result: Result) -> str:
     lines = [
         "",
         *verdict(result),
+        *([f"{result.looks}."] if str(result.looks) else []),
         "",
         f"Held-out {_measure(result)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
@@ -69,6 +75,8 @@ def table(result: Result) -> str:
         "",
         cost_table(result.lm_use.rows),
     ]
+    if not above_zero(held_out.tables["compiled"].average[level][statistic]):
+        lines += ["", _NOT_SHOWN]
     if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
     return "\n".join(lines)
@@ -87,7 +95,7 @@ def verdict(result: Result) -> list[str]:
     better = _better(held_out.gain, calls, single)
     return [
         f"Is the judge good? {_measure(result)} with the raters {interval(good)} on {sources} sources that it never saw"
-        + ("." if good.low is None or good.low > 0 else ": agreement above chance is not shown."),
+        + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} "
         + "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items())
         + ".",

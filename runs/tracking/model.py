@@ -63,15 +63,15 @@ _CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
 """What can be overridden when the model is loaded; None is what the export says."""
 
 
-def log_model(place: Place, run_id: str, export: Path, name: str, registered_name: str) -> str:
-    """Keep an export in a run, as a folder and as a model, and register the model; return its registry URI.
+def log_model(place: Place, run_id: str, export: Path, name: str, registered_name: str | None) -> str:
+    """Keep an export in a run, as a folder and as a model, and register the model; return the model's URI.
 
     Args:
         place: The open store.
         run_id: The run that made the export.
         export: Folder that `runs.export.folder.save` wrote.
         name: Name of the model in the run.
-        registered_name: Name in the registry; what is not allowed there becomes a hyphen.
+        registered_name: Name in the registry; what is not allowed there becomes a hyphen. None: not registered.
     """
     from mlflow.entities import LoggedModelOutput
 
@@ -84,6 +84,8 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registered_nam
         client.log_model_artifacts(logged.model_id, str(path))
     client.finalize_logged_model(logged.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
+    if registered_name is None:
+        return f"models:/{logged.model_id}"
     return _register(place, re.sub(r"[^\w.-]+", "-", registered_name), logged, run_id)
 
 

@@ -171,16 +171,17 @@ class Tracker:
         """Keep a figure; the ending of `path` names its format."""
         self._write(lambda: self.place.client.log_figure(self.run_id, figure, path))
 
-    def model(self, export: Path, *, name: str, registered_name: str) -> str:
-        """Keep an export as the artifact folder `export` and register it as a model that loads anywhere.
+    def model(self, export: Path, *, name: str, registered_name: str | None) -> str:
+        """Keep an export as the artifact folder `export` and as a model that loads anywhere, and register the model.
 
         Args:
             export: Folder that `runs.export.folder.save` wrote.
             name: Name of the model in the run.
-            registered_name: Name in the registry; its newest version is `models:/NAME/latest`.
+            registered_name: Name in the registry; its newest version is `models:/NAME/latest`. None: not
+                registered.
 
         Returns:
-            The URI of the registered version.
+            The URI of the registered version, or of the run's model.
         """
         from debate_judge.runs.tracking.model import log_model
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
+from debate_judge.optimize.held_out import above_zero
 from debate_judge.runs.flags import invocation
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +37,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_over_informed_single", "guides", "lm_calls", "export", "run_id", "seed"),
-        "note",
+        *("note", "looks"),
     }
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
@@ -141,6 +143,50 @@ def test_near_duplicates_and_several_raters_reach_the_summary(
     assert joined in caplog.text
     assert "the human ceiling" in printed
     assert "sources show a true difference of" in printed or result["gain"]["power"] is None
+
+
+def test_a_judge_that_does_not_agree_is_told_and_not_registered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mlflow import MlflowClient
+
+    with open("turned.jsonl", "w") as out:
+        for line in (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines():
+            group = json.loads(line)
+            for candidate in group["candidates"]:
+                candidate["ratings"] = {"relevance": 6 - candidate["ratings"]["relevance"]}
+            out.write(json.dumps(group) + "\n")
+    flags = ["--tuner", "none", "--max-rounds", "0", "--resamples", "100", "--store", "store", "--json", "r.json"]
+    warning = "the model is not registered"
+    client = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
+
+    assert command.main(["--data", "turned.jsonl", "--aspects", "relevance", *flags]) == 0
+    assert warning in capsys.readouterr().out
+    result = json.loads(Path("r.json").read_text())
+    assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["low"] <= 0
+    assert (Path(result["export"]) / "manifest.json").exists()
+    run = client.get_run(result["run_id"])
+    assert len(run.outputs.model_outputs) == 1
+    assert not client.search_registered_models()
+
+    assert command.main(["--aspects", "relevance", *flags]) == 0
+    assert warning not in capsys.readouterr().out
+    assert len(client.search_registered_models()) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "shown"),
+    [
+        (0.3, 0.1, True),
+        (0.3, 0.0, False),
+        (0.3, -0.1, False),
+        (0.3, None, True),
+        (0.0, None, False),
+        (None, None, False),
+    ],
+)
+def test_agreement_above_zero(value: float | None, low: float | None, shown: bool) -> None:
+    assert above_zero(Agreement("spearman", "summary", value, low, None, 9, 0, 0, None)) is shown
 
 
 def write(path: Path, text: str) -> str:
