@@ -43,9 +43,10 @@ SAMPLED = 96
 
 NOTES = (
     "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
-    "a few more side by side where that may be chosen, {most} (--effort {effort}). Those that come first are always tried; the others are",
-    "whatever is new (upper), nothing new (lower), or what the search tries on the sample (expected). Held-out: chosen",
-    "is the cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected).",
+    "a few more side by side where that may be chosen, {most} (--effort {effort}). Those that come first are",
+    "always tried; the others are whatever is new (upper), nothing new (lower), or what the search tries on the",
+    "sample (expected). Held-out: chosen is the cheapest point (lower), the dearest (upper), or the one that",
+    "the search chooses on the sample (expected).",
 )
 
 
