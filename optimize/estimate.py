@@ -42,8 +42,9 @@ SAMPLED = 96
 """Items that are sampled from each part, over all aspects."""
 
 NOTES = (
-    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
-    "a few more side by side where that may be chosen, {most} (--effort {effort}). Those that come first are always tried; the others are",
+    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train,",
+    "{most} (--effort {effort}), and a few more side by side",
+    "where that may be chosen. Those that come first are always tried; the others are",
     "whatever is new (upper), nothing new (lower), or what the search tries on the sample (expected). Held-out: chosen",
     "is the cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected).",
 )
