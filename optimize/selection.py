@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -163,21 +162,20 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         granularities=GRANULARITIES if rounded else ("given",),
         rewritten=rewritten,
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
-        readings=_readings(plan, base),
+        readings=readings_of(plan, base),
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
 
 
-def _readings(plan: CompilePlan, base: Judge) -> tuple[Reading, ...]:
+def readings_of(plan: CompilePlan, base: Judge) -> tuple[Reading, ...]:
     """How the candidates of a source may be read: in both ways if the judge can, there are several of a source, and the
     user has not said how."""
     own: Reading = "side by side" if base.together > 1 else "alone"
     settings = plan.settings
     if TOGETHER in settings.options() or TOGETHER not in options_of(settings.judge):
         return (own,)
-    known = Counter((group.source, group.context) for group in plan.data.corpus.groups for _ in group.candidates)
-    if own != "alone" or max(known.values()) < 2:
+    if own != "alone" or all(len(group.candidates) < 2 for group in plan.data.corpus.groups):
         return (own,)
     try:
         base.from_config({**base.config(), TOGETHER: TOGETHER_AT_MOST})

@@ -111,7 +111,7 @@ class GuideAuthor:
         asked = {
             "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
             "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
-            "limit": f"At most {self.limits.words} words, counted by the blanks between them.",
+            "limit": f"At most {self.limits.words} words, counted by the blanks between them; a tenth less is safe.",
             **inputs,
         }
         problem, guide = "", ""

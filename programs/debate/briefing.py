@@ -27,8 +27,8 @@ Asked = Literal["free", "half", "whole"]
 
 OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
 REVISION = (
-    "You are the Scorer. Say first how far the latest objection holds against the texts. Then score afresh with that "
-    "put right, as if for the first time; if none of it holds, keep your score."
+    "You are the Scorer. Say first how far the latest objection holds against the texts. Then change your score by what "
+    "the part that holds is worth; if none of it does, keep your score."
 )
 
 SEVERAL = (
@@ -128,10 +128,10 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any, toge
     law = "the guide to the raters" if guide_in(standard) else "the definition"
     rules = (
         f"Scorer and Critic debate the score. The Critic first scores the candidate itself by {law}, as if no score "
-        "had been given, and says in its review what it arrived at. Then it holds the latest score against that, and "
-        "looks for what speaks for a higher and what for a lower one.\n"
-        "An issue is an objection that holds against the texts and is worth at least "
-        f"{issue_size(aspect.scale, granularity):g} on the scale. The feedback quotes the place that it rests on, says "
+        "had been given, and says in its review, in tenths, what it arrived at. Then it holds the latest score against "
+        "that, and looks for what speaks for a higher and what for a lower one.\n"
+        "An issue is an objection that holds against the texts and for which the two scores lie at least "
+        f"{issue_size(aspect.scale, granularity):g} apart. The feedback quotes the place that it rests on, says "
         f"which rule of {law} was overlooked or applied wrongly there and whether the score is too high or too low for "
         "it, and names no score. An objection against the direction of an earlier one needs evidence that is new to "
         "the debate. NO ISSUE is as honourable as an issue: a score that holds should stand.\n"

@@ -18,7 +18,7 @@ class Criticism(JudgeSignature):
     review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
     decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
     # All that the other roles hear of a reply, so the evidence has to stand here.
-    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; else nothing")
+    feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
 
 
 class Critic(Role):

@@ -12,11 +12,11 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class TieBreaking(JudgeSignature):
-    """The debate has not come to an end. Check each disputed point against the texts, settle it by the standard and
-    the definition of the aspect, and give the final score."""
+    """The rounds of the debate are used up. Check each disputed point against the texts, settle it by the standard
+    and the definition of the aspect, and give the final score."""
 
     reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
-    side: str = dspy.OutputField(desc="Scorer or Critic")
+    side: str = dspy.OutputField(desc="whose latest position is nearer to your score, Scorer or Critic")
     final_score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 
 

@@ -56,7 +56,13 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
         assert cell["low"] <= cell["value"] <= cell["high"]
     assert set(result["gain"]) == {"value", "low", "high", "p_value", "groups", "method", "deviation", "power"}
     assert all(math.isfinite(n) for n in numbers(result))
-    assert (Path(result["export"]) / "manifest.json").exists()
+    manifest = json.loads((Path(result["export"]) / "manifest.json").read_text())
+    # The offline LM scores alike either way, so that the price decides; what it is compared with is asked alone.
+    for aspect, chosen in result["chosen"].items():
+        assert chosen["reading"] == "side by side"
+        assert manifest["aspects"][aspect]["config"]["together"] == 8
+    calls = manifest["evidence"]["lm_calls_per_item"]
+    assert calls["compiled"] < 1 == calls["single"] == calls["informed_single"]
     printed = capsys.readouterr().out
     assert "stand-in" in printed
     assert "not a language model" in printed
@@ -111,6 +117,7 @@ def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest
     result = json.loads(Path("r.json").read_text())
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["sample"]["spearman"]["value"] is not None
+    assert result["chosen"]["relevance"]["reading"] == "alone"
     assert "sample-level" in capsys.readouterr().out
 
 

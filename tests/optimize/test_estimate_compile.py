@@ -79,7 +79,7 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
     found = estimated(
         aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro", lm="openai/wordy", api_base="http://127.0.0.1:9"
     )
-    monkeypatch.setattr(make_lm, "engines_for", lambda *_: (offline.OfflineEngine(), WordyEngine()))
+    monkeypatch.setattr(make_lm, "engine_for", lambda *_: WordyEngine())
     real = executed(
         *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
         *("--max-rounds", "2", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),

@@ -124,7 +124,7 @@ def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
     judge = Debate(debate_config=DebateConfig(1, True), granularity=granularity)
     hold(lm, judge.judge(item))
     assert all(section(prompt, "aspect").endswith(f"\n{fineness}") for prompt in lm.prompts)
-    told = [f"worth at least {size} on the scale" in section(p, "rules") for p in lm.prompts[1:]]
+    told = [f"the two scores lie at least {size} apart" in section(p, "rules") for p in lm.prompts[1:]]
     assert told
     assert all(told)
 
