@@ -27,8 +27,8 @@ Asked = Literal["free", "half", "whole"]
 
 OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
 REVISION = (
-    "You are the Scorer. Say first how far the latest objection holds against the texts. Then change your score by what "
-    "the part that holds is worth; if none of it does, keep your score."
+    "You are the Scorer. Say first how far the latest objection holds against the texts. Then change your score by "
+    "what the part that holds is worth; if none of it does, keep your score."
 )
 
 SEVERAL = (
