@@ -90,6 +90,9 @@ class Limiter:
         self._step = max(1.0, concurrency / _GROWTH)
         self._share = 0.0
         self._epoch = options.first_wait
+        self._failed: dspy.LMError | None = None
+        """What ends all calls, until the last of those that were in flight with it has come back: what starts them may
+        need some turns of the loop to hear of it, and must not send more meanwhile."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,6 +119,8 @@ class Limiter:
             dspy.LMError: The error that `fail` was called with.
         """
         loop = self._on_loop()
+        if self._failed is not None:
+            raise self._failed
         if not self._waiting and self._delay(time.monotonic(), need) == 0.0:
             self.take(need)
             return
@@ -140,6 +145,8 @@ class Limiter:
             pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
         """
         self.in_flight = max(0, self.in_flight - 1)
+        if not self.in_flight:
+            self._failed = None
         if self._budget is not None:
             self._budget.release(need)
         if pass_on and self._waiting:
@@ -196,7 +203,8 @@ class Limiter:
             self._loop.call_soon_threadsafe(self._pump)
 
     def fail(self, error: dspy.LMError) -> None:
-        """Let all waiting calls fail with `error`, which any of them would meet as well."""
+        """Let all waiting calls fail with `error`, which any of them would meet as well, and those that come next."""
+        self._failed = error if self.in_flight else None
         waiting, self._waiting = self._waiting, deque()
         for future, _ in waiting:
             if not future.done():
