@@ -82,6 +82,7 @@ class _Pass(Generic[T]):
     async def run(self, what: str, progress: bool) -> PassResult[T]:
         total = sum(len(items) for items in self.unique)
         bar = tqdm(total=total, desc=what, unit="item", file=sys.stderr, delay=2, disable=not progress)
+        ended: BaseException | None = None
         try:
             with bar:
                 async with asyncio.TaskGroup() as group:
@@ -91,7 +92,10 @@ class _Pass(Generic[T]):
                         self.tasks[self.jobs[number].owner].append(task)
         except* (dspy.LMError, StoreError) as errors:
             # Many items meet the same fatal error; one of them tells the user enough.
-            raise errors.exceptions[0] from None
+            ended = errors.exceptions[0]
+        if ended is not None:
+            # Not in the block above, whose errors Python up to 3.11.3 hands on as a group.
+            raise ended
         done = zip(self.jobs, self.results, strict=True)
         return PassResult(
             [[] if job.owner in self.failed else [found[item.key] for item in job.items] for job, found in done],
