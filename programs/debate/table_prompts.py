@@ -13,7 +13,7 @@ import dspy
 
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST, escape
-from debate_judge.programs.roles.role import material
+from debate_judge.programs.roles.role import JudgeSignature, material
 from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import Transcript
 
@@ -32,24 +32,13 @@ REVISION = (
 )
 
 
-class TablePrompt(dspy.Signature):
-    """Evaluate."""
-
-    # The order of the prompt, as in `programs.roles.role.JudgeSignature`.
-    standard: str = dspy.InputField(default="")
-    examples: str = dspy.InputField(default="")
-    task: str = dspy.InputField()
-    source: str = dspy.InputField()
-    context: str = dspy.InputField(default="")
-    aspect: str = dspy.InputField()
-    rules: str = dspy.InputField(default="")
-    similar: str = dspy.InputField(default="")
-    candidates: str = dspy.InputField()
-    debate: str = dspy.InputField(default="")
-    role: str = dspy.InputField(default="")
-    correction: str = dspy.InputField(default="")
-    request: str = dspy.InputField(default="")
-    reply: str = dspy.OutputField()
+TablePrompt = (
+    JudgeSignature.delete("candidate")
+    .insert(list(JudgeSignature.input_fields).index("candidate"), "candidates", dspy.InputField())
+    .append("request", dspy.InputField(default=""))
+    .append("reply", dspy.OutputField())
+)
+"""A prompt about one candidate with several in its place, and a request for a reply of any form."""
 
 
 def label(number: int) -> str:
