@@ -44,6 +44,12 @@ def fatal(error: Exception) -> bool:
     return isinstance(error, _FATAL)
 
 
+def concerns_all_calls(error: Exception) -> bool:
+    """Whether any other call would meet this error too: it is fatal, and no matter of what this call asks for."""
+    # A judge may want a feature that the LM lacks, such as log-probabilities, beside others that do without.
+    return fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
+
+
 def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
     """Convert whatever an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
     if isinstance(error, TimeoutError) and not isinstance(error, lm15.LM15Error):

@@ -9,10 +9,13 @@ import random
 import dspy
 import pytest
 
+from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
+from debate_judge.programs.lm.limits.caller import Caller
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.limits.rate_limiter import Limiter
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.reply import Reply
 from tests.virtual_time import VirtualLoop, virtual_time
 
 
@@ -36,6 +39,7 @@ class World:
         """At rest: if anybody waits, the first of them may not go yet, and something will wake him when he may."""
         limiter = self.limiter
         assert limiter.in_flight == self.inside
+        assert limiter.in_flight or limiter._failed is None, "calls would fail for ever"
         waiting = [(future, need) for future, need in limiter._waiting if not future.done()]
         if not waiting:
             return
@@ -135,6 +139,105 @@ def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
         limiter = world.limiter
         assert world.entered > 0, number
         assert limiter.in_flight == world.inside == 0, number
+        assert limiter._failed is None, number
         assert all(future.done() for future, _ in limiter._waiting), number
         if world.budget is not None:
             assert world.budget._held == pytest.approx([0, 0, 0], abs=1e-6), number
+
+
+NO = dspy.LMAuthError("the key was revoked")
+
+
+def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_back() -> None:
+    async def work() -> None:
+        limiter = Limiter(3)
+        for _ in range(3):
+            await limiter.acquire()
+        waiting = asyncio.create_task(limiter.acquire())
+        await asyncio.sleep(0)
+        limiter.fail(NO)
+        with pytest.raises(dspy.LMAuthError):
+            await waiting
+        # One has come back to stay, and there is room; one comes back for another attempt.
+        limiter.release()
+        with pytest.raises(dspy.LMAuthError):
+            await limiter.acquire()
+        limiter.release(pass_on=False)
+        with pytest.raises(dspy.LMAuthError):
+            await limiter.acquire(first=True)
+        assert limiter.in_flight == 1
+        limiter.release()
+        await limiter.acquire()
+        assert limiter.in_flight == 1
+
+    asyncio.run(work())
+
+
+def test_an_error_that_nothing_in_flight_can_end_holds_for_those_who_wait_alone() -> None:
+    async def work() -> None:
+        limiter = Limiter(1)
+        limiter.pause(3600)
+        waiting = asyncio.create_task(limiter.acquire())
+        await asyncio.sleep(0)
+        limiter.fail(NO)
+        with pytest.raises(dspy.LMAuthError):
+            await waiting
+        limiter.resume()
+        await limiter.acquire()
+
+    asyncio.run(work())
+
+
+def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> None:
+    async def work() -> None:
+        limiter = Limiter(2, None, Budget(BudgetCaps(tokens=1000), None))
+        small = TokenNeed(10, 100, 100)
+        await limiter.acquire(small)
+        large = asyncio.create_task(limiter.acquire(TokenNeed(10, 2000, 100)))
+        await asyncio.sleep(0)
+        assert not large.done()
+        limiter.release(small)
+        with pytest.raises(BudgetSpentError):
+            await large
+        await limiter.acquire(small)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("way", ["fails", "is out"])
+def test_a_loop_that_ended_in_the_middle_leaves_nothing_to_the_next(way: str) -> None:
+    """As in a notebook whose cell was stopped: what was in flight never comes back."""
+    limiter = Limiter(1)
+
+    async def first() -> None:
+        await limiter.acquire()
+        if way == "fails":
+            limiter.fail(NO)
+
+    async def second() -> None:
+        await limiter.acquire()
+        limiter.release()
+        await limiter.acquire()
+
+    asyncio.run(first())
+    asyncio.run(second())
+    assert limiter.in_flight == 1
+
+
+def test_what_the_lm_cannot_do_for_one_call_ends_no_other() -> None:
+    async def lacks() -> Reply:
+        await asyncio.sleep(0)
+        raise dspy.LMUnsupportedFeatureError("no log-probabilities")
+
+    async def fine() -> Reply:
+        await asyncio.sleep(0)
+        return Reply("fine")
+
+    async def work() -> list[Reply | BaseException]:
+        caller = Caller("test/m", 1, LMOptions())
+        calls = (caller.call(send, 10, None) for send in (lacks, fine, fine))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    refused, *answered = asyncio.run(work())
+    assert isinstance(refused, dspy.LMUnsupportedFeatureError)
+    assert answered == [Reply("fine"), Reply("fine")]

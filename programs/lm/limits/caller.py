@@ -17,7 +17,7 @@ from functools import partial
 
 import dspy
 
-from debate_judge.programs.lm.errors import STRAY, fatal, lm_error
+from debate_judge.programs.lm.errors import STRAY, concerns_all_calls, lm_error
 from debate_judge.programs.lm.limits import control_call
 from debate_judge.programs.lm.limits.attempts import CallAttempts, PendingCall
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
@@ -198,7 +198,7 @@ class Caller:
             reply = await send()
         except Exception as raised:
             error = lm_error(raised, self._model)
-            if fatal(error):
+            if concerns_all_calls(error):
                 self._gate.fail(error)
             raise error from raised
         else:
@@ -266,7 +266,7 @@ class Caller:
             self.limiter.congested(sent)
             if error.retry_after:
                 self.limiter.pause(min(error.retry_after, self._options.longest_wait))
-        if attempts.wait is None and fatal(error):
+        if attempts.wait is None and concerns_all_calls(error):
             self.limiter.fail(error)
 
     def _count(self, error: dspy.LMError, attempts: CallAttempts, sent: float) -> float | None:

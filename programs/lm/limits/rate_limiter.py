@@ -91,8 +91,8 @@ class Limiter:
         self._share = 0.0
         self._epoch = options.first_wait
         self._failed: dspy.LMError | None = None
-        """What ends all calls, until the last of those that were in flight with it has come back: what starts them may
-        need some turns of the loop to hear of it, and must not send more meanwhile."""
+        """What `fail` was called with, while calls are in flight: a run hears of it some turns of the loop later, and
+        must not send more meanwhile. Never set while nothing is in flight, so that a later run starts afresh."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -203,7 +203,10 @@ class Limiter:
             self._loop.call_soon_threadsafe(self._pump)
 
     def fail(self, error: dspy.LMError) -> None:
-        """Let all waiting calls fail with `error`, which any of them would meet as well, and those that come next."""
+        """Let all waiting calls fail with `error`, which any of them would meet as well.
+
+        So do calls that come later, until all that are in flight now have come back.
+        """
         self._failed = error if self.in_flight else None
         waiting, self._waiting = self._waiting, deque()
         for future, _ in waiting:
@@ -271,5 +274,5 @@ class Limiter:
             # Calls that waited on an earlier loop ended with it.
             self._loop, self._timer, self._timer_at = loop, None, math.inf
             self._waiting.clear()
-            self.in_flight = 0
+            self.in_flight, self._failed = 0, None
         return loop
