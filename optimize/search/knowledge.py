@@ -108,10 +108,14 @@ def folds_of(
 
 def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it has changed nothing."""
-    found = kinds_of(base, tuned.start, examples) if tuned.start is not None else []
-    if tuned.judge.instructions() == base.instructions():
+    found = [] if tuned.start is None else kinds_of(base, tuned.start, examples)
+    # What it started from unchanged is that kind, with its folds.
+    known = [base] if tuned.start is None else [base, tuned.start.judge]
+    if tuned.judge.instructions() in [judge.instructions() for judge in known]:
         return found
-    return [*found, guide_to_raters(base, tuned, examples) or rewritten(tuned, examples)]
+    # Beside a guide another one is a judge of its own: kinds go by their names.
+    guide = None if found else guide_to_raters(base, tuned, examples)
+    return [*found, guide or rewritten(tuned, examples)]
 
 
 def variants_of(

@@ -49,8 +49,10 @@ class _Proposal:
     guide: str
     shown: frozenset[int]
     """Places of the train examples that its author has seen."""
+    judged: Mapping[int, _Rated]
+    """Place -> example that its author has not seen, with what the judge said about it under the guide."""
     gain: float
-    """What it adds to the metric on examples that its author has not seen."""
+    """What it adds to the metric on these."""
 
 
 class GuideOptimizer(Teleprompter):
@@ -117,31 +119,43 @@ class GuideOptimizer(Teleprompter):
         places: dict[str, list[int]] = {}
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
-        found = {name: self._guide(student, [trainset[i] for i in own]) for name, own in places.items()}
-        folds = []
-        for number in range(max((len(proposals) for _, proposals in found.values()), default=0)):
-            proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number < len(proposals)}
-            unseen = frozenset(
-                place for name, p in proposed.items() for i, place in enumerate(places[name]) if i not in p.shown
+        parts = _parts(trainset, self._proposals, self._seed)
+        found = {
+            name: self._guide(
+                student, [trainset[i] for i in own], [[i for i, p in enumerate(own) if p in part] for part in parts]
             )
-            text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
-            folds.append(Fold(guided(student, text), unseen))
+            for name, own in places.items()
+        }
+        folds = []
+        for number in range(len(parts)):
+            proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number in proposals}
+            # The judge holds the guides to all aspects: a source that one author saw is unseen for no aspect.
+            seen = {
+                group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
+            }
+            unseen = frozenset(i for name in proposed for i in places[name] if not seen & _groups(trainset[i]))
+            if proposed:
+                text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
+                folds.append(Fold(guided(student, text), unseen))
         return Tuned(
             guided(student, _joined({name: guide for name, (guide, _) in found.items()}, len(places))), tuple(folds)
         )
 
-    def _guide(self, student: Judge, examples: list[dspy.Example]) -> tuple[str, list[_Proposal]]:
-        """The best guide for one aspect, or an empty text if none could be written, and all proposals."""
+    def _guide(
+        self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]
+    ) -> tuple[str, dict[int, _Proposal]]:
+        """The best guide for one aspect, or an empty text if none could be written, and the proposal of each part."""
         rated = self._judged(student, examples)
-        folds = _folds(len(rated), self._proposals, self._seed)
-        proposals = [p for fold in folds if (p := self._proposal(student, rated, fold)) is not None]
+        # Of an aspect with few examples a part may hold none, or all: nothing could be judged, or written, then.
+        usable = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {0: []}
+        proposals = {n: p for n, unseen in usable.items() if (p := self._proposal(student, rated, unseen)) is not None}
         if not proposals:
             logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
-            return "", []
-        best = max(proposals, key=lambda p: p.gain)
+            return "", {}
+        best = max(proposals.values(), key=lambda p: p.gain)
         logger.info(
             "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
-            ", ".join(f"{p.gain:+.3f}" for p in proposals),
+            ", ".join(f"{p.gain:+.3f}" for p in proposals.values()),
         )  # fmt: skip
         return self._refined(student, rated, best), proposals
 
@@ -161,13 +175,15 @@ class GuideOptimizer(Teleprompter):
         guide = self._author(rated).write(_material(rated[i] for i in seen))
         if guide is None:
             return None
-        return _Proposal(guide, frozenset(seen), self._gain(student, rated, guide, unseen))
+        judged = self._under(student, rated, guide, unseen)
+        return _Proposal(guide, frozenset(seen), judged, _gain(rated, judged))
 
-    def _gain(self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]) -> float:
+    def _under(self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]) -> dict[int, _Rated]:
+        """Place -> its example with what the judge says about it under the guide."""
         if not places:
-            return 0.0
-        after = self._judged(guided(student, guide), [rated[i].example for i in places])
-        return sum(new.metric - rated[i].metric for new, i in zip(after, places, strict=True)) / len(places)
+            return {}
+        judged = self._judged(guided(student, guide), [rated[i].example for i in places])
+        return dict(zip(places, judged, strict=True))
 
     def _author(self, rated: Sequence[_Rated]) -> GuideAuthor:
         item = rated[0].example.questions[0]
@@ -175,17 +191,22 @@ class GuideOptimizer(Teleprompter):
 
     def _refined(self, student: Judge, rated: Sequence[_Rated], best: _Proposal) -> str:
         """The best guide, revised on half of what it has not seen if the revision does better on the other half."""
-        unseen = [i for i in range(len(rated)) if i not in best.shown]
+        unseen = list(best.judged)
         shown, left = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
         if not shown:
             return best.guide
-        under_guide = self._judged(guided(student, best.guide), [rated[i].example for i in shown])
-        revised = self._author(rated).revise(best.guide, _material(under_guide))
+        revised = self._author(rated).revise(best.guide, _material(best.judged[i] for i in shown))
         if revised is None:
             return best.guide
-        before, after = (self._gain(student, rated, guide, left) for guide in (best.guide, revised))
+        before = _gain(rated, {i: best.judged[i] for i in left})
+        after = _gain(rated, self._under(student, rated, revised, left))
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
         return revised if after > before else best.guide
+
+
+def _gain(before: Sequence[_Rated], after: Mapping[int, _Rated]) -> float:
+    """What the metric gains on the examples of `after`; 0 without any."""
+    return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
 
 
 def _joined(guides: Mapping[str, str], aspects: int) -> str:
@@ -219,15 +240,22 @@ def _material(rated: Iterable[_Rated]) -> list[RatedSource]:
     return merged(source for one in rated for source in rated_sources(one.example, one.transcripts))
 
 
-def _folds(count: int, proposals: int, seed: int) -> list[list[int]]:
-    """The examples that each proposal's author does not see: a partition, in one part less where there are too few."""
-    places = list(range(count))
+def _groups(example: dspy.Example) -> frozenset[str]:
+    return frozenset(item.group for item in example.questions)
+
+
+def _parts(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[frozenset[int]]:
+    """The examples that each proposal's author does not see: a partition by sources, so that authors of guides to other
+    aspects see the same ones, in one part less where there are too few."""
+    by_source: dict[frozenset[str], list[int]] = {}
+    for place, example in enumerate(examples):
+        by_source.setdefault(_groups(example), []).append(place)
+    places = list(by_source.values())
     random.Random(seed).shuffle(places)
-    parts = max(1, min(proposals, count - 1))
-    if parts == 1:
-        # One guide from all but a third; with fewer than three sources nothing can be kept back.
-        return [sorted(places[: count // 3])]
-    return [sorted(places[i::parts]) for i in range(parts)]
+    parts = max(1, min(proposals, len(places) - 1))
+    # One guide from all but a third; with fewer than three sources nothing can be kept back.
+    kept_back = [places[: len(places) // 3]] if parts == 1 else [places[i::parts] for i in range(parts)]
+    return [frozenset(place for own in part for place in own) for part in kept_back]
 
 
 def _score(judgement: Judgement) -> float | None:
