@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from debate_judge.programs.lm.local_engine import LocalEngine
-from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.estimates.dry_run import NO_LIMITS
 from debate_judge.runs.flags.lm import limits
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,
         max_tokens=max(settings.max_tokens, _MAX_TOKENS),
-        options=LMOptions() if engine is not None else replace(limits(settings), batch=None),
+        options=NO_LIMITS if engine is not None else replace(limits(settings), batch=None),
         engine=engine,
         flag="--reflection-lm",
     ).beside(lm, REFLECTION)

@@ -15,6 +15,7 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.held_out import above_zero
 from debate_judge.runs.flags import invocation
+from tests.optimize.small_corpus import small_corpus
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200"]
@@ -87,7 +88,8 @@ def test_results_do_not_depend_on_process_or_hash_seed(tmp_path: Path) -> None:
     for hash_seed in ("0", "4711"):
         folder = tmp_path / hash_seed
         folder.mkdir()
-        arguments = [*QUICK, "--aspects", "fluency", "--seed", "3", "--json", "r.json"]
+        data = ["--data", small_corpus(folder).name, "--aspects", "fluency"]
+        arguments = [*QUICK, *data, "--seed", "3", "--json", "r.json"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         subprocess.run(
             [sys.executable, str(ROOT / "optimize" / "compile.py"), *arguments],

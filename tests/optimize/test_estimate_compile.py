@@ -18,6 +18,7 @@ from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.offline import engine as offline
 from debate_judge.runs.estimates.dry_run import Estimate
 from debate_judge.runs.flags.named_texts import personas
+from tests.optimize.small_corpus import small_corpus
 
 
 @pytest.fixture(autouse=True)
@@ -26,11 +27,12 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def estimated(**settings: Any) -> Estimate:
-    return estimate_compile(Settings(**settings), personas(None))
+    return estimate_compile(Settings(data=str(small_corpus(Path())), **settings), personas(None))
 
 
 def executed(*arguments: str) -> int:
-    assert command.main([*arguments, "--resamples", "100", "--no-preflight", "--json", "r.json"]) == 0
+    usual = ["--data", str(small_corpus(Path())), "--resamples", "100", "--no-preflight", "--json", "r.json"]
+    assert command.main([*usual, *arguments]) == 0
     calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
     return calls
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.optimize.small_corpus import small_corpus
+
 CONCURRENCY = 8
 ARGUMENTS = [
     *("--aspects", "coherence", "--max-rounds", "2", "--trials", "9", "--effort", "light", "--resamples", "200"),
@@ -25,8 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def command(folder: Path, pause: float, tuner: str) -> list[str]:
-    output = ["--tuner", tuner, "--store", str(folder / "store"), "--json", str(folder / "result.json")]
-    return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *ARGUMENTS, *output]
+    output = ["--store", str(folder / "store"), "--json", str(folder / "result.json")]
+    arguments = [*ARGUMENTS, "--data", str(small_corpus(folder)), "--tuner", tuner, *output]
+    return [sys.executable, str(SCRIPT), str(folder / "calls.log"), str(pause), *arguments]
 
 
 def start(folder: Path, pause: float, tuner: str = "guide") -> subprocess.Popen[bytes]:
@@ -36,6 +39,8 @@ def start(folder: Path, pause: float, tuner: str = "guide") -> subprocess.Popen[
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        # A process that a shell started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
 
 

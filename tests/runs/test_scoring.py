@@ -185,6 +185,8 @@ def test_input_that_a_judge_cannot_use_is_raised_as_itself() -> None:
 
 
 def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
+    # A process that a shell started in the background ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     answered = threading.Event()
     answer = literal()
 
