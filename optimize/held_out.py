@@ -46,6 +46,8 @@ class HeldOut:
     """Compiled minus uncompiled, likewise."""
     judgements: Mapping[str, Sequence[Judgement]]
     """Aspect -> the compiled judge's judgements, in corpus order."""
+    scores: Mapping[str, Mapping[str, Sequence[GroupScores]]]
+    """Judge name, of `COMPARED` -> aspect -> its scores beside the ratings."""
     decisions: Mapping[str, Mapping[str, Decided]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, where the corpus calls for any."""
 
@@ -126,6 +128,7 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
         over_informed=versus(scores["compiled"], scores["informed_single"]),
         over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
         judgements=judgements,
+        scores=scores,
         decisions=_decisions(plan, scores, searches),
         raters=_beside_raters(plan, scores),
     )

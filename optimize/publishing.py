@@ -6,13 +6,14 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.agreement.tables import NAMES
+from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -27,8 +28,13 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.tracking import champion
+from debate_judge.runs.tracking.champion import Challenge
 from debate_judge.runs.tracking.looks import Looks
+from debate_judge.runs.tracking.model import Registration
+from debate_judge.runs.tracking.prompts import prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
+from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +67,10 @@ def publish(
     plan = run.plan
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
-        tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
-    tracker.metrics(decision_tables.metrics(held_out.decisions))
-    tracker.metrics(_summary_metrics(run, searches, held_out, looks))
+    tracker.details(decision_tables.metrics(held_out.decisions))
+    tracker.metrics(_metrics(run, searches, held_out, looks))
+    tracker.details(_details(run, held_out, looks))
+    tracker.json(champion.FILE, champion.to_json(held_out.scores["compiled"]))
     tracker.tags({"looks": str(looks) or None})
     for aspect, found in searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
@@ -73,7 +80,7 @@ def publish(
         "figures/held-out.png",
         figures.held_out_agreement(held_out.tables, plan.statistic, level=plan.data.level, note=plan.note),
     )
-    tracker.text("instructions.diff", instruction_diff(plan, judge))
+    tracker.text("instructions-diff.txt", instruction_diff(plan, judge))
     tracker.text("guides.txt", guides_text(judge))
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
     if any(shown.values()):
@@ -87,36 +94,74 @@ def publish(
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
         good = above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic])
-        tracker.model(folder, name="judge", registered_name=f"debate-{judge.task.name}" if good else None)
+        tracker.model(folder, name="judge", registration=_registration(plan, judge, held_out) if good else None)
+    instructions = {aspect: chosen.judge.instructions() for aspect, chosen in judge.aspects.items()}
+    tracker.prompts(plan.name, prompts_of(judge.task.name, instructions))
     return folder
 
 
-def _summary_metrics(
+def _registration(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> Registration:
+    task, settings = judge.task, plan.settings
+    versus = partial(
+        compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
+    )
+    figure = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
+    chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
+    return Registration(
+        name=f"debate-{task.name}",
+        about=f"Judges of {task.candidate_label}s ({', '.join(judge.aspects)}) that were compiled for human raters, "
+        f"one version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better "
+        "with the raters of the same held-out sources.",
+        version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
+        + (f" {plan.note}" if plan.note else ""),
+        challenge=Challenge(held_out.scores["compiled"], versus),
+    )
+
+
+def _metrics(
     run: Run, searches: Mapping[str, SearchResult], held_out: HeldOut, looks: Looks
 ) -> dict[str, float | None]:
-    """The run's numbers besides the agreement of each judge."""
-    meter, power = run.runner.lm.meter, power_of(held_out.gain)
+    """The numbers that the run's page and the comparison of runs show, under the same names in every compile.
+
+    `agreement` is the headline: the compiled judge's held-out agreement in the measure of the run's parameters
+    `objective` and `level`, averaged over aspects.
+    """
+    meter, level, statistic = run.runner.lm.meter, run.plan.data.level, run.plan.statistic
+    average = {name: held_out.tables[name].average[level][statistic] for name in COMPARED}
+    compiled = held_out.tables["compiled"]
     return {
-        # Of what was chosen by: too large, as the largest of many. The trials log theirs under the same name, so
-        # that the UI sorts them together.
-        f"choice/{run.plan.statistic}": sum(f.chosen.agreement for f in searches.values()) / len(searches),
+        "agreement": average["compiled"].value,
+        "agreement_low": average["compiled"].low,
+        "agreement_high": average["compiled"].high,
+        **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
+        **{f"agreement/{aspect}": table[level][statistic].value for aspect, table in compiled.aspects.items()},
+        CHOICE: sum(f.chosen.agreement for f in searches.values()) / len(searches),
         "gain": held_out.gain.value,
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,
         "gain_p_value": held_out.gain.p_value,
+        "gain_over_informed_single": held_out.over_informed.value,
+        "calls_per_item": held_out.calls_per_item("compiled"),
+        "unscored": average["compiled"].unscored,
+        "looks": looks.times,
+        "lm_calls": meter.asked.total(),
+        "input_tokens": meter.input_tokens,
+        "output_tokens": meter.output_tokens,
+        "usd": cost_rows(meter, run.runner.lm.price)[-1]["usd"],
+    }
+
+
+def _details(run: Run, held_out: HeldOut, looks: Looks) -> dict[str, float | None]:
+    meter, power = run.runner.lm.meter, power_of(held_out.gain)
+    return {
+        **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
+        **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "gain_over_informed_single": held_out.over_informed.value,
-        **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
-        "looks": looks.times,
         "looks_inflation": looks.inflation,
-        "lm_calls_asked": meter.asked.total(),
         "lm_calls_executed": meter.executed.total(),
-        "input_tokens": meter.input_tokens,
         "cached_input_tokens": meter.cached_tokens,
-        "output_tokens": meter.output_tokens,
         "tokens_from_store": meter.total.stored,
-        "usd": cost_rows(meter, run.runner.lm.price)[-1]["usd"],
     }
 
 

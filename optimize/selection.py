@@ -38,6 +38,7 @@ from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import require_scored
+from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
@@ -200,14 +201,13 @@ def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
     if point.reading != "alone":
         name += f", {point.reading}"
-    statistic = run.plan.statistic
     metrics: dict[str, float | None] = {
-        f"choice/{statistic}": sum(o.agreement for o in found.values()) / len(found),
-        "lm_calls_per_item": sum(o.calls for o in found.values()) / len(found),
+        CHOICE: sum(o.agreement for o in found.values()) / len(found),
+        "calls_per_item": sum(o.calls for o in found.values()) / len(found),
     }
     for label, outcome in found.items():
-        metrics[f"choice/{label}/{statistic}"] = outcome.agreement
-        metrics[f"choice/{label}/lm_calls_per_item"] = outcome.calls
+        metrics[f"{CHOICE}/{label}"] = outcome.agreement
+        metrics[f"calls_per_item/{label}"] = outcome.calls
     run.tracker.trial(
         f"{name}, {point.granularity}",
         {

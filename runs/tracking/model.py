@@ -7,10 +7,12 @@ The model holds its own copy of the code (`debate_judge` without `optimize`), th
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import debate_judge
 from debate_judge.runs.export.manifest import Export, read
+from debate_judge.runs.tracking.champion import ALIAS, Challenge, challenge
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import Place
+
+logger = logging.getLogger(__name__)
 
 _FOLDERS = ("data", "programs", "runs")
 """What scoring needs of the package; it never imports `optimize`."""
@@ -63,7 +68,21 @@ _CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
 """What can be overridden when the model is loaded; None is what the export says."""
 
 
-def log_model(place: Place, run_id: str, export: Path, name: str, registered_name: str | None) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """How a model is entered into the registry."""
+
+    name: str
+    """Registered name; what is not allowed there becomes a hyphen. Its newest version is `models:/NAME/latest`."""
+    about: str
+    """Description of the registered model."""
+    version: str
+    """Description of this version."""
+    challenge: Challenge
+    """What it is compared with the champion by."""
+
+
+def log_model(place: Place, run_id: str, export: Path, name: str, registration: Registration | None) -> str:
     """Keep an export in a run, as a folder and as a model, and register the model; return the model's URI.
 
     Args:
@@ -71,7 +90,7 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registered_nam
         run_id: The run that made the export.
         export: Folder that `runs.export.folder.save` wrote.
         name: Name of the model in the run.
-        registered_name: Name in the registry; what is not allowed there becomes a hyphen. None: not registered.
+        registration: How it is registered; None: not at all.
     """
     from mlflow.entities import LoggedModelOutput
 
@@ -84,9 +103,9 @@ def log_model(place: Place, run_id: str, export: Path, name: str, registered_nam
         client.log_model_artifacts(logged.model_id, str(path))
     client.finalize_logged_model(logged.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
-    if registered_name is None:
+    if registration is None:
         return f"models:/{logged.model_id}"
-    return _register(place, re.sub(r"[^\w.-]+", "-", registered_name), logged, run_id)
+    return _register(place, registration, logged, run_id)
 
 
 def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | None = None) -> None:
@@ -188,19 +207,28 @@ def _modules(package: Path) -> Iterator[Path]:
             yield from _modules(init.parent)
 
 
-def _register(place: Place, name: str, logged: Any, run_id: str) -> str:
+def _register(place: Place, registration: Registration, logged: Any, run_id: str) -> str:
     from mlflow.exceptions import MlflowException
 
-    client = place.client
+    client, name = place.client, re.sub(r"[^\w.-]+", "-", registration.name)
     try:
-        client.create_registered_model(name, description="Judges compiled by debate; one version a compile.")
+        client.create_registered_model(name, description=registration.about)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+        client.update_registered_model(name, registration.about)
     number = client.create_model_version(
-        name, logged.artifact_location, run_id, model_id=logged.model_id, await_creation_for=0
+        name,
+        logged.artifact_location,
+        run_id,
+        model_id=logged.model_id,
+        await_creation_for=0,
+        description=registration.version,
     ).version
     # How the UI gets from the model of a run to its place in the registry.
     link = json.dumps([{"name": name, "version": number}])
     client.set_logged_model_tags(logged.model_id, {"mlflow.modelVersions": link})
+    decided = challenge(place, name, number, registration.challenge)
+    client.set_tag(run_id, ALIAS, decided)
+    logger.info(decided)
     return f"models:/{name}/{number}"

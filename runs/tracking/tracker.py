@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
+from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
 
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
 
     from debate_judge.data.agreement.tables import AgreementTable
     from debate_judge.data.schema import Corpus
+    from debate_judge.runs.tracking.model import Registration
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 Part = Literal["train", "dev", "held_out"]
+
+DETAILS = "metrics.json"
+"""Artifact with the numbers that are no metrics of the run."""
 
 _PARAMS, _METRICS = 100, 900
 """Most of each that MLflow takes in one request (it allows 1000 entries in all)."""
@@ -71,6 +76,7 @@ class Tracker:
         self._run_id = ""
         self._failure: Exception | None = None
         self._closed = False
+        self._details: dict[str, float] = {}
 
     def __enter__(self) -> Tracker:
         self._place = open_place(self._uri, self._folder, self._experiment)
@@ -132,6 +138,14 @@ class Tracker:
         """Log numbers; what is None or not finite is left out."""
         self._write(self._log, self.run_id, {}, finite(values), step)
 
+    def details(self, values: Mapping[str, float | None]) -> None:
+        """Keep numbers that would bury the run's page among its metrics; all of them end up in `metrics.json`."""
+        self._details |= finite(values)
+
+    def describe(self, markdown: str) -> None:
+        """Set the description that the run's page opens with."""
+        self.tags({"mlflow.note.content": markdown})
+
     def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None:
         """Log one finished trial as a child run."""
         self._write(self._log_trial, name, texts(params), finite(metrics), _now())
@@ -147,12 +161,12 @@ class Tracker:
         self._write(self._log_dataset, part, corpus, digest)
 
     def agreement(self, judge: str, table: AgreementTable) -> None:
-        """Log a judge's held-out agreement.
+        """Keep a judge's held-out agreement among the details, and the whole table as `agreement/JUDGE.json`.
 
-        Metrics are `held_out/JUDGE/ASPECT/LEVEL/STATISTIC`, with `_low` and `_high` for the interval's ends, and
-        the aspect `average`; the whole table is kept as `agreement/JUDGE.json`.
+        The details are `held_out/JUDGE/ASPECT/LEVEL/STATISTIC`, with `_low` and `_high` for the interval's ends, and
+        the aspect `average`.
         """
-        self.metrics(agreement_metrics(judge, table))
+        self.details(agreement_metrics(judge, table))
         self.json(f"agreement/{judge}.json", table.to_json())
 
     def text(self, path: str, content: str) -> None:
@@ -171,21 +185,24 @@ class Tracker:
         """Keep a figure; the ending of `path` names its format."""
         self._write(lambda: self.place.client.log_figure(self.run_id, figure, path))
 
-    def model(self, export: Path, *, name: str, registered_name: str | None) -> str:
+    def prompts(self, judge: str, prompts: Mapping[str, str]) -> None:
+        """Keep a judge's prompts in the prompt registry, see `runs.tracking.prompts`."""
+        self._write(lambda: register_prompts(self.place, self.run_id, judge, prompts))
+
+    def model(self, export: Path, *, name: str, registration: Registration | None) -> str:
         """Keep an export as the artifact folder `export` and as a model that loads anywhere, and register the model.
 
         Args:
             export: Folder that `runs.export.folder.save` wrote.
             name: Name of the model in the run.
-            registered_name: Name in the registry; its newest version is `models:/NAME/latest`. None: not
-                registered.
+            registration: The registered model that it becomes a version of; None: of none.
 
         Returns:
             The URI of the registered version, or of the run's model.
         """
         from debate_judge.runs.tracking.model import log_model
 
-        work = partial(log_model, self.place, self.run_id, export, name, registered_name)
+        work = partial(log_model, self.place, self.run_id, export, name, registration)
         uri = self._write(work).result()
         if uri is None:
             raise self._as_error() from self._failure
@@ -258,6 +275,8 @@ class Tracker:
         cause = error if error is not None else self._failure
         status = "FINISHED"
         try:
+            if self._details:
+                self.place.client.log_text(self.run_id, json.dumps(self._details, indent=2), DETAILS)
             if cause is not None:
                 status = "KILLED" if kind is not None and issubclass(kind, KeyboardInterrupt) else "FAILED"
                 self.place.client.set_tag(self.run_id, "error", first_line(cause))

@@ -15,6 +15,10 @@ from debate_judge.programs.lm.redaction import clean, clean_text
 if TYPE_CHECKING:
     from debate_judge.data.agreement.tables import Agreement, AgreementTable
 
+CHOICE = "choice_agreement"
+"""Metric of trials and compiles: agreement on the sources that were chosen by, too large as the largest of many. One
+name for all, so that the UI sorts them together."""
+
 _PACKAGES = ("dspy", "mlflow", "optuna", "numpy", "debate-judge")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,15 +15,25 @@ from typing import Any
 
 import pytest
 
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import compare
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
+from debate_judge.runs.tracking.champion import Challenge
+from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
+
+
+def _registration(version: str) -> Registration:
+    scores = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) for n in range(6)]}
+    versus = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
+    return Registration(name="judges: a/b", about="Judges.", version=version, challenge=Challenge(scores, versus))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +52,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("registered")
     exported = export.save(folder / "exports" / "toy", judge, lm={"spec": "offline"}, evidence={}, name="toy")
     with Tracker(uri=None, store=folder / "store", experiment="debate/toy", run_name="toy") as tracker:
-        uris = [tracker.model(exported, name="judge", registered_name="judges: a/b") for _ in "ab"]
+        uris = [tracker.model(exported, name="judge", registration=_registration(text)) for text in ("one", "two")]
     client = tracker.place.client
     newest = client.get_model_version("judges-a-b", "2")
     return SimpleNamespace(
@@ -63,6 +74,10 @@ def test_each_compile_is_a_new_version_that_belongs_to_its_run(logged: SimpleNam
     assert {model.status for model in made} == {"READY"}
     links = sorted(link["version"] for model in made for link in json.loads(model.tags["mlflow.modelVersions"]))
     assert [str(number) for number in links] == ["1", "2"]
+    assert logged.version.description == "two"
+    registered = logged.client.get_registered_model("judges-a-b")
+    assert (registered.description, registered.aliases) == ("Judges.", {"champion": 1})
+    assert "stays the champion" in logged.run.data.tags["champion"]
 
 
 def test_the_export_is_an_artifact_and_part_of_the_model(logged: SimpleNamespace) -> None:

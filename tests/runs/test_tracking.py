@@ -81,7 +81,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
             tracker.trial("n=0", {"rounds": 0, "persona": None}, {"dev/spearman": 0.25, "lm_calls_per_item": 1})
             tracker.trial("n=1 plain", {"rounds": 1, "persona": "plain"}, {"dev/spearman": 0.5, "p": math.nan})
             tracker.agreement("compiled", _table())
-            tracker.text("instructions.diff", "-alt\n+neu é")
+            tracker.details({"small": 0.25, "absent": None, "broken": math.nan})
+            tracker.describe("**Is it good?** Yes.")
+            tracker.text("instructions-diff.txt", "-alt\n+neu é")
             tracker.json("choice.json", {"n": 1})
             tracker.table("transcripts.json", [{"item": "a", "score": 1.5}, {"item": "b", "score": None}])
             tracker.figure("figures/one.png", figure)
@@ -125,7 +127,8 @@ def test_trials_are_finished_children_with_their_own_params_and_metrics(kept: Si
 
 
 def test_agreement_is_logged_with_interval_ends_under_fixed_names(kept: SimpleNamespace) -> None:
-    found = {k: round(v, 10) for k, v in kept.run.data.metrics.items() if k.startswith("held_out/")}
+    details = json.loads((kept.artifacts / "metrics.json").read_text())
+    found = {k: round(v, 10) for k, v in details.items() if k.startswith("held_out/")}
     # spearman is the second statistic, kendall the third
     assert STATISTICS == ("pearson", "spearman", "kendall")
     assert found["held_out/compiled/fluency/summary/spearman"] == 0.21
@@ -142,7 +145,9 @@ def test_agreement_is_logged_with_interval_ends_under_fixed_names(kept: SimpleNa
 
 
 def test_metrics_without_a_value_are_left_out(kept: SimpleNamespace) -> None:
-    assert {k for k in kept.run.data.metrics if "/" not in k} == {"kept"}
+    assert set(kept.run.data.metrics) == {"kept"}
+    details = json.loads((kept.artifacts / "metrics.json").read_text())
+    assert {k for k in details if "/" not in k} == {"small"}
     for run in (kept.run, *_children(kept)):
         assert all(math.isfinite(v) for v in run.data.metrics.values())
 
@@ -156,7 +161,7 @@ def test_parts_of_the_split_are_inputs_with_digest_and_use(kept: SimpleNamespace
 
 
 def test_texts_tables_and_figures_are_artifacts(kept: SimpleNamespace) -> None:
-    assert (kept.artifacts / "instructions.diff").read_text(encoding="utf-8") == "-alt\n+neu é"
+    assert (kept.artifacts / "instructions-diff.txt").read_text(encoding="utf-8") == "-alt\n+neu é"
     assert json.loads((kept.artifacts / "choice.json").read_text()) == {"n": 1}
     assert json.loads((kept.artifacts / "transcripts.json").read_text()) == {
         "columns": ["item", "score"],
@@ -234,7 +239,7 @@ def test_a_write_that_failed_is_raised_by_a_later_call(kept: SimpleNamespace, tm
 
     def work() -> None:
         _refused_write(tracker)
-        tracker.model(tmp_path, name="judge", registered_name="x")
+        tracker.model(tmp_path, name="judge", registration=None)
         pytest.fail("the failed write went unnoticed")
 
     with pytest.raises(TrackingError):

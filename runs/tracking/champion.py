@@ -1,0 +1,130 @@
+"""Which version of a registered judge is the champion: the one that is shown to agree better on the same sources.
+
+A run keeps the held-out scores of its judge, group by group, as an artifact. A new version takes the alias `champion`
+from the one that holds it only if both were measured on the same ratings and the whole interval of the paired
+difference lies above 0, so that a lucky figure does not change what people load as `models:/NAME@champion`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.data.agreement.results import Difference, GroupScores
+from debate_judge.data.errors import InputError
+
+if TYPE_CHECKING:
+    from debate_judge.runs.tracking.store import Place
+
+ALIAS = "champion"
+
+FILE = "held_out_scores.json"
+"""Artifact of a run: its judge's held-out scores beside the ratings. Ids and numbers, no text."""
+
+Scores = Mapping[str, Sequence[GroupScores]]
+"""Aspect -> one judge's held-out groups."""
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """What a new version brings to be compared with the champion."""
+
+    scores: Scores
+    compare: Callable[[Scores, Scores], Difference]
+    """Agreement of the first minus that of the second, in the measure that the compile chose by."""
+
+
+def to_json(scores: Scores) -> dict[str, Any]:
+    """Held-out scores as `FILE` keeps them."""
+    return {
+        aspect: [
+            {"group": g.group, "candidates": list(g.candidates), "ratings": list(g.ratings), "scores": list(g.scores)}
+            for g in groups
+        ]
+        for aspect, groups in scores.items()
+    }
+
+
+def from_json(document: Any) -> dict[str, list[GroupScores]]:
+    """The scores that `to_json` wrote.
+
+    Raises:
+        ValueError: The document is no such record.
+    """
+    try:
+        return {
+            aspect: [
+                GroupScores(g["group"], tuple(g["candidates"]), tuple(g["ratings"]), tuple(g["scores"])) for g in groups
+            ]
+            for aspect, groups in document.items()
+        }
+    except (AttributeError, KeyError, TypeError, InputError) as error:
+        raise ValueError(f"no record of held-out scores: {error}") from error
+
+
+def challenge(place: Place, name: str, version: str, new: Challenge) -> str:
+    """Give the alias to a version if nothing holds it or the version is shown to be better than what does.
+
+    Args:
+        place: The open store.
+        name: Registered name.
+        version: The version that was just registered.
+        new: Its held-out scores.
+
+    Returns:
+        What was decided and why, in a sentence.
+    """
+    holder = _holder(place, name)
+    if holder is None:
+        place.client.set_registered_model_alias(name, ALIAS, version)
+        return f"version {version} of {name} is the {ALIAS}: there was none"
+    kept = f"version {holder.version} of {name} stays the {ALIAS}"
+    old = _scores(place, holder.run_id)
+    if old is None:
+        return f"{kept}: its held-out scores are not in its run"
+    if not _same_ratings(old, new.scores):
+        return f"{kept}: it was measured on other sources or ratings, so that nothing tells which is better"
+    found = new.compare(new.scores, old)
+    told = f"version {version} minus version {holder.version} on the same held-out sources: {found}"
+    if found.low is None or found.low <= 0:
+        return f"{kept}: {told}"
+    place.client.set_registered_model_alias(name, ALIAS, version)
+    return f"version {version} of {name} is the {ALIAS} now: {told}"
+
+
+def _holder(place: Place, name: str) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return place.client.get_model_version_by_alias(name, ALIAS)
+    except MlflowException as error:
+        # The one for an alias that nothing holds, the other, of some servers, for a name without versions.
+        if error.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"):
+            return None
+        raise
+
+
+def _scores(place: Place, run_id: str) -> Scores | None:
+    """The held-out scores in a run; None where it has none that can be read, as when the run was deleted."""
+    from mlflow.exceptions import MlflowException
+
+    with TemporaryDirectory() as folder:
+        try:
+            file = Path(place.client.download_artifacts(run_id, FILE, folder))
+            return from_json(json.loads(file.read_text(encoding="utf-8")))
+        except (MlflowException, OSError, ValueError, RecursionError):
+            return None
+
+
+def _same_ratings(first: Scores, second: Scores) -> bool:
+    def ratings(scores: Scores) -> dict[str, dict[str, object]]:
+        return {
+            aspect: {g.group: dict(zip(g.candidates, g.ratings, strict=True)) for g in groups}
+            for aspect, groups in scores.items()
+        }
+
+    return ratings(first) == ratings(second)

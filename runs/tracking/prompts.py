@@ -1,0 +1,61 @@
+"""A compiled judge's instructions in MLflow's prompt registry, one prompt per aspect and role.
+
+The prompt `debate-TASK.ASPECT.ROLE` gets a new version whenever a compile wrote other instructions, and the alias that
+is the judge's name points to the version that this judge speaks by, as in
+`prompts:/debate-summarization.coherence.scorer@NAME`. The registry shows versions beside each other, with their
+difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from debate_judge.runs.tracking.store import Place
+
+
+def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
+    """Register a judge's prompts and point its alias to them.
+
+    Args:
+        place: The open store.
+        run_id: The run that compiled the judge.
+        judge: Its name; what is not allowed in an alias becomes a hyphen.
+        prompts: Name -> instructions; a name's steps are divided by full stops.
+    """
+    alias = alias_of(judge)
+    for name, text in prompts.items():
+        known = prompt_name(name)
+        newest = place.client.load_prompt(known, allow_missing=True)
+        version = newest.version if newest is not None and newest.template == text else None
+        if version is None:
+            message = f"compiled as {judge}"
+            version = place.client.register_prompt(known, text, message, {"run_id": run_id}).version
+        place.client.set_prompt_alias(known, alias, version)
+
+
+def prompt_name(text: str) -> str:
+    """`text` as a prompt's name."""
+    return _plain(text, r"[^\w.-]+") or "prompt"
+
+
+def alias_of(text: str) -> str:
+    """`text` as an alias. MLflow keeps `latest` and `v1`, `v2`, … for itself."""
+    alias = _plain(text, r"[^\w-]+") or "judge"
+    return f"judge-{alias}" if re.fullmatch(r"(?i)latest|v\d+", alias) else alias
+
+
+def _plain(text: str, unwanted: str) -> str:
+    return re.sub(unwanted, "-", text, flags=re.ASCII).strip("-")
+
+
+def prompts_of(task: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Aspect -> role -> instructions as registered prompts, without those that a role does not have."""
+    return {
+        f"debate-{task}.{aspect}.{role}": text
+        for aspect, roles in instructions.items()
+        for role, text in roles.items()
+        if text
+    }
