@@ -71,7 +71,7 @@ class Sample:
 
 def _length(question: CandidateTable) -> int:
     shared = replace(question.items[0], text="")
-    return size_of(shared) + sum(len(item.text.encode("utf-8", "surrogatepass")) for item in question.items)
+    return size_of(shared) + sum(len(text.encode("utf-8", "surrogatepass")) for text in question.texts)
 
 
 def size_of(item: Item) -> int:

@@ -121,4 +121,4 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
 
 def _length(question: CandidateTable) -> int:
     first = question.items[0]
-    return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)
+    return len(first.source) + len(first.context) + sum(map(len, question.texts))
