@@ -7,11 +7,12 @@ which the items arrive nor on the process. So a run that was stopped asks the sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeVar
 
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge
 
 T = TypeVar("T")
@@ -77,6 +78,38 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     if judge.together > 1 or judge.joint:
         return _of_sources(items, max(1, judge.together), judge.order, judge.joint)
     return Seating(tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSeating:
+    """What one judge is asked about a corpus, in all aspects that share its calls."""
+
+    judge: Judge
+    aspects: tuple[str, ...]
+    seating: Seating
+    """Of the items of the aspects, one aspect after the other."""
+    sizes: tuple[int, ...]
+    """Number of items of each aspect."""
+
+    def by_aspect(self, results: Sequence[Sequence[T]]) -> dict[str, list[T]]:
+        """The results of the tables, one for each place, in the order of the items of each aspect."""
+        found = iter(self.seating.by_item(results))
+        return {name: list(islice(found, size)) for name, size in zip(self.aspects, self.sizes, strict=True)}
+
+
+def seated_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedSeating]:
+    """Seat the items of several aspects, so that aspects share calls where their judges can.
+
+    Args:
+        judges: Name of an aspect -> its judge.
+        items: Name of an aspect -> its items.
+    """
+    found = []
+    for one in shared_judges({name: judges[name] for name in items}):
+        everything = [item for name in one.aspects for item in items[name]]
+        sizes = tuple(len(items[name]) for name in one.aspects)
+        found.append(SharedSeating(one.judge, one.aspects, seated(one.judge, everything), sizes))
+    return found
 
 
 def source_of(item: Item) -> tuple[object, ...]:
