@@ -119,7 +119,8 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         announce(plan, tracker)
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if not settings.no_preflight:
-            preflight(runner, trials(settings.judge, _fullest(plan), plan.data.corpus, plan.data.aspects))
+            judges = dict.fromkeys((aspect.name for aspect in plan.data.aspects), _fullest(plan))
+            preflight(runner, trials(settings.judge, judges, plan.data.corpus, plan.data.aspects))
             preflight_reflection(settings, run.reflection)
         judge, searches = select_all(run)
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")

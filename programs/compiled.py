@@ -36,6 +36,37 @@ class AspectJudge:
 
 
 @dataclass(frozen=True)
+class SharedJudge:
+    """A judge with the aspects that it is asked about at once, or one after the other."""
+
+    judge: Judge
+    aspects: tuple[str, ...]
+
+
+def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
+    """Who is to be asked about which aspects, so that aspects share calls where their judges can.
+
+    Judges that read aspects jointly (`Judge.joint`) share a call if they have the same persona, rounds, Tie-breaker,
+    way of scoring and reading, and the same instructions apart from the guide to the raters; guide, rated examples and
+    the fineness of scores stand in the prompt aspect by aspect. All others are asked about each aspect by itself.
+
+    Args:
+        judges: Name of an aspect -> its judge.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, judge in judges.items():
+        key = judge.joint_key()
+        # No key equals this one: a key is JSON.
+        groups.setdefault(f"alone: {name}" if key is None else key, []).append(name)
+    found = []
+    for names in groups.values():
+        own = {name: judges[name] for name in names}
+        first = own[names[0]]
+        found.append(SharedJudge(first.jointly(own) if len(own) > 1 else first, tuple(names)))
+    return found
+
+
+@dataclass(frozen=True)
 class CompiledJudge:
     """One judge for a task."""
 

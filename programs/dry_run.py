@@ -28,7 +28,7 @@ REPLY_TOKENS = (80, 250, 800)
 """Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
 
 AMONG_OTHERS = 0.25
-"""Assumed share of that length for each candidate of a reply about several, which says a sentence or two of each."""
+"""Assumed share of that length for each score of a reply about several, which says a sentence or two of each."""
 
 SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
 """Of the fields that the offline LM knows, those that are as long as an LM likes to talk; the others are as short as
@@ -139,7 +139,7 @@ def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str,
             fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
     if prompt.input("candidates"):
         fields = {name: text for name, text in fields.items() if text}
-        spoken = [name for name in fields if name == "review" or name in prompt.inputs]
+        spoken = [name for name in fields if name == "review" or name.startswith("candidate_")]
         tokens = max(tokens, round(tokens * offline_tables.asked(prompt) * AMONG_OTHERS))
     if settings.get("logprobs") and "score" in fields:
         fields["score"] = f"{round(float(fields['score']))}"

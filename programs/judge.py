@@ -128,6 +128,9 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     together: int = 0
     """Most candidates of one source that are judged in one conversation (`converse_table`); 0 judges each alone."""
 
+    joint: bool = False
+    """Whether one conversation is about all aspects that a candidate, or several of a source, are judged in."""
+
     order: int = 0
     """Seed of the order in which candidates of one source are shown together."""
 
@@ -146,9 +149,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
 
     async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Ask the LM about candidates of one source in one aspect, in the order given.
+        """Ask the LM about candidates of one source, in the order given.
 
-        Judges that compare or judge `together` see them side by side; any other judges each by itself.
+        They are asked about in one aspect, `joint` judges in several: candidate by candidate, each with its aspects.
+        Judges that compare or judge `together` see candidates side by side; any other judges each by itself.
 
         Returns:
             A transcript for each, as `converse` gives it. Their calls add up to the LM's: a call that several of them
@@ -201,11 +205,26 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
             one.debate_config = replace(one.debate_config, tie_breaker=tie_breaker)
         return one
 
-    def with_together(self, most: int) -> Judge:
-        """A copy that judges up to `most` candidates of a source in one conversation; 0 judges each alone."""
+    def reading_like(self, other: Judge) -> Judge:
+        """A copy that has as many candidates and aspects in a conversation as `other`."""
         one = self.deepcopy()
-        one.together = most
+        one.together, one.joint = other.together, other.joint
         return one
+
+    def joint_key(self) -> str | None:
+        """What judges of several aspects must have in common to ask about them at once (`programs.compiled`).
+
+        None where this judge asks about each aspect by itself.
+        """
+        return None
+
+    def jointly(self, judges: Mapping[str, Judge]) -> Judge:
+        """The judge to ask about several aspects at once: this one, with what belongs to an aspect from its own judge.
+
+        Args:
+            judges: Name of an aspect -> its judge; all have the same `joint_key`.
+        """
+        return self
 
     def dry_run_copy(self) -> Judge:
         """A copy that uses no service but the LM, for a dry run in which nothing may be spent."""

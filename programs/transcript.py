@@ -6,7 +6,7 @@ role may see of it (DEBATE, section 2 and Algorithm 1). Nothing in this file cal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Role = str
@@ -57,18 +57,20 @@ class Transcript:
     failure: Failure | None = field(default=None)
     together: int = 1
     """Candidates that were judged side by side, this one included; 1 where it was judged alone."""
+    joint: int = 1
+    """Aspects that were judged in the same calls, this one included."""
 
     def add(self, spoken: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it in place of one."""
         if isinstance(spoken, Failure):
-            return Transcript(self.turns, spoken, self.together)
-        return Transcript((*self.turns, spoken), self.failure, self.together)
+            return replace(self, failure=spoken)
+        return replace(self, turns=(*self.turns, spoken))
 
     def until(self, rounds: int) -> Transcript:
         """The same debate, had it been stopped after `rounds` rounds."""
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
-        return Transcript(turns, failure, self.together)
+        return replace(self, turns=turns, failure=failure)
 
     @property
     def score(self) -> float | None:

@@ -5,9 +5,9 @@
     python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
-aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where the judge
-judges candidates of a source together, also how many there were. A score that is missing is null, and unscored says
-why. The same command continues a run that was stopped.
+aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
+or aspects share calls, also how many there were. A score that is missing is null, and unscored says why. The same
+command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -164,6 +164,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
+    from debate_judge.runs.scoring.rows import company_of
 
     aspects = judge.choose(arguments.aspects or None)
     if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
@@ -171,14 +172,13 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
     items = _items(source, judge.task, aspects, arguments.task)
-    together = max(judge.compiled.aspects[aspect.name].judge.together for aspect in aspects)
+    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     made_from = _made_from(arguments, judge, aspects)
-    with open_results(
-        out, made_from=made_from, source=source, transcripts=transcripts, together=together > 1
-    ) as results:
+    company = company_of(judges)
+    with open_results(out, made_from=made_from, source=source, transcripts=transcripts, company=company) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
-        first, items = ahead(items, max(2, together) * len(aspects))
+        first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
         if not arguments.no_preflight:
             judge.smoke_test(first)
         _write_all(judge, items, results, patient=arguments.max_unscored >= 1)

@@ -31,6 +31,9 @@ REVISION = (
     "what the part that holds is worth; if none of it does, keep your score."
 )
 
+GUIDE, DEFINITION = "the guide to the raters", "the definition"
+"""What a debate argues from."""
+
 SEVERAL = (
     "All of this holds for each candidate and its score by itself; the feedback about one stands under its own header. "
     "A candidate without an issue is settled, and its score stands."
@@ -77,6 +80,8 @@ class Briefing:
     of the Scorer's reply stands before them, where a prefix cache finds it in every turn."""
     aspect: str
     rules: str
+    issue: float
+    """By how much an objection must move the score to be an issue."""
     examples: ShownExamples = NO_EXAMPLES
 
     def opening(self) -> dict[str, str]:
@@ -125,16 +130,26 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any, toge
     if not together:
         standard = f"The Scorer replies with {form(scorer)}.\n{standard}"
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
-    law = "the guide to the raters" if guide_in(standard) else "the definition"
-    rules = (
+    size = issue_size(aspect.scale, granularity)
+    told = rules(GUIDE if guide_in(standard) else DEFINITION, f"{size:g}")
+    told += SEVERAL if together else f"The Critic replies with {form(critic)}."
+    return Briefing(standard, text, told, size)
+
+
+def rules(law: str, size: str) -> str:
+    """The rules of a debate.
+
+    Args:
+        law: What is argued from.
+        size: How far apart two scores must lie for an issue.
+    """
+    return (
         f"Scorer and Critic debate the score. The Critic first scores the candidate itself by {law}, as if no score "
         "had been given, and says in its review, in tenths, what it arrived at. Then it holds the latest score against "
         "that, and looks for what speaks for a higher and what for a lower one.\n"
         "An issue is an objection that holds against the texts and for which the two scores lie at least "
-        f"{issue_size(aspect.scale, granularity):g} apart. The feedback quotes the place that it rests on, says "
-        f"which rule of {law} was overlooked or applied wrongly there and whether the score is too high or too low for "
-        "it, and names no score. An objection against the direction of an earlier one needs evidence that is new to "
-        "the debate. NO ISSUE is as honourable as an issue: a score that holds should stand.\n"
+        f"{size} apart. The feedback quotes the place that it rests on, says which rule of {law} was overlooked or "
+        "applied wrongly there and whether the score is too high or too low for it, and names no score. An objection "
+        "against the direction of an earlier one needs evidence that is new to the debate. NO ISSUE is as honourable "
+        "as an issue: a score that holds should stand.\n"
     )
-    rules += SEVERAL if together else f"The Critic replies with {form(critic)}."
-    return Briefing(standard, text, rules)

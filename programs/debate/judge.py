@@ -8,8 +8,11 @@ one debate of n_max rounds holds the debate of every smaller n as its prefix, at
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from debate_judge.data.errors import InputError
@@ -23,6 +26,7 @@ from debate_judge.programs.debate.together import TableDebate
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles.examples import shown
+from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
 
@@ -39,15 +43,19 @@ class Debate(Judge):
             scale. Score mode `expected` always asks for whole ones, whose tokens have a probability each.
         nearest_examples: Of the rated examples among the Scorer's demonstrations, how many an item is shown.
         together: K, most candidates of one source that share a call (`programs.debate.together`); 0 judges each alone.
+        joint: Whether all aspects that a candidate is judged in share the call as well.
         order: Seed of the order in which they are shown.
 
     Raises:
-        InputError: The score mode or the granularity is unknown, or one that goes not together with K.
+        InputError: The score mode or the granularity is unknown, or one that does not go together with K or
+            with shared aspects.
     """
 
     kind = "debate"
     shows_examples = True
-    settable = ("score_mode", "granularity", "together", "order")
+    settable = ("score_mode", "granularity", "together", "joint", "order")
+    _members: Mapping[str, Debate] = MappingProxyType({})
+    """Name of an aspect -> the debate that knows its raters, where several debates are asked as one (`jointly`)."""
 
     def __init__(
         self,
@@ -58,6 +66,7 @@ class Debate(Judge):
         nearest_examples: int = 0,
         *,
         together: int = 0,
+        joint: bool = False,
         order: int = 0,
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
@@ -67,8 +76,8 @@ class Debate(Judge):
         self.persona = persona
         self.nearest_examples = nearest_examples
         self.granularity: Asked = "whole" if self.scorer.mode.name == "expected" else asked(granularity)
-        self.together, self.order = together, order
-        _check_together(together, order, self.scorer.mode)
+        self.together, self.joint, self.order = together, joint, order
+        _check_reading(self)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
         """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
@@ -85,24 +94,33 @@ class Debate(Judge):
         return transcript
 
     async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Hold one debate about all of them, where candidates are judged together; else one about each."""
-        if self.together < 2 or len(items) == 1:
+        """Hold one debate about all of them, where candidates or aspects are judged together; else one about each."""
+        if not self._shares_calls(items):
             return await super().converse_table(items, rounds)
-        debate = TableDebate(await self._speakers(items), items)
+        debate = await self._table(items)
         await debate.hold(rounds)
         return debate.transcripts
 
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
-        if self.together < 2 or len(items) == 1:
+        if not self._shares_calls(items):
             return await super().break_ties(items, transcripts)
-        debate = TableDebate(await self._speakers(items), items, transcripts)
+        debate = await self._table(items, transcripts)
         await debate.break_ties()
         return debate.transcripts
 
-    async def _speakers(self, items: Sequence[Item]) -> Speakers:
+    def _shares_calls(self, items: Sequence[Item]) -> bool:
+        return len(items) > 1 and (self.together > 1 or self.joint)
+
+    async def _table(self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None) -> TableDebate:
+        by_aspect: dict[str, list[Item]] = {}
+        for item in items:
+            by_aspect.setdefault(item.aspect.name, []).append(item)
+        own = {name: self._members.get(name, self) for name in by_aspect}
+        speakers = {n: Speakers(one.scorer, one.critic, one.tie_breaker, one._briefed) for n, one in own.items()}
         # Examples that are chosen for an item are chosen for all of the table together.
-        table = replace(items[0], text="\n".join(item.text for item in items))
-        return Speakers(self.scorer, self.critic, self.tie_breaker, await self._briefed(table, True), self._briefed)
+        whole = {n: replace(those[0], text="\n".join(i.text for i in those)) for n, those in by_aspect.items()}
+        told = await asyncio.gather(*(own[name]._briefed(item, True) for name, item in whole.items()))
+        return TableDebate(speakers, dict(zip(whole, told, strict=True)), items, transcripts)
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
@@ -119,9 +137,9 @@ class Debate(Judge):
         return transcript.add(await self.tie_breaker.speak(item, transcript, await self._briefed(item)))
 
     async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
-        if self.together < 2 or len(items) == 1:
+        if not self._shares_calls(items):
             return await super().smoke_test_table(items)
-        debate = TableDebate(await self._speakers(items), items)
+        debate = await self._table(items)
         await debate.hold(min(self.debate_config.rounds, 1))
         if self.debate_config.tie_breaker:
             await debate.break_ties(settled=True)
@@ -153,10 +171,26 @@ class Debate(Judge):
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
         ways = str(self.scorer.mode), self.granularity
+        read: dict[str, Any] = {"together": self.together, "joint": self.joint, "order": self.order}
         return {
-            name: type(self)(Persona(name, text), self.debate_config, *ways, together=self.together, order=self.order)
-            for name, text in personas.items()
+            name: type(self)(Persona(name, text), self.debate_config, *ways, **read) for name, text in personas.items()
         }
+
+    def joint_key(self) -> str | None:
+        if not self.joint:
+            return None
+        own = [with_guide(self.scorer.predict.signature.instructions, ""), str(self.scorer.mode)]
+        if self.debate_config.rounds:
+            own.append(self.critic.predict.signature.instructions)
+        if self.debate_config.rounds and self.debate_config.tie_breaker:
+            own.append(self.tie_breaker.predict.signature.instructions)
+        return json.dumps([self.debate_config.rounds, self.together, self.order, *own])
+
+    def jointly(self, judges: Mapping[str, Judge]) -> Judge:
+        one = copy(self)
+        # Hidden from DSPy, to whom a judge that is only asked has the predictors of the first.
+        one._members = MappingProxyType({name: own for name, own in judges.items() if isinstance(own, Debate)})
+        return one
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
@@ -176,6 +210,7 @@ class Debate(Judge):
             "granularity": self.granularity,
             "nearest_examples": self.nearest_examples,
             "together": self.together,
+            "joint": self.joint,
             "order": self.order,
         }
 
@@ -186,14 +221,12 @@ class Debate(Judge):
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
         debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
         ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
-        together, order = config.get("together", 0), config.get("order", 0)
-        return cls(
-            persona, debate_config, *ways, int(config.get("nearest_examples", 0)), together=together, order=order
-        )
+        read = {name: config[name] for name in ("together", "joint", "order") if name in config}
+        return cls(persona, debate_config, *ways, int(config.get("nearest_examples", 0)), **read)
 
 
-def _check_together(together: int, order: int, mode: Mode) -> None:
-    for name, value in (("together", together), ("order", order)):
+def _check_reading(judge: Debate) -> None:
+    for name, value in (("together", judge.together), ("order", judge.order)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(
                 "not a number of candidates" if name == "together" else "not a seed",
@@ -201,12 +234,14 @@ def _check_together(together: int, order: int, mode: Mode) -> None:
                 expected="a whole number, 0 or more",
                 found=value,
             )
-    if together > 1 and mode.name == "expected":
+    if not isinstance(judge.joint, bool):
+        raise InputError("neither yes nor no", field="joint", expected="true or false", found=judge.joint)
+    if (judge.together > 1 or judge.joint) and judge.scorer.mode.name == "expected":
         raise InputError(
             "probabilities are those of a reply with one score",
-            field="together",
-            expected="score mode text or sampled:k where candidates share a call",
-            found=str(mode),
+            field="together" if judge.together > 1 else "joint",
+            expected="score mode text or sampled:k where candidates or aspects share a call",
+            found=str(judge.scorer.mode),
         )
 
 

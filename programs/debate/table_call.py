@@ -1,4 +1,4 @@
-"""One call about several candidates, and a second one about those of which the first said nothing readable."""
+"""One call about several scores, and a second one about those of which the first said nothing readable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import dspy
 
-from debate_judge.programs.debate.table_prompts import TablePrompt, label, listed
+from debate_judge.programs.debate.table_cells import Cell, label, listed
+from debate_judge.programs.debate.table_prompts import TablePrompt
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
 from debate_judge.programs.lm.reply import Messages
@@ -19,15 +20,15 @@ from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply, faile
 T = TypeVar("T")
 
 ROOM = 250
-"""Tokens that a reply may need about each candidate; it is given more than other replies where these are more."""
+"""Tokens that a reply may need about each score; it is given more than other replies where these are more."""
 
-Readings = dict[int, T | Unreadable]
-"""Number of a candidate -> what a reply says about it, or why that cannot be told."""
+Readings = dict[Cell, T | Unreadable]
+"""Cell -> what a reply says about it, or why that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooMuch:
-    """The call failed by what it was about, so that calls about fewer candidates may not."""
+    """The call failed by what it was about, so that calls about less may not."""
 
     answer: NoAnswer
 
@@ -35,19 +36,19 @@ class TooMuch:
 async def ask_table(
     speaker: str,
     inputs: Mapping[str, str],
-    asked: Sequence[int],
-    request: Callable[[Sequence[int]], str],
-    read: Callable[[str, Sequence[int]], Readings[T]],
+    asked: Sequence[Cell],
+    request: Callable[[Sequence[Cell]], str],
+    read: Callable[[str, Sequence[Cell]], Readings[T]],
     settings: Mapping[str, Any],
-) -> dict[int, RoleReply[T] | NoAnswer] | TooMuch:
-    """Ask about some candidates.
+) -> dict[Cell, RoleReply[T] | NoAnswer] | TooMuch:
+    """Ask about some cells.
 
     Args:
         speaker: What transcripts and the table of costs call the role.
         inputs: Input fields of the prompt, but for request and correction.
-        asked: Numbers of the candidates.
-        request: From numbers to the form of a reply about them.
-        read: From a reply and numbers to what it says about each of them.
+        asked: The cells.
+        request: From cells to the form of a reply about them.
+        read: From a reply and cells to what it says about each of them.
         settings: Of these calls only, as `JudgeLM.ask` takes them.
 
     Returns:
@@ -56,9 +57,9 @@ async def ask_table(
     Raises:
         dspy.LMError: The LM cannot be used at all.
     """
-    found: dict[int, RoleReply[T] | NoAnswer] = {}
+    found: dict[Cell, RoleReply[T] | NoAnswer] = {}
     calls = dict.fromkeys(asked, 0.0)
-    wrong: dict[int, str] = dict.fromkeys(asked, "")
+    wrong: dict[Cell, str] = dict.fromkeys(asked, "")
     correction = tail = ""
     settings = {**settings, **_room(len(asked))}
     for attempt in (1, 2):
@@ -67,37 +68,37 @@ async def ask_table(
         reply = await _reply(speaker, prompt, settings)
         if isinstance(reply, TooMuch) and attempt == 1:
             return reply
-        for number in missing:
-            calls[number] += 1 / len(missing)
+        for cell in missing:
+            calls[cell] += 1 / len(missing)
         if not isinstance(reply, str):
             failed = reply.answer if isinstance(reply, TooMuch) else reply
-            return found | {number: replace(failed, calls=calls[number]) for number in missing}
+            return found | {cell: replace(failed, calls=calls[cell]) for cell in missing}
         wrong = {}
-        for number, said in read(reply, missing).items():
+        for cell, said in read(reply, missing).items():
             if isinstance(said, Unreadable):
-                wrong[number] = said.why
+                wrong[cell] = said.why
             else:
-                found[number] = RoleReply(said, calls[number])
+                found[cell] = RoleReply(said, calls[cell])
         if not wrong:
             break
         correction, tail = _correction(wrong), _kept(prompt, settings)
-    unread = {n: NoAnswer("unreadable reply", f"{label(n)}: {why}{tail}", calls[n]) for n, why in wrong.items()}
+    unread = {c: NoAnswer("unreadable reply", f"{label(c)}: {why}{tail}", calls[c]) for c, why in wrong.items()}
     return found | unread
 
 
-def _correction(wrong: Mapping[int, str]) -> str:
-    reasons: dict[str, list[int]] = {}
-    for number, why in wrong.items():
-        reasons.setdefault(why, []).append(number)
-    told = "; ".join(f"{listed(numbers)}: {why}" for why, numbers in reasons.items())
-    return f"Of your last reply this could not be used: {told}. Reply about {listed(tuple(wrong))} alone."
+def _correction(wrong: Mapping[Cell, str]) -> str:
+    reasons: dict[str, list[Cell]] = {}
+    for cell, why in wrong.items():
+        reasons.setdefault(why, []).append(cell)
+    told = "; ".join(f"{listed(cells)}: {why}" for why, cells in reasons.items())
+    return f"Of your last reply this could not be used: {told}. Reply about {listed(wrong)} alone."
 
 
-def _room(candidates: int) -> dict[str, int]:
+def _room(cells: int) -> dict[str, int]:
     lm = dspy.settings.lm
     limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
     # A reply that is cut off is paid for, and then paid for again at full length.
-    return {"max_tokens": ROOM * candidates} if limit is not None and limit < ROOM * candidates else {}
+    return {"max_tokens": ROOM * cells} if limit is not None and limit < ROOM * cells else {}
 
 
 async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer | TooMuch:

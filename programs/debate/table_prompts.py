@@ -1,7 +1,8 @@
-"""Prompts about several candidates of one source: how they are laid out, and the form that replies keep to.
+"""Prompts about several candidates of one source, or several aspects: their layout, and the form that replies keep to.
 
 Each candidate stands under a header of its own, with a number that holds for the whole conversation. Its text is
-escaped, so it cannot open another's section; a reply names candidates by their numbers alone.
+escaped, so it cannot open another's section; a reply names candidates by their numbers alone. Of several aspects each
+has its own sections too: scale and definition, guide to the raters, rated examples.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import lru_cache
 
 import dspy
 
+from debate_judge.programs.debate.table_cells import Cell, aspect_by_aspect, aspects_in, label, listed
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import NO_ISSUE, REQUEST, escape
 from debate_judge.programs.roles.role import JudgeSignature, material
@@ -26,10 +28,20 @@ OPENING = (
     "You are the Scorer. Weigh for each candidate what speaks for it and what speaks against it, and hold the "
     "candidates against each other before you score them: equal merit earns an equal score."
 )
+OPENING_ALONE = (
+    "You are the Scorer. Weigh aspect by aspect what speaks for the candidate and what speaks against it before you "
+    "score it."
+)
 REVISION = (
     "You are the Scorer. Say first of each disputed candidate how far the latest objection holds in the texts. Then "
     "score afresh with that put right, as if for the first time; if none of it holds, keep the score."
 )
+REVISION_JOINT = REVISION.replace("disputed candidate", "disputed score")
+EACH_BY_ITSELF = (
+    " Go through the aspects one after the other and score each by its own definition alone: a fault or a merit in one "
+    "of them says nothing about the next."
+)
+"""Closes the Scorer's task where a call is about several aspects."""
 
 
 TablePrompt = (
@@ -41,81 +53,80 @@ TablePrompt = (
 """A prompt about one candidate with several in its place, and a request for a reply of any form."""
 
 
-def label(number: int) -> str:
-    """What a candidate is called."""
-    return f"candidate_{number}"
+def header(name: str) -> str:
+    return f"[[ ## {name} ## ]]"
 
 
-def listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(label, numbers))
-
-
-def table_material(items: Mapping[int, Item]) -> dict[str, str]:
-    """The input fields of candidates of one source, by their numbers. Every text of a data set is escaped."""
+def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
+    """The input fields of the candidates of these cells. Every text of a data set is escaped."""
     first = next(iter(items.values()))
     shared = material(first, "")
     del shared["candidate"], shared["debate"]
-    task = f"{kinds(first.task, bool(first.context))} One aspect of each candidate is rated."
-    return {**shared, "task": task, "candidates": _laid_out(tuple((n, item.text) for n, item in items.items()))}
+    texts = {cell.candidate: item.text for cell, item in items.items()}
+    what = "One aspect" if len(aspects_in(items)) == 1 else "More than one aspect"
+    task = f"{kinds(first.task, bool(first.context))} {what} of each candidate is rated."
+    return {**shared, "task": task, "candidates": _laid_out(tuple(texts.items()))}
 
 
 # A table is read in every turn of the debate about it.
 @lru_cache(maxsize=256)
 def _laid_out(texts: tuple[tuple[int, str], ...]) -> str:
-    parts = [f"[[ ## {label(number)} ## ]]\n{escape(text)}" for number, text in texts]
+    parts = [f"{header(label(Cell(number)))}\n{escape(text)}" for number, text in texts]
     count = f"{len(texts)} candidates of this source, each under its own header; their order means nothing."
-    return "\n\n".join([count, *parts])
+    return "\n\n".join([count if len(texts) > 1 else "1 candidate of this source, under its own header.", *parts])
 
 
-def debate_text(transcripts: Mapping[int, Transcript]) -> str:
-    """What was said so far, oldest first, one line for each turn about each candidate, so that it only ever grows."""
+def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
+    """What was said so far, oldest first, one line for each turn about each score, so that it only ever grows."""
     said = [
         # Of a round the Critic speaks first.
-        (turn.round, turn.role != "critic", number, f"{label(number)}: {Transcript((turn,))}")
-        for number, transcript in transcripts.items()
+        (turn.round, turn.role != "critic", place, f"{label(cell)}: {Transcript((turn,))}")
+        for place, (cell, transcript) in enumerate(transcripts.items())
         for turn in transcript.turns
     ]
     return escape("\n".join(line for *_, line in sorted(said)))
 
 
-def scoring_request(explained: Sequence[int], scored: Sequence[int]) -> str:
-    """Reasons about some candidates, and a score for each of `scored`."""
+def scoring_request(explained: Sequence[Cell], scored: Sequence[Cell]) -> str:
+    """Reasons for some scores, and a number for each of `scored`."""
     why = "your reasons in a sentence or two, with the places in the texts that they rest on"
-    return _request((_sections(explained, why), _lines(SCORES, scored)))
+    return _request((_sections(aspect_by_aspect(explained), why), _lines(SCORES, aspect_by_aspect(scored))))
 
 
-def settling_request(numbers: Sequence[int]) -> str:
+def settling_request(cells: Sequence[Cell]) -> str:
     """The Tie-breaker's reasons and final scores."""
-    why = "its disputed points and how the texts settle them"
-    return _request((_sections(numbers, why), _lines(FINAL_SCORES, numbers)))
+    why, cells = "its disputed points and how the texts settle them", aspect_by_aspect(cells)
+    return _request((_sections(cells, why), _lines(FINAL_SCORES, cells)))
 
 
-def reviewing_request(numbers: Sequence[int]) -> str:
-    """The Critic's review, a decision about each candidate, and the evidence of each issue."""
-    first = label(numbers[0])
+def reviewing_request(cells: Sequence[Cell]) -> str:
+    """The Critic's review, a decision about each score, and the evidence of each issue."""
+    cells = aspect_by_aspect(cells)
+    first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
     told = (
-        f"one line for each of {listed(numbers)}, in the form `{first}: {NO_ISSUE}`, `{first}: {TOO_HIGH}` or "
+        f"one line for each of {listed(cells)}, in the form `{first}: {NO_ISSUE}`, `{first}: {TOO_HIGH}` or "
         f"`{first}: {TOO_LOW}`; the single line {NO_ISSUE} if none of them has an issue"
     )
-    issue = "the issue with its evidence; so for each candidate that has an issue, under its own header, and no other"
+    issue = f"the issue with its evidence; so for each {name} that has an issue, under its own header, and no other"
     return _request(
         (
-            ("review", "your own judgement of each candidate, then the cases against its latest score"),
+            ("review", f"your own judgement of each {name}, then the cases against its latest score"),
             (DECISIONS, told),
             (first, issue),
         )
     )
 
 
-def _sections(numbers: Sequence[int], told: str) -> tuple[str, str]:
-    others = f"; then the same about {listed(numbers[1:])}, each under its own header" if len(numbers) > 1 else ""
-    return label(numbers[0]), told + others
+def _sections(cells: Sequence[Cell], told: str) -> tuple[str, str]:
+    others = f"; then the same about {listed(cells[1:])}, each under its own header" if len(cells) > 1 else ""
+    return label(cells[0]), told + others
 
 
-def _lines(name: str, numbers: Sequence[int]) -> tuple[str, str]:
-    form = f"`{label(numbers[0])}: number`, the number on the aspect's scale"
-    return name, f"one line for each of {listed(numbers)}, in the form {form}"
+def _lines(name: str, cells: Sequence[Cell]) -> tuple[str, str]:
+    scale = "the scale of its aspect" if cells[0].aspect else "the aspect's scale"
+    form = f"`{label(cells[0])}: number`, the number on {scale}"
+    return name, f"one line for each of {listed(cells)}, in the form {form}"
 
 
 def _request(fields: Sequence[tuple[str, str]]) -> str:
-    return "\n\n".join([REQUEST, *(f"[[ ## {name} ## ]]\n<{told}>" for name, told in fields)])
+    return "\n\n".join([REQUEST, *(f"{header(name)}\n<{told}>" for name, told in fields)])

@@ -1,7 +1,7 @@
-"""From a reply about several candidates to what it says about each, or why that cannot be told.
+"""From a reply about several scores to what it says about each, or why that cannot be told.
 
-What is unmistakable about one candidate is read, whatever the reply says about the others, and in any order. Nothing is
-read of a reply that names a candidate which does not exist: its numbers may be shifted.
+What is unmistakable about one cell is read, whatever the reply says about the others, and in any order. Nothing is read
+of a reply that names a candidate or an aspect which does not exist: its numbers may be shifted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
-from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.table_prompts import DECISIONS, TOO_HIGH, TOO_LOW, label
+from debate_judge.programs.debate.table_cells import Cell, aspects_in, candidates_in, label
+from debate_judge.programs.debate.table_prompts import DECISIONS, TOO_HIGH, TOO_LOW
+from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.score_modes import ParsedScore
@@ -24,13 +26,19 @@ _LEAD = "review"
 """The field that what stands before the first header belongs to."""
 
 _MARKER = re.compile(r"\[\[\s*##\s*(\w+)\s*##\s*\]\]")
-_LINE = re.compile(r"[ \t*_`•#|-]*(?:candidate[ \t_#-]*)?(\d{1,4})[ \t*_`]*(?:[:=|→]|->|[–—])(.*)", re.IGNORECASE)
+_CANDIDATE = r"[ \t*_`•#|-]*(?:candidate[ \t_#-]*)?(\d{1,4})"
+_SAID = r"[ \t*_`)\]]*(?:[:=|→]|->|[–—])(.*)"
+_LINE = re.compile(rf"{_CANDIDATE}[ \t*_`]*(?:[:=|→]|->|[–—])(.*)", re.IGNORECASE)
+_NUMBER = re.compile(rf"{_CANDIDATE}(?!\d)", re.IGNORECASE)
+_BETWEEN = " \t*_`|,/·:–—-(["
+"""What may stand between the number of a candidate and the name of an aspect."""
+_FOREIGN = re.compile(r"_(\w+)[ \t*_`]*[:=|→]")
 _DIRECTION = re.compile(r"(too (?:high|low))\b[^\w]*(.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """The Critic's decision about one candidate."""
+    """The Critic's decision about one score."""
 
     content: bool
     text: str
@@ -38,45 +46,44 @@ class Objection:
 
 
 def read_scores(
-    reply: str, name: str, asked: Sequence[int], known: Collection[int], scale: Scale, aspect: str
-) -> dict[int, ParsedScore | Unreadable]:
-    """The score of each candidate that was asked about.
+    reply: str, name: str, asked: Sequence[Cell], items: Mapping[Cell, Item]
+) -> dict[Cell, ParsedScore | Unreadable]:
+    """The score of each cell that was asked about.
 
     Args:
         reply: The LM's.
         name: The field with the scores.
-        asked: Numbers of the candidates to be read.
-        known: Numbers of all candidates of the prompt.
-        scale: Of the scores.
-        aspect: Its name.
+        asked: The cells to be read.
+        items: All cells of the prompt, with what they are about.
     """
 
-    def one(number: int, line: str) -> ParsedScore | Unreadable:
-        value = replies.score(line, scale, aspect)
-        why = _about(reply, number)
+    def one(cell: Cell, line: str) -> ParsedScore | Unreadable:
+        aspect = items[cell].aspect
+        value = replies.score(line, aspect.scale, aspect.name)
+        why = _about(reply, cell)
         if isinstance(value, Unreadable):
             return value
         return why if isinstance(why, Unreadable) else ParsedScore(value, why)
 
-    return _each(_lines(reply, name, known), asked, one)
+    return _each(_lines(reply, name, items), asked, one)
 
 
-def read_decisions(reply: str, asked: Sequence[int], known: Collection[int]) -> dict[int, Objection | Unreadable]:
-    """The Critic's decision about each candidate that was asked about; the other arguments are those of scores."""
+def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -> dict[Cell, Objection | Unreadable]:
+    """The Critic's decision about each cell that was asked about, of those that the prompt shows."""
     field = _field(reply, DECISIONS)
     if not isinstance(field, Unreadable) and len(field.split("\n")) == 1 and replies.no_issue(field) is True:
         return dict.fromkeys(asked, Objection(True, replies.NO_ISSUE))
-    return _each(_lines(reply, DECISIONS, known), asked, lambda number, line: _decision(reply, number, line))
+    return _each(_lines(reply, DECISIONS, known), asked, lambda cell, line: _decision(reply, cell, line))
 
 
-def _decision(reply: str, number: int, line: str) -> Objection | Unreadable:
+def _decision(reply: str, cell: Cell, line: str) -> Objection | Unreadable:
     direction = _DIRECTION.fullmatch(line.strip(" \t*_`"))
     content = False if direction else replies.no_issue(line)
     if isinstance(content, Unreadable):
         return Unreadable(f"a decision must be {replies.NO_ISSUE}, {TOO_HIGH} or {TOO_LOW} and nothing else")
     if content:
         return Objection(True, replies.NO_ISSUE)
-    evidence = _about(reply, number)
+    evidence = _about(reply, cell)
     if isinstance(evidence, Unreadable):
         return evidence
     evidence = evidence or (direction[2].strip() if direction else "")
@@ -86,33 +93,62 @@ def _decision(reply: str, number: int, line: str) -> Objection | Unreadable:
 
 
 def _each(
-    lines: Mapping[int, str | Unreadable] | Unreadable, asked: Sequence[int], read: Callable[[int, str], T | Unreadable]
-) -> dict[int, T | Unreadable]:
+    lines: Mapping[Cell, str | Unreadable] | Unreadable,
+    asked: Sequence[Cell],
+    read: Callable[[Cell, str], T | Unreadable],
+) -> dict[Cell, T | Unreadable]:
     if isinstance(lines, Unreadable):
         return dict.fromkeys(asked, lines)
-    found: dict[int, T | Unreadable] = {}
-    for number in asked:
-        line = lines.get(number, Unreadable("it was missing"))
-        found[number] = line if isinstance(line, Unreadable) else read(number, line)
+    found: dict[Cell, T | Unreadable] = {}
+    for cell in asked:
+        line = lines.get(cell, Unreadable("it was missing"))
+        found[cell] = line if isinstance(line, Unreadable) else read(cell, line)
     return found
 
 
-def _lines(reply: str, name: str, known: Collection[int]) -> dict[int, str | Unreadable] | Unreadable:
-    """What a field says about each candidate, a line each."""
+def _lines(reply: str, name: str, known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
+    """What a field says about each cell, a line each."""
     field = _field(reply, name)
     if isinstance(field, Unreadable):
         return field
-    found: dict[int, str | Unreadable] = {}
+    labels, numbers = tuple(aspects_in(known)), candidates_in(known)
+    found: dict[Cell, str | Unreadable] = {}
     for line in field.split("\n"):
-        match = _LINE.fullmatch(line.strip())
-        if match is None:
+        one = _cell_line(line.strip(), labels)
+        if one is None:
             continue
-        number, said = int(match[1]), match[2].strip(" \t*_`|")
-        if number not in known:
-            return Unreadable(f"there is no {label(number)}")
-        if found.setdefault(number, said) != said:
-            found[number] = Unreadable("it stood twice with different content")
+        cell, said = one[0], one[1].strip(" \t*_`|")
+        if cell.candidate not in numbers or cell.aspect not in labels:
+            return Unreadable(f"there is no {label(cell)}")
+        if found.setdefault(cell, said) != said:
+            found[cell] = Unreadable("it stood twice with different content")
     return found
+
+
+def _cell_line(line: str, labels: tuple[str, ...]) -> tuple[Cell, str] | None:
+    """The cell that a line begins with, and what it says about it; the cell of an aspect that is not known has its
+    name for a label."""
+    if labels == ("",):
+        match = _LINE.fullmatch(line)
+        return None if match is None else (Cell(int(match[1])), match[2])
+    number = _NUMBER.match(line)
+    if number is None:
+        return None
+    rest = line[number.end() :]
+    named = _aspect_names(labels).match(rest.lstrip(_BETWEEN))
+    if named is not None:
+        own = re.sub("[ _-]+", "_", named[1].lower())
+        return Cell(int(number[1]), own), named[2]
+    foreign = _FOREIGN.match(rest)
+    return None if foreign is None else (Cell(int(number[1]), foreign[1].lower()), "")
+
+
+@lru_cache(maxsize=256)
+def _aspect_names(labels: tuple[str, ...]) -> re.Pattern[str]:
+    """What finds one of the labels, however its words are joined, and what a line says behind it."""
+    longest = sorted(labels, key=len, reverse=True)
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in longest)
+    return re.compile(rf"({known}){_SAID}", re.IGNORECASE)
 
 
 def _field(reply: str, name: str) -> str | Unreadable:
@@ -126,13 +162,13 @@ def _field(reply: str, name: str) -> str | Unreadable:
     return _as_lines(text) if text.startswith("{") else text.strip()
 
 
-def _about(reply: str, number: int) -> str | Unreadable:
-    """What stands under a candidate's own header; empty where there is none."""
-    found = _sections(reply, label(number))
+def _about(reply: str, cell: Cell) -> str | Unreadable:
+    """What stands under a cell's own header; empty where there is none."""
+    found = _sections(reply, label(cell))
     if isinstance(found, Unreadable):
         # Without headers its line of another field looks like a second section.
         return found if _MARKER.search(reply) else ""
-    return found.get(label(number), "")
+    return found.get(label(cell), "")
 
 
 def _sections(reply: str, name: str) -> dict[str, str] | Unreadable:
@@ -147,4 +183,9 @@ def _as_lines(text: str) -> str:
         value = json.loads(text)
     except ValueError:
         return text
-    return "\n".join(f"{name}: {said}" for name, said in value.items())
+    lines = []
+    for name, said in value.items():
+        # A table of several aspects may come as one object a candidate.
+        inner = said.items() if isinstance(said, dict) else [("", said)]
+        lines += [f"{name}_{aspect}: {one}" if aspect else f"{name}: {one}" for aspect, one in inner]
+    return "\n".join(lines)

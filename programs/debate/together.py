@@ -1,12 +1,14 @@
-"""One debate about several candidates of one source: a call reads them all, and each has a transcript of its own.
+"""One debate about several scores of one source: a call reads them all, and each has a transcript of its own.
 
-Every role sees the whole table. The Critic is asked about the candidates that are still open, the Scorer revises those
-that the Critic disputes, the Tie-breaker decides those that stay open; all others are settled and keep their scores. A
-call counts in the transcript of each candidate that it asked about, in equal shares.
+A table has several candidates, or several aspects of one, or both. Every role sees the whole table. The Critic is asked
+about the cells that are still open, the Scorer revises those that the Critic disputes, the Tie-breaker decides those
+that stay open; all others are settled and keep their scores. A call counts in the transcript of each cell that it asked
+about, in equal shares.
 
-A reply that leaves out a candidate, or says two things about it, is asked for once more about these alone. A call that
-fails by its texts (the context is too small, the reply too long, one is refused) is repeated with each half of the
-table, and so on; a candidate that comes to be alone is judged on by the prompts of a debate about one.
+A reply that leaves out a cell, or says two things about it, is asked for once more about these alone. A call that fails
+by its texts (the context is too small, the reply too long, one is refused) is repeated with each half of the
+candidates, of a single candidate with each half of the aspects, and so on; a cell that comes to be alone is judged on
+by the prompts of a debate about one.
 """
 
 from __future__ import annotations
@@ -19,8 +21,19 @@ from typing import Any, TypeVar
 import dspy
 
 from debate_judge.programs.debate import table_prompts as prompts
+from debate_judge.programs.debate.briefing import Briefing
+from debate_judge.programs.debate.joint_briefing import joint_briefing
 from debate_judge.programs.debate.table_call import TooMuch, ask_table
-from debate_judge.programs.debate.table_roles import Opening, Part, Review, Revision, Settling, Speakers, TableRole
+from debate_judge.programs.debate.table_cells import (
+    Cell,
+    Part,
+    aspects_in,
+    candidates_in,
+    cells_of,
+    halves,
+    parts_of,
+)
+from debate_judge.programs.debate.table_roles import Opening, Review, Revision, Settling, Speakers, TableRole
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.usage import ROUND
 from debate_judge.programs.roles.role import NoAnswer, RoleReply, sample
@@ -28,33 +41,42 @@ from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 T = TypeVar("T")
 
-Said = Mapping[int, RoleReply[T] | NoAnswer]
+Said = Mapping[Cell, RoleReply[T] | NoAnswer]
 
 
 class TableDebate:
     """Such a debate as it stands.
 
     Args:
-        speakers: Who takes part.
-        items: The candidates, in the order in which they are shown; they are numbered from 1.
-        transcripts: What was said so far; by default nothing.
+        speakers: Name of an aspect -> who takes part.
+        told: Name of an aspect -> what they are told about several candidates.
+        items: What is scored, candidate by candidate in the order in which they are shown; they are numbered from 1.
+        transcripts: What was said so far, one for each item; by default nothing.
     """
 
     def __init__(
-        self, speakers: Speakers, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None
+        self,
+        speakers: Mapping[str, Speakers],
+        told: Mapping[str, Briefing],
+        items: Sequence[Item],
+        transcripts: Sequence[Transcript] | None = None,
     ) -> None:
         self._speakers = speakers
-        self._items = dict(enumerate(items, 1))
-        self._transcripts = dict(enumerate(transcripts or [EMPTY] * len(items), 1))
-        self._parts = _parts_of(transcripts) if transcripts else [tuple(self._items)]
+        self._told = told
+        self._items = cells_of(items)
+        self._transcripts = dict(zip(self._items, transcripts or [EMPTY] * len(items), strict=True))
+        self._parts = list(parts_of(self._transcripts)) if transcripts else [tuple(self._items)]
         self._spent = dict.fromkeys(self._items, 0.0)
         """Shares of calls that failed, to be counted with the next turn."""
 
     @property
     def transcripts(self) -> list[Transcript]:
-        """One for each candidate, in their order."""
-        size = {number: len(part) for part in self._parts for number in part}
-        return [replace(transcript, together=size[number]) for number, transcript in self._transcripts.items()]
+        """One for each item, in their order."""
+        sizes = {cell: (len(candidates_in(part)), len(aspects_in(part))) for part in self._parts for cell in part}
+        return [
+            replace(transcript, together=sizes[cell][0], joint=sizes[cell][1])
+            for cell, transcript in self._transcripts.items()
+        ]
 
     async def hold(self, rounds: int) -> None:
         """Score all, and debate for at most `rounds` rounds what is not settled."""
@@ -69,21 +91,23 @@ class TableDebate:
 
     async def break_ties(self, *, settled: bool = False) -> None:
         """Have the Tie-breaker decide what is open after a debate; with `settled` also what is not."""
-        numbers = [
-            n for n, t in self._transcripts.items() if t.failure is None and t.rounds and (settled or not t.settled)
+        cells = [
+            cell
+            for cell, t in self._transcripts.items()
+            if t.failure is None and t.rounds and (settled or not t.settled)
         ]
-        if numbers:
-            ROUND.set(max(self._transcripts[number].rounds for number in numbers))
-            await self._turn(numbers, Settling(self._speakers))
+        if cells:
+            ROUND.set(max(self._transcripts[cell].rounds for cell in cells))
+            await self._turn(cells, Settling(self._speakers))
 
-    def _open(self) -> list[int]:
-        return [number for number, t in self._transcripts.items() if t.failure is None and not t.settled]
+    def _open(self) -> list[Cell]:
+        return [cell for cell, t in self._transcripts.items() if t.failure is None and not t.settled]
 
-    async def _turn(self, concerned: Collection[int], role: TableRole[Any]) -> None:
-        """Have a role speak about some candidates, in one call for each part of the table that they are in."""
+    async def _turn(self, concerned: Collection[Cell], role: TableRole[Any]) -> None:
+        """Have a role speak about some cells, in one call for each part of the table that they are in."""
 
         async def one(part: Part) -> list[Part]:
-            asked = tuple(number for number in part if number in concerned)
+            asked = tuple(cell for cell in part if cell in concerned)
             if not asked:
                 return [part]
             if len(part) == 1:
@@ -91,33 +115,37 @@ class TableDebate:
                 return [part]
             found = await self._ask(role, part, asked)
             if isinstance(found, TooMuch):
-                for number in asked:
-                    self._spent[number] += found.answer.calls / len(asked)
-                half = len(part) // 2
-                halves = await asyncio.gather(one(part[:half]), one(part[half:]))
-                return [piece for pieces in halves for piece in pieces]
-            for number in asked:
-                before = self._transcripts[number]
-                turn = role.turn(before, found[number])
-                if dspy.settings.trace is not None and isinstance(turn, Turn):
-                    dspy.settings.trace.append(role.traced(self._items[number], before, turn))
-                self._add(number, turn)
+                for cell in asked:
+                    self._spent[cell] += found.answer.calls / len(asked)
+                pieces = await asyncio.gather(*map(one, halves(part)))
+                return [piece for some in pieces for piece in some]
+            for cell in asked:
+                self._take(role, cell, found[cell])
             return [part]
 
         parts = await asyncio.gather(*map(one, self._parts))
         self._parts = [piece for pieces in parts for piece in pieces]
 
-    def _add(self, number: int, spoken: Turn | Failure) -> None:
-        if self._spent[number]:
-            spoken = replace(spoken, calls=spoken.calls + self._spent[number])
-            self._spent[number] = 0.0
-        self._transcripts[number] = self._transcripts[number].add(spoken)
+    def _take(self, role: TableRole[T], cell: Cell, said: RoleReply[T] | NoAnswer) -> None:
+        item, before = self._items[cell], self._transcripts[cell]
+        turn = role.turn(before, said)
+        if dspy.settings.trace is not None and isinstance(turn, Turn):
+            dspy.settings.trace.append(role.traced(item, before, turn, self._told[item.aspect.name]))
+        self._add(cell, turn)
+
+    def _add(self, cell: Cell, spoken: Turn | Failure) -> None:
+        if self._spent[cell]:
+            spoken = replace(spoken, calls=spoken.calls + self._spent[cell])
+            self._spent[cell] = 0.0
+        self._transcripts[cell] = self._transcripts[cell].add(spoken)
 
     async def _ask(self, role: TableRole[T], part: Part, asked: Part) -> Said[T] | TooMuch:
+        items = {cell: self._items[cell] for cell in part}
+        told = joint_briefing({cell.aspect: self._told[item.aspect.name] for cell, item in items.items()})
         inputs = {
-            **prompts.table_material({number: self._items[number] for number in part}),
-            "debate": prompts.debate_text({number: self._transcripts[number] for number in part}),
-            **role.inputs,
+            **prompts.table_material(items),
+            "debate": prompts.debate_text({cell: self._transcripts[cell] for cell in part}),
+            **role.inputs(told, part),
         }
 
         async def once(settings: Mapping[str, Any]) -> Said[T] | TooMuch:
@@ -125,8 +153,8 @@ class TableDebate:
                 role.speaker,
                 inputs,
                 asked,
-                lambda numbers: role.request(part, asked, numbers),
-                lambda reply, numbers: role.read(reply, numbers, part, self._items[part[0]]),
+                lambda cells: role.request(part, asked, cells),
+                lambda reply, cells: role.read(reply, cells, items),
                 settings,
             )
 
@@ -136,15 +164,4 @@ class TableDebate:
         for run in runs:
             if isinstance(run, TooMuch):
                 return TooMuch(replace(run.answer, calls=len(runs)))
-        return {number: role.mean([run[number] for run in runs if not isinstance(run, TooMuch)]) for number in asked}
-
-
-def _parts_of(transcripts: Sequence[Transcript]) -> list[Part]:
-    """The parts that a table was cut into: they follow one another, and each transcript tells the size of its own."""
-    parts: list[Part] = []
-    start = 0
-    while start < len(transcripts):
-        end = min(start + transcripts[start].together, len(transcripts))
-        parts.append(tuple(range(start + 1, end + 1)))
-        start = end
-    return parts
+        return {cell: role.mean([run[cell] for run in runs if not isinstance(run, TooMuch)]) for cell in asked}

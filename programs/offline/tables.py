@@ -1,4 +1,4 @@
-"""The offline LM before a table of candidates: it measures each by itself, as in a prompt about one."""
+"""The offline LM before a table: it measures each candidate in each aspect by itself, as in a prompt about one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from dataclasses import replace
 
 from debate_judge.programs.offline import roles
 from debate_judge.programs.offline.prompt import Prompt
+from debate_judge.programs.roles.guide import with_guide
 
-_LABEL = re.compile(r"candidate_\d+")
+_LABEL = re.compile(r"(candidate_\d+)(?:_(\w+))?")
+"""A candidate, and where the prompt has several aspects, one of them."""
+
+_OF_ASPECT = ("aspect", "examples", "similar")
+"""Sections that each of several aspects has for itself, with its label in their names; its guide is the fourth."""
 
 _DIRECTION = {"lower": "TOO HIGH", "higher": "TOO LOW"}
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer's reasons, and a score for each candidate that the prompt wants one of."""
+    """The Scorer's reasons, and each score that the prompt wants."""
     return _scored(prompt, "scores", roles.score, "score", "rationale")
 
 
@@ -49,22 +54,29 @@ def _scored(
 
 
 def asked(prompt: Prompt) -> int:
-    """Of how many candidates the reply is to say something."""
+    """Of how many scores the reply is to say something."""
     return next(
         len(named(prompt, field)) for field in ("scores", "decisions", "final_scores") if field in prompt.outputs
     )
 
 
 def named(prompt: Prompt, field: str) -> list[str]:
-    """The candidates that the request names for a field."""
-    return list(dict.fromkeys(_LABEL.findall(prompt.descriptions[field])))
+    """The candidates, or candidates and aspects, that the request names for a field."""
+    return list(dict.fromkeys(match[0] for match in _LABEL.finditer(prompt.descriptions[field])))
 
 
 def _about(prompt: Prompt, name: str) -> Prompt:
-    """The prompt about one candidate that this one would be if it were alone."""
+    """The prompt about one candidate in one aspect that this one would be if they were alone."""
+    match = _LABEL.fullmatch(name)
+    candidate, aspect = (match[1], match[2]) if match else (name, None)
     start = f"{name}: "
     debate = [line.removeprefix(start) for line in prompt.input("debate").splitlines() if line.startswith(start)]
-    return replace(prompt, inputs={**prompt.inputs, "candidate": prompt.input(name), "debate": "\n".join(debate)})
+    inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": "\n".join(debate)}
+    if aspect is not None and f"aspect_{aspect}" in inputs:
+        inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _OF_ASPECT}
+        if guide := prompt.input(f"guide_{aspect}"):
+            inputs["standard"] = with_guide(prompt.input("standard"), guide)
+    return replace(prompt, inputs=inputs)
 
 
 def _direction(feedback: str) -> str:

@@ -189,9 +189,8 @@ def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[li
     failed: dict[str, str] = {}
     for one in work.entrants:
         try:
-            for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
-                about = [a for a in work.setup.aspects if one.aspects[a.name].judge is judge]
-                preflight(runner, trials(one.name, judge, work.setup.corpus, about))
+            judges = {name: own.judge for name, own in one.aspects.items()}
+            preflight(runner, trials(one.name, judges, work.setup.corpus, work.setup.aspects))
             ready.append(one)
         except InputError as error:
             if isinstance(error, StoreError) or len(failed) == len(work.entrants) - 1:

@@ -119,12 +119,17 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
 
 
 def _together(comparison: Comparison) -> list[str]:
-    """Which judges saw candidates side by side, at most how many."""
-    by_size: dict[int, list[str]] = {}
+    """Which judges saw candidates or aspects in shared calls, at most how many."""
+    by_size: dict[tuple[int, int], list[str]] = {}
     for one in comparison.results:
-        by_size.setdefault(one.entry.together, []).append(one.name)
-    told = "up to {} candidates of a source were judged side by side, in shared calls"
-    return [f"{', '.join(names)}: {told.format(size)}" for size, names in by_size.items() if size > 1]
+        by_size.setdefault((one.entry.together, one.entry.joint), []).append(one.name)
+    side_by_side = "up to {} candidates of a source were judged side by side"
+    found = []
+    for (candidates, aspects), names in by_size.items():
+        told = [side_by_side.format(candidates)] if candidates > 1 else []
+        told += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
+        found += [f"{', '.join(names)}: {', '.join(told)}, in shared calls"] if told else []
+    return found
 
 
 def document(comparison: Comparison, setting: Setting) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class EntrantScores:
     """A remark for the legend of the table."""
     together: int = 1
     """Most candidates that were judged in one conversation."""
+    joint: int = 1
+    """Most aspects that were judged in one conversation."""
 
     def noted(self, note: str | None) -> EntrantScores:
         """The same with a note, if there is one."""
@@ -139,6 +141,7 @@ class JudgeResult:
             "tokens_per_item": tokens,
             "usd_per_1000_items": self.usd,
             "together": entry.together,
+            "joint": entry.joint,
             "unscored": dict(entry.unscored),
             "note": entry.note,
         }

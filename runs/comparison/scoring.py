@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect
-from debate_judge.programs.judge import Judgement, Unscored, corpus_items
+from debate_judge.programs.judge import Judge, Judgement, Unscored, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import CandidateTable, seated
+from debate_judge.runs.runner.tables import SharedSeating, seated_by_aspect
 
 
 def score_all(
@@ -35,18 +34,17 @@ def score_all(
         InputError: No entrant can score anything.
     """
     usages = {c.name: JudgeUsage() for c in entrants}
-    work = [(c, a) for c in entrants for a in setup.aspects]
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    seatings = [seated(c.aspects[a.name].judge, items[a.name]) for c, a in work]
-    jobs = [_job(c, a, seating.tables, usages[c.name]) for (c, a), seating in zip(work, seatings, strict=True)]
+    work = [(c, asked) for c in entrants for asked in seated_by_aspect(_judges(c), items)]
+    jobs = [_job(c, asked, usages[c.name]) for c, asked in work]
     done = run_together(runner, jobs, "judges", progress=progress)
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
     found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in entrants}
     different = dict.fromkeys(found, 0)
-    for (c, a), seating, judgements in zip(work, seatings, done.results, strict=True):
-        found[c.name][a.name] = seating.by_item(judgements) if judgements else []
-        different[c.name] += len({item.key for item in items[a.name]})
+    for (c, asked), judgements in zip(work, done.results, strict=True):
+        found[c.name] |= asked.by_aspect(judgements) if judgements else {name: [] for name in asked.aspects}
+        different[c.name] += len({item.key for name in asked.aspects for item in items[name]})
     entries = {
         c.name: _entry(setup, c, found[c.name], usages[c.name], different[c.name])
         for c in entrants
@@ -69,11 +67,12 @@ def _nothing(found: Mapping[str, Sequence[Judgement]]) -> str | None:
     return f"scored nothing: {unscored[0].detail}"
 
 
-def _job(
-    entrant: Entrant, aspect: Aspect, tables: Sequence[CandidateTable], usage: JudgeUsage
-) -> PassJob[Sequence[Judgement]]:
-    judge = entrant.aspects[aspect.name].judge
-    return PassJob(entrant.name, lambda table: judge.judge_table(table.items), tables, usage)
+def _judges(entrant: Entrant) -> dict[str, Judge]:
+    return {name: one.judge for name, one in entrant.aspects.items()}
+
+
+def _job(entrant: Entrant, asked: SharedSeating, usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
+    return PassJob(entrant.name, lambda table: asked.judge.judge_table(table.items), asked.seating.tables, usage)
 
 
 def _entry(
@@ -85,8 +84,9 @@ def _entry(
     everything = [judgement for judgements in found.values() for judgement in judgements]
     reasons = Counter(j.reason for j in everything if isinstance(j, Unscored))
     together = max((j.transcript.together for j in everything), default=1)
+    joint = max((j.transcript.joint for j in everything), default=1)
     calls, unscored = calls_per_item(everything), {str(reason): n for reason, n in sorted(reasons.items())}
-    return EntrantScores(scores, calls, usage, different, unscored, together=together)
+    return EntrantScores(scores, calls, usage, different, unscored, together=together, joint=joint)
 
 
 def problem(error: Exception) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Stage, Target, dry_run_all
@@ -71,7 +71,7 @@ class Sample:
 
 def _length(question: CandidateTable) -> int:
     shared = replace(question.items[0], text="")
-    return size_of(shared) + sum(len(item.text.encode("utf-8", "surrogatepass")) for item in question.items)
+    return size_of(shared) + sum(len(text.encode("utf-8", "surrogatepass")) for text in question.texts)
 
 
 def size_of(item: Item) -> int:
@@ -118,23 +118,23 @@ def estimate_scoring(
     Raises:
         InputError: The input cannot be read.
     """
-    judges = {aspect.name: judge.aspects[aspect.name].judge for aspect in aspects}
+    shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
     share = SCORED // len(aspects)
-    samples = {name: Sample(max(1, share // max(1, one.together))) for name, one in judges.items()}
+    samples = {one: Sample(max(1, share // max(1, one.judge.together))) for one in shared}
     count = 0
     met = tqdm(items, desc="reading", unit="item", delay=2, file=sys.stderr)
     for those in gathered(met):
         count += len(those)
-        for name, sample in samples.items():
-            about = [item for item in those if item.aspect.name == name]
-            for question in seated(judges[name], about, pairs=False).tables:
+        for one, sample in samples.items():
+            about = [item for item in those if item.aspect.name in one.aspects]
+            for question in seated(one.judge, about, pairs=False).tables:
                 sample.add(question)
 
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         copy = dry_run_copy(judge)
-        for aspect, sample in samples.items():
-            with stage(aspect):
+        for one, sample in samples.items():
+            with stage(one.aspects[0]):
                 deque(judge_in_order(runner, copy, sample.items), maxlen=0)
 
-    stages = {aspect: sample.stage("scoring") for aspect, sample in samples.items()}
+    stages = {one.aspects[0]: sample.stage("scoring") for one, sample in samples.items()}
     return dry_run_all(target, stages, work, lambda row, role: role), count

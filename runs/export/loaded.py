@@ -15,7 +15,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Task
-from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.compiled import CompiledJudge, shared_judges
 from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
@@ -155,7 +155,7 @@ class LoadedJudge:
         context: str = "",
         aspects: Sequence[str] | str | None = None,
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in the same calls where the judge judges them together.
+        """Score candidates of one source, in the same calls where the judge has them, or their aspects, share calls.
 
         Args:
             texts: The candidates.
@@ -184,8 +184,9 @@ class LoadedJudge:
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
-        judges = self.compiled.aspects
-        preflight(self._running(), [Trial.of(name, judges[name].judge, them) for name, them in by_aspect.items()])
+        shared = shared_judges({name: self.compiled.aspects[name].judge for name in by_aspect})
+        trials = [Trial.of("+".join(s.aspects), s.judge, [i for n in s.aspects for i in by_aspect[n]]) for s in shared]
+        preflight(self._running(), trials)
 
     def close(self) -> None:
         """End the thread, the connections and the store; those of a parent process stay open."""

@@ -29,6 +29,7 @@ class JudgeOptionFlags:
     together: int | None = setting(
         None, "most candidates of one source that a debate scores side by side in one call", metavar="K", ge=0
     )
+    joint: bool = setting(False, "have a debate score all aspects of a candidate, or of the K, in one call")
     roles: str | None = setting(
         None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
     )
@@ -63,6 +64,7 @@ class JudgeOptionFlags:
         flags = ("score_mode", "granularity", "together", "roles", "same_role")
         named = {name: getattr(self, name) for name in flags}
         options |= {name: value for name, value in named.items() if value is not None}
+        options |= {"joint": True} if self.joint else {}
         if isinstance(options.get("roles"), str):
             options["roles"] = _roles(options["roles"])
         return options

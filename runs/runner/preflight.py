@@ -13,6 +13,7 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
@@ -31,6 +32,11 @@ REMEDIES: Mapping[str, str] = {
     "compiled with",
 }
 """Why an item has no score -> what helps."""
+
+_OF_TABLES = (
+    "the LM does not keep to the form of a reply about several candidates or aspects; compile with --together 0 and "
+    "without --joint, or choose a larger or better instructed LM" + _SKIP
+)
 
 _OF_ALL = "no log-probabilities"
 """The reason that holds for every item if it holds for one."""
@@ -53,11 +59,27 @@ class Trial:
         return cls(name, judge, seated(judge, items, pairs=False).tables, new=True)
 
 
-def trials(name: str, judge: Judge, corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
-    """What there is to try about a judge of this corpus: one aspect of each scale, for a scale may be refused."""
-    scales = {aspect.scale: aspect for aspect in reversed(aspects)}
-    questions = [seated(judge, corpus_items(corpus, aspect), pairs=False).tables for aspect in scales.values()]
-    return [Trial(name, judge, longest(them)) for them in questions]
+def trials(name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
+    """What there is to try about the judges of this corpus.
+
+    Of each judge, one aspect of each scale, for a scale may be refused; where aspects share calls, all of them at once.
+
+    Args:
+        name: Of the judge, for messages.
+        judges: Name of an aspect -> its judge.
+        corpus: What is judged.
+        aspects: In which aspects.
+    """
+    known: dict[int, tuple[Judge, list[Aspect]]] = {}
+    for one in shared_judges({aspect.name: judges[aspect.name] for aspect in aspects}):
+        known.setdefault(id(one.judge), (one.judge, []))[1].extend(a for a in aspects if a.name in one.aspects)
+    found = []
+    for judge, about in known.values():
+        scales = {aspect.scale: [aspect] for aspect in reversed(about)}
+        for those in [about] if judge.joint else scales.values():
+            items = [item for aspect in those for item in corpus_items(corpus, aspect)]
+            found.append(Trial(name, judge, longest(seated(judge, items, pairs=False).tables)))
+    return found
 
 
 def longest(questions: Iterable[CandidateTable]) -> list[CandidateTable]:
@@ -111,6 +133,8 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
             f"{trial.questions[0].items[0].group!r})" + _SKIP,
         )
     remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
+    if failure.reason == "unreadable reply" and len(trial.questions[0].items) > 1 and not trial.judge.compares:
+        remedy = _OF_TABLES
     return InputError(
         f"{lm.model} cannot play the {failure.role}: {failure.reason}",
         field=f"{trial.name}: {failure.role}",
@@ -121,4 +145,4 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
 
 def _length(question: CandidateTable) -> int:
     first = question.items[0]
-    return len(first.source) + len(first.context) + sum(len(item.text) for item in question.items)
+    return len(first.source) + len(first.context) + sum(map(len, question.texts))

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
-from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.compiled import CompiledJudge, shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
@@ -39,16 +39,19 @@ class Score:
     """LM calls that the answer needs, whether or not they had to be made; of a shared call its share."""
     together: int
     """Candidates that were judged side by side with it, itself included; 1 where it was judged alone."""
+    joint: int
+    """Aspects that were judged in the same calls, this one included."""
     transcript: Transcript = field(repr=False)
 
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement) -> Score:
     """The judgement as it is reported."""
     told, calls = judgement.transcript, judgement.calls
+    company = told.together, told.joint
     if isinstance(judgement, Unscored):
-        return Score(None, None, None, judgement.reason, judgement.detail, calls, told.together, told)
+        return Score(None, None, None, judgement.reason, judgement.detail, calls, *company, told)
     value = judge.aspects[item.aspect.name].reported(judgement, item.aspect)
-    return Score(value, judgement.rounds, judgement.stop_reason, None, "", calls, told.together, told)
+    return Score(value, judgement.rounds, judgement.stop_reason, None, "", calls, *company, told)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -114,7 +117,7 @@ class _Awaited:
 class _InFlight:
     """The items that were asked about and not yet yielded, in order.
 
-    Those of one source that are judged together wait until all of them have come.
+    Those of one source that share calls wait until all of them have come.
     """
 
     def __init__(self, runner: JudgeRunner, judge: CompiledJudge, items: Iterable[Item]) -> None:
@@ -123,7 +126,8 @@ class _InFlight:
         self.broken: Exception | None = None
         """What `items` raised."""
         self._runner = runner
-        self._judge = judge
+        shared = shared_judges({name: one.judge for name, one in judge.aspects.items()})
+        self._judges = {name: one for one in shared for name in one.aspects}
         self._items = iter(items)
         self._ended = False
         self._gathered: dict[str, list[_Awaited]] = {}
@@ -147,8 +151,9 @@ class _InFlight:
 
     def _add(self, new: _Awaited) -> None:
         aspect = new.item.aspect.name
-        if self._judge.aspects[aspect].judge.together < 2:
-            self._ask([new])
+        judge = self._judges[aspect].judge
+        if judge.together < 2 and not judge.joint:
+            self._ask(judge, [new])
             return
         first = next((one.item for those in self._gathered.values() for one in those), new.item)
         if source_of(first) != source_of(new.item) or len(self._gathered.get(aspect, ())) == GATHERED:
@@ -156,12 +161,11 @@ class _InFlight:
         self._gathered.setdefault(aspect, []).append(new)
 
     def _ask_all(self) -> None:
-        for those in self._gathered.values():
-            self._ask(those)
+        for one in dict.fromkeys(self._judges[aspect] for aspect in self._gathered):
+            self._ask(one.judge, [new for aspect in one.aspects for new in self._gathered.get(aspect, ())])
         self._gathered.clear()
 
-    def _ask(self, those: Sequence[_Awaited]) -> None:
-        judge = self._judge.aspects[those[0].item.aspect.name].judge
+    def _ask(self, judge: Judge, those: Sequence[_Awaited]) -> None:
         seating = seated(judge, [one.item for one in those], pairs=False)
         asked = [self._runner.submit(_judge(self._runner, judge, table)) for table in seating.tables]
         for future in asked:
@@ -175,9 +179,9 @@ def judge_in_order(
 ) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
-    Items are taken as they are needed. Those of one source that follow one another are judged together where the judge
-    does so, at most `GATHERED` candidates at once. If `items` itself raises (a bad line of a file), everything before
-    it is yielded first.
+    Items are taken as they are needed. Those of one source that follow one another share calls where the judge has
+    candidates or aspects share them, at most `GATHERED` candidates at once. If `items` itself raises (a bad line of a
+    file), everything before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item

@@ -1,4 +1,4 @@
-"""Which candidates a judge is asked about at once: one alone, a pair that it compares, or a table of one source.
+"""What a judge is asked about at once: one candidate, a pair that it compares, or a table of one source.
 
 Who sits at which table, and in which order, depends on the texts and the judge's seed alone: neither on the order in
 which the items arrive nor on the process. So a run that was stopped asks the same questions again.
@@ -7,11 +7,12 @@ which the items arrive nor on the process. So a run that was stopped asks the sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeVar
 
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge
 
 T = TypeVar("T")
@@ -22,7 +23,11 @@ Seat = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """One question to a judge: candidates of one source in one aspect, in the order in which they are shown."""
+    """One question to a judge: candidates of one source, in the order in which they are shown.
+
+    They are asked about in one aspect; a joint judge is asked about several, and then each candidate has an item for
+    each of them.
+    """
 
     items: tuple[Item, ...]
 
@@ -30,6 +35,11 @@ class CandidateTable:
     def key(self) -> str:
         """Identity of the question, like `Item.key`; another order is another question."""
         return " ".join(item.key for item in self.items)
+
+    @property
+    def texts(self) -> list[str]:
+        """The candidates, each once however many aspects it is asked about in."""
+        return list(dict.fromkeys(item.text for item in self.items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,8 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
 
     A judge that compares has one pair per group and aspect, but only where all groups have exactly two candidates:
     outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
-    few tables of one source and aspect as hold all, of nearly equal size. Any other judge has every item alone.
+    few tables of one source and aspect as hold all, of nearly equal size; a judge that reads aspects jointly
+    (`Judge.joint`) has tables of one source with all aspects of each candidate. Any other judge has every item alone.
 
     Args:
         judge: Who is to be asked.
@@ -64,9 +75,41 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     """
     if judge.compares and pairs and (compared := _pairs(items)) is not None:
         return compared
-    if judge.together > 1:
-        return _of_sources(items, judge.together, judge.order)
+    if judge.together > 1 or judge.joint:
+        return _of_sources(items, max(1, judge.together), judge.order, judge.joint)
     return Seating(tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSeating:
+    """What one judge is asked about a corpus, in all aspects that share its calls."""
+
+    judge: Judge
+    aspects: tuple[str, ...]
+    seating: Seating
+    """Of the items of the aspects, one aspect after the other."""
+    sizes: tuple[int, ...]
+    """Number of items of each aspect."""
+
+    def by_aspect(self, results: Sequence[Sequence[T]]) -> dict[str, list[T]]:
+        """The results of the tables, one for each place, in the order of the items of each aspect."""
+        found = iter(self.seating.by_item(results))
+        return {name: list(islice(found, size)) for name, size in zip(self.aspects, self.sizes, strict=True)}
+
+
+def seated_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedSeating]:
+    """Seat the items of several aspects, so that aspects share calls where their judges can.
+
+    Args:
+        judges: Name of an aspect -> its judge.
+        items: Name of an aspect -> its items.
+    """
+    found = []
+    for one in shared_judges({name: judges[name] for name in items}):
+        everything = [item for name in one.aspects for item in items[name]]
+        sizes = tuple(len(items[name]) for name in one.aspects)
+        found.append(SharedSeating(one.judge, one.aspects, seated(one.judge, everything), sizes))
+    return found
 
 
 def source_of(item: Item) -> tuple[object, ...]:
@@ -85,17 +128,26 @@ def _pairs(items: Sequence[Item]) -> Seating | None:
     return Seating(tables, tuple(seats[number] for number in range(len(items))))
 
 
-def _of_sources(items: Sequence[Item], most: int, seed: int) -> Seating:
-    of_source: dict[tuple[object, ...], dict[str, Item]] = {}
+def _of_sources(items: Sequence[Item], most: int, seed: int, joint: bool) -> Seating:
+    of_source: dict[tuple[object, ...], dict[str, dict[str, Item]]] = {}
     for item in items:
-        of_source.setdefault((item.aspect, *source_of(item)), {}).setdefault(item.key, item)
+        candidates = of_source.setdefault((None if joint else item.aspect, *source_of(item)), {})
+        candidates.setdefault(item.text, {}).setdefault(item.key, item)
     tables: list[CandidateTable] = []
     seats: dict[str, Seat] = {}
     for known in of_source.values():
-        for table in _split(sorted(known.values(), key=lambda item: _rank(item, seed)), most):
+        in_order = sorted(known.values(), key=lambda own: _rank(next(iter(own.values())), seed))
+        for some in _split(in_order, most):
+            table = [item for own in some for item in sorted(own.values(), key=_place_of_aspect)]
             seats |= {item.key: (len(tables), place) for place, item in enumerate(table)}
             tables.append(CandidateTable(tuple(table)))
     return Seating(tuple(tables), tuple(seats[item.key] for item in items))
+
+
+def _place_of_aspect(item: Item) -> tuple[int, str]:
+    """The task's order, whatever the order in which items come."""
+    names = [aspect.name for aspect in item.task.aspects]
+    return (names.index(item.aspect.name) if item.aspect.name in names else len(names)), item.aspect.name
 
 
 def _rank(item: Item, seed: int) -> bytes:
@@ -104,7 +156,7 @@ def _rank(item: Item, seed: int) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _split(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
+def _split(items: Sequence[T], most: int) -> list[Sequence[T]]:
     count = -(-len(items) // most)
     ends = [len(items) * number // count for number in range(count + 1)]
     return [items[start:end] for start, end in pairwise(ends)]

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.judge import Item
+from debate_judge.programs.judge import Item, Judge
 from debate_judge.runs.runner.streaming import Score
 
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored")
-_COMPANY = ("together",)
-"""Further fields where the judge has judged candidates together."""
 
 SUFFIXES = (".jsonl", ".csv")
 
@@ -24,11 +22,11 @@ class JsonLines:
     """One JSON object a line; the base of the other formats.
 
     Args:
-        together: Whether rows say how many candidates were judged together.
+        company: Fields of a `Score` that stand in rows besides `FIELDS`: what its calls were shared with.
     """
 
-    def __init__(self, together: bool = False) -> None:
-        self.together = together
+    def __init__(self, company: tuple[str, ...] = ()) -> None:
+        self.company = company
 
     @property
     def header(self) -> bytes:
@@ -44,11 +42,11 @@ class JsonLines:
         return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
 
     def _fields(self) -> tuple[str, ...]:
-        return FIELDS + _COMPANY if self.together else FIELDS
+        return FIELDS + self.company
 
     def _values(self, item: Item, score: Score) -> list[Any]:
         values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
-        return [*values, score.together] if self.together else values
+        return [*values, *(getattr(score, name) for name in self.company)]
 
 
 class Csv(JsonLines):
@@ -79,15 +77,22 @@ class Transcripts(JsonLines):
             for t in score.transcript.turns
         ]
         row = [*zip(FIELDS, [*_identity(item), score.score], strict=False), ("calls", score.calls), ("turns", turns)]
-        if self.together:
-            row.append(("together", score.together))
+        row += [(name, getattr(score, name)) for name in self.company]
         if score.unscored is not None:
             row += [("unscored", score.unscored), ("detail", score.detail)]
         return _json(row) + b"\n"
 
 
-def format_of(path: Path, together: bool = False) -> JsonLines:
-    """The format that the file's ending names; `together` as for `JsonLines`.
+def company_of(judges: Iterable[Judge]) -> tuple[str, ...]:
+    """What rows of these judges say about shared calls: how many candidates, and how many aspects, were in one."""
+    known = list(judges)
+    if any(judge.joint for judge in known):
+        return ("together", "joint")
+    return ("together",) if any(judge.together > 1 for judge in known) else ()
+
+
+def format_of(path: Path, company: tuple[str, ...] = ()) -> JsonLines:
+    """The format that the file's ending names; `company` as for `JsonLines`.
 
     Raises:
         InputError: it names none.
@@ -100,7 +105,7 @@ def format_of(path: Path, together: bool = False) -> JsonLines:
             expected=" or ".join(SUFFIXES),
             found=suffix or "no suffix",
         )
-    return Csv(together) if suffix == ".csv" else JsonLines(together)
+    return Csv(company) if suffix == ".csv" else JsonLines(company)
 
 
 def _identity(item: Item) -> list[Any]:

@@ -49,6 +49,7 @@ _OUTPUTS = {
     "stop_reason": ("string", False),
     "calls": ("double", True),
     "together": ("long", True),
+    "joint": ("long", True),
 }
 """Column -> type and whether it always has a value."""
 

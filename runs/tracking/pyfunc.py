@@ -24,10 +24,10 @@ class JudgeModel(PythonModel):
     """Rows of texts in, rows of scores out.
 
     Columns in: source, text, and optionally context and aspect. Columns out: aspect, score, unscored, rounds,
-    stop_reason, calls, together. A row that names an aspect gives one output row; one without (no such column, null or
-    empty) gives one for each of the judge's aspects, in the task's order. Output rows follow the order of the input
-    rows and repeat their index. Rows of one source that follow one another are judged together where the judge does so;
-    `together` says how many there were.
+    stop_reason, calls, together, joint. A row that names an aspect gives one output row; one without (no such column,
+    null or empty) gives one for each of the judge's aspects, in the task's order. Output rows follow the order of the
+    input rows and repeat their index. Rows of one source that follow one another share calls where the judge has
+    candidates or aspects share them; `together` and `joint` say how many of each there were.
 
     `spark_udf` wants as many output rows as input rows, so there every row has to name its aspect.
     """
@@ -84,12 +84,13 @@ def _scores(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object]
             "stop_reason": score.stop_reason,
             "calls": float(score.calls),
             "together": score.together,
+            "joint": score.joint,
         }
 
 
 def _unscored(aspect: str, why: str) -> dict[str, object]:
-    nothing = {"score": None, "unscored": why, "rounds": None, "stop_reason": None, "calls": 0.0, "together": 1}
-    return {"aspect": aspect, **nothing}
+    nothing = {"score": None, "unscored": why, "rounds": None, "stop_reason": None, "calls": 0.0}
+    return {"aspect": aspect, **nothing, "together": 1, "joint": 1}
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -23,6 +24,60 @@ def items(*texts: str) -> list[Item]:
 
 def table_judge(rounds: int = 0, *, tie_breaker: bool = False, score_mode: str = "text", together: int = 8) -> Debate:
     return Debate(debate_config=DebateConfig(rounds, tie_breaker), score_mode=score_mode, together=together)
+
+
+COHERENCE = ITEM.aspect
+STYLE = Aspect("plain style", "Are the words plain?", Scale(0, 10))
+JOINT_TASK = replace(ITEM.task, aspects=(COHERENCE, STYLE))
+"""Two aspects, whose scales have not a single end in common."""
+
+
+def cells(*texts: str, source: str = ITEM.source) -> list[Item]:
+    """Candidates of one source in two aspects, aspect by aspect as a corpus has them."""
+    return [
+        replace(ITEM, candidate=str(n), text=text, source=source, task=JOINT_TASK, aspect=aspect)
+        for aspect in JOINT_TASK.aspects
+        for n, text in enumerate(texts, 1)
+    ]
+
+
+def joint_judge(rounds: int = 0, *, tie_breaker: bool = False, together: int = 8, score_mode: str = "text") -> Debate:
+    return Debate(debate_config=DebateConfig(rounds, tie_breaker), score_mode=score_mode, together=together, joint=True)
+
+
+def wanted_cells(prompt: str, field: str) -> list[str]:
+    """Names of the cells that a line of a field is asked for."""
+    request = prompt[prompt.rindex("Reply with") :]
+    return list(dict.fromkeys(re.findall(r"candidate_\d+(?:_\w+)?", section(request, field))))
+
+
+CellScore = Callable[[str, str, str], object]
+"""From a prompt, a candidate's text and the label of an aspect to the score."""
+
+
+def joint_reading(score: CellScore, issues: Callable[[str, str, str], str | None] | None = None) -> Script:
+    """`reading` of several aspects; the label of the only one is empty."""
+
+    def about(prompt: str, name: str) -> tuple[str, str]:
+        _, number, *aspect = name.split("_", 2)
+        return shown(prompt)[int(number)], "".join(aspect)
+
+    def script(prompt: str) -> str:
+        if "decisions" in requested(prompt):
+            asked = {name: about(prompt, name) for name in wanted_cells(prompt, "decisions")}
+            found = {name: (issues(prompt, *of) if issues else None) or "NO ISSUE" for name, of in asked.items()}
+            evidence = [part(n, f"It says {asked[n][0]}") for n, said in found.items() if said != "NO ISSUE"]
+            return "\n\n".join([part("review", "Looked."), part("decisions", cell_lines(found)), *evidence])
+        field = next(name for name in ("scores", "final_scores") if name in requested(prompt))
+        scores = {name: score(prompt, *about(prompt, name)) for name in wanted_cells(prompt, field)}
+        reasons = [part(name, f"{name.split('_', 2)[-1]} of:\n{about(prompt, name)[0]}\nso.") for name in scores]
+        return "\n\n".join([*reasons, part(field, cell_lines(scores))])
+
+    return script
+
+
+def cell_lines(values: Mapping[str, object]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in values.items())
 
 
 def numbers(text: str) -> list[int]:

@@ -1,4 +1,5 @@
-"""The offline stand-in measures each candidate of a table by itself: side by side gives the same as alone, for less."""
+"""The offline stand-in measures each candidate of a table by itself, and each aspect: side by side and jointly give the
+same as alone, for less."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def judged(name: str, items: list[Item], **options: object) -> tuple[list[tuple[
 @pytest.mark.parametrize("name", ["single", "debate", "debate+tiebreak", "multiagent+tiebreak"])
 def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, items: list[Item]) -> None:
     alone, _, _ = judged(name, items)
-    for together in (2, 3, 8):
-        found, made, counted = judged(name, items, together=together)
+    for together, joint in ((2, False), (3, False), (8, False), (0, True), (8, True)):
+        found, made, counted = judged(name, items, together=together, joint=joint)
         assert found == alone
         assert counted == pytest.approx(made.total())
 
@@ -58,14 +59,20 @@ def test_a_single_call_is_made_once_for_each_table(corpus: Corpus, items: list[I
     tables = GROUPS * len(corpus.task.aspects)
     for together, calls in ((8, tables), (4, 2 * tables), (3, 3 * tables), (16, tables)):
         assert judged("single", items, together=together)[1] == {"scorer": calls}
+    # Jointly, all aspects share it: one call a candidate, or one a table of candidates.
+    for together, calls in ((0, GROUPS * EACH), (8, GROUPS), (3, 3 * GROUPS)):
+        assert judged("single", items, together=together, joint=True)[1] == {"scorer": calls}
 
 
-def test_a_debate_asks_for_each_turn_once_a_table(items: list[Item]) -> None:
-    def rounds_of(found: list[tuple[object, ...]]) -> list[tuple[int, object]]:
-        return [(int(str(rounds)), reason) for _, rounds, reason in found]
-
-    found, made, _ = judged("debate+tiebreak", items, together=8)
-    tables = [rounds_of(found)[start : start + EACH] for start in range(0, len(found), EACH)]
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_debate_asks_for_each_turn_once_a_table(items: list[Item], joint: bool) -> None:
+    found, made, _ = judged("debate+tiebreak", items, together=8, joint=joint)
+    by_table: dict[tuple[str, ...], list[tuple[int, object]]] = {}
+    for item, (_, rounds, reason) in zip(items, found, strict=True):
+        table = (item.group,) if joint else (item.group, item.aspect.name)
+        by_table.setdefault(table, []).append((int(str(rounds)), reason))
+    tables = list(by_table.values())
+    assert {len(table) for table in tables} == {EACH * 4 if joint else EACH}
     # A table's Critic speaks as long as one of its candidates is open, the Scorer as long as one is in dispute.
     critic = sum(max(n for n, _ in table) for table in tables)
     scorer = sum(1 + max(n - (reason == "no issue") for n, reason in table) for table in tables)
@@ -74,4 +81,4 @@ def test_a_debate_asks_for_each_turn_once_a_table(items: list[Item]) -> None:
 
 
 def test_such_a_judge_keeps_the_contract() -> None:
-    check_judge(preset("debate+tiebreak", {"together": 4}))
+    check_judge(preset("debate+tiebreak", {"together": 4, "joint": True}))

@@ -19,6 +19,7 @@ from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, entrants
+from debate_judge.runs.comparison.legend import Setting, legend
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all
 from debate_judge.runs.comparison.scoring import score_all
 from debate_judge.runs.comparison.table import latex, money, render
@@ -141,19 +142,30 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
     assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
 
 
-def test_the_table_says_who_saw_candidates_side_by_side() -> None:
-    judges = {"alone": Debate(debate_config=DebateConfig(0)), "side": Debate(debate_config=DebateConfig(0), together=3)}
-    entrants = [Entrant(name, {"coherence": AspectJudge(judge)}) for name, judge in judges.items()]
-    on = setup([1, 5, 3], [4, 2, 3])
+def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() -> None:
+    def judge(together: int = 0, joint: bool = False) -> AspectJudge:
+        return AspectJudge(Debate(debate_config=DebateConfig(0), together=together, joint=joint))
+
+    judges = {"alone": judge(), "side": judge(3), "joint": judge(joint=True), "both": judge(3, True)}
+    entrants = [Entrant(name, {"coherence": one, "fluency": one}) for name, one in judges.items()]
+    on = replace(setup([1, 5, 3], [4, 2, 3]), aspects=(COHERENCE, FLUENCY))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
         entries, _ = score_all(runner, on, entrants, progress=False)
-    assert entries["alone"].scores == entries["side"].scores
-    assert {name: (e.calls, e.together) for name, e in entries.items()} == {
-        "alone": (1, 1),
-        "side": (pytest.approx(1 / 3), 3),
+    assert all(entry.scores == entries["alone"].scores for entry in entries.values())
+    assert {name: (e.calls, e.together, e.joint, e.items) for name, e in entries.items()} == {
+        "alone": (1, 1, 1, 12),
+        "side": (pytest.approx(1 / 3), 3, 1, 12),
+        "joint": (pytest.approx(1 / 2), 1, 2, 12),
+        "both": (pytest.approx(1 / 6), 3, 2, 12),
     }
     found = compare_all(on, entries, baseline="alone")
-    assert [one.to_json()["together"] for one in found.results] == [1, 3]
+    assert [(one.to_json()["together"], one.to_json()["joint"]) for one in found.results] == [
+        (1, 1), (3, 1), (1, 2), (3, 2)
+    ]  # fmt: skip
+    where = Setting("all", 2, 0, "", "offline")
+    told = legend(found, where, priced=False)
+    assert "joint: up to 2 aspects were judged jointly, in shared calls" in told
+    assert "both: up to 3 candidates of a source were judged side by side, up to 2 aspects were judged jointly" in told
 
 
 # --- what the data can tell ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import dspy
 import pytest
@@ -12,12 +13,14 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import preset
-from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.tables import CandidateTable
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
+from tests.programs.tables import joint_reading, wanted_cells
+from tests.programs.tables import shown as shown_in
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 3))
@@ -38,9 +41,14 @@ def corpus() -> Corpus:
     )
 
 
+def of_one(name: str, judge: Judge, about: Corpus, aspects: list[Aspect]) -> list[Trial]:
+    """The trials of a judge of all aspects."""
+    return trials(name, dict.fromkeys((aspect.name for aspect in aspects), judge), about, aspects)
+
+
 def check(lm: ScriptedLM, name: str = "debate+tiebreak", **options: str) -> None:
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, trials(name, preset(name, options), corpus(), [TONE]))
+        preflight(runner, of_one(name, preset(name, options), corpus(), [TONE]))
 
 
 def test_every_role_speaks_once_about_the_longest_item() -> None:
@@ -55,7 +63,7 @@ def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
     lm = scripted_lm(debater())
     judge = preset("debate", {})
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, trials("debate", judge, corpus(), [TONE]))
+        preflight(runner, of_one("debate", judge, corpus(), [TONE]))
         before = len(lm.prompts)
         runner.judge(judge, corpus_items(corpus(), TONE))
     # Six debates of two calls each; the Scorer and the Critic of one of them have been heard.
@@ -65,7 +73,7 @@ def test_what_was_asked_is_not_asked_again_by_the_run() -> None:
 def test_the_offline_stand_in_and_judges_without_roles_are_not_tried() -> None:
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, trials("debate", preset("debate", {}), corpus(), [TONE]))
+        preflight(runner, of_one("debate", preset("debate", {}), corpus(), [TONE]))
         assert not lm.meter.asked
     silent = scripted_lm(debater())
     check(silent, "rouge-l")
@@ -142,9 +150,9 @@ def test_expected_scores_without_probabilities_are_told_with_the_other_modes() -
 
 def test_each_scale_is_tried() -> None:
     both = replace(corpus(), groups=corpus().groups[:1])
-    found = trials("single", preset("single", {}), both, [TONE, HELP])
+    found = of_one("single", preset("single", {}), both, [TONE, HELP])
     assert [t.questions[0].items[0].aspect.name for t in found] == ["help", "tone"]
-    assert len(trials("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
+    assert len(of_one("single", preset("single", {}), both, [TONE, replace(TONE, name="other")])) == 1
 
 
 def test_the_longest_and_the_shortest() -> None:
@@ -158,3 +166,69 @@ def test_a_judge_without_items_is_left_out() -> None:
     with JudgeRunner(lm, progress=False) as runner:
         preflight(runner, [Trial("debate", preset("debate", {}), [])])
     assert not lm.prompts
+
+
+# --- judges whose calls are shared ---
+
+
+def broken(prompt: str) -> str:
+    """An LM that keeps to the form of a reply about one candidate, and to no other."""
+    return "They are all fine." if section(prompt, "candidates") else debater()(prompt)
+
+
+def of_groups(*sizes: int) -> Corpus:
+    """One group of each size; candidates of the second are the longest."""
+    return replace(
+        corpus(),
+        groups=tuple(
+            RatedGroup(
+                f"g{n}",
+                f"Letter {n}.",
+                tuple(
+                    Candidate(f"c{i}", f"Note {n}{i} " * (n + 1), {"tone": (1.0,), "help": (2.0,)}) for i in range(size)
+                ),
+            )
+            for n, size in enumerate(sizes)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "shown", "cells"),
+    [
+        ({"together": 4}, "Letter 1.", 4, 4),
+        ({"together": 4, "joint": True}, "Letter 1.", 4, 8),
+        ({"joint": True}, "Letter 2.", 1, 2),
+    ],
+)
+def test_a_table_is_tried_where_calls_are_shared(options: dict[str, Any], source: str, shown: int, cells: int) -> None:
+    """That of the longest group, or where each candidate is read by itself, of the longest candidate."""
+    lm = scripted_lm(joint_reading(lambda *_: 2, lambda *_: "TOO LOW"))
+    judge = preset("debate+tiebreak", options)
+    with JudgeRunner(lm, progress=False) as runner:
+        preflight(runner, of_one("debate", judge, of_groups(2, 4, 1), [TONE, HELP])[:1])
+    assert [requested(prompt)[-1] for prompt in lm.prompts][:1] == ["scores"]
+    assert len(lm.prompts) == 4
+    for prompt in lm.prompts:
+        assert section(prompt, "source") == source
+        assert len(shown_in(prompt)) == shown
+    assert len(wanted_cells(lm.prompts[0], "scores")) == cells
+
+
+@pytest.mark.parametrize("options", [{"together": 4}, {"joint": True}])
+def test_an_lm_that_cannot_keep_the_form_of_a_table_is_told_before_anything_is_spent(options: dict[str, Any]) -> None:
+    lm = scripted_lm(broken)
+    judge = preset("single", options)
+    with JudgeRunner(lm, progress=False) as runner, pytest.raises(InputError) as told:
+        preflight(runner, of_one("single", judge, of_groups(2, 4, 3), [TONE, HELP]))
+    assert "cannot play the scorer: unreadable reply" in str(told.value)
+    assert "--together 0 and without --joint" in str(told.value)
+    # The longest table and the shortest, each twice.
+    assert len(lm.prompts) == 4
+
+
+def test_judges_that_share_calls_are_tried_once() -> None:
+    judges = {aspect: preset("single", {"joint": True}) for aspect in ("tone", "help")}
+    assert len(trials("x", judges, of_groups(2, 2), [TONE, HELP])) == 1
+    judges["help"] = preset("single", {})
+    assert len(trials("x", judges, of_groups(2, 2), [TONE, HELP])) == 2

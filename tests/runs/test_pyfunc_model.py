@@ -227,6 +227,7 @@ def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[
         "stop_reason": None,
         "calls": 0,
         "together": 1,
+        "joint": 1,
     }
     assert (unknown["aspect"], unknown["score"]) == ("grace", None)
     assert unknown["unscored"] == "no such aspect: 'grace'; one of clarity, truth is needed"

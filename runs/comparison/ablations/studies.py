@@ -19,7 +19,7 @@ from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.comparison.results import EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import Seating, seated
+from debate_judge.runs.runner.tables import SharedSeating, seated_by_aspect
 
 USUAL = ("rounds", "personas", "styles", "distribution", "stability")
 
@@ -107,10 +107,10 @@ def record_debates(
         InputError: A judge cannot be had with this LM or on these scales.
     """
 
-    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    jobs = [_SeatedJob.of(name, *judges[name], items[a]) for name in judges for a in items]
-    found = iter(_results(runner, jobs, "debates", progress))
-    return {name: RecordedDebates(judge, {a: next(found) for a in items}) for name, (judge, _) in judges.items()}
+    items = _items(setup)
+    jobs = [job for name in judges for job in _jobs(name, *judges[name], items)]
+    found = _results(runner, jobs, "debates", progress)
+    return {name: RecordedDebates(judge, found[name]) for name, (judge, _) in judges.items()}
 
 
 def by_rounds(setup: EvalSetup, held: RecordedDebates, rounds: int) -> Study:
@@ -130,24 +130,22 @@ def by_style(
     runner: JudgeRunner, setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int, *, progress: bool = True
 ) -> Study:
     """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
-    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
+    items = _items(setup)
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
-    def job(persona: str, aspect: str) -> _SeatedJob:
-        judge, told = held[persona].judge, held[persona].transcripts[aspect]
-        seating = seated(judge, items[aspect])
-        at_n = seating.by_table([t.until(rounds) for t in told])
-        open_at_n = {table.key: own for table, own in zip(seating.tables, at_n, strict=True)}
-        return _SeatedJob(
-            PassJob(persona, lambda t: judge.break_ties(t.items, open_at_n[t.key]), seating.tables), seating
-        )
+    def job(persona: str, asked: SharedSeating) -> _SeatedJob:
+        told = [t.until(rounds) for aspect in asked.aspects for t in held[persona].transcripts[aspect]]
+        tables = asked.seating.tables
+        open_at_n = {table.key: own for table, own in zip(tables, asked.seating.by_table(told), strict=True)}
+        return _SeatedJob(PassJob(persona, lambda t: asked.judge.break_ties(t.items, open_at_n[t.key]), tables), asked)
 
-    found = iter(_results(runner, [job(p, a) for p in styles for a in items], "tie-breaks", progress))
+    jobs = [job(p, asked) for p in styles for asked in seated_by_aspect(dict.fromkeys(items, held[p].judge), items)]
+    found = _results(runner, jobs, "tie-breaks", progress)
     readings: dict[str, StudyScores] = {}
     for persona, style in styles.items():
         judge = held[persona].judge
         readings[style] = held[persona].at(setup, rounds)
-        settled = {a: [judge.verdict(t, rounds) for t in next(found)] for a in items}
+        settled = {a: [judge.verdict(t, rounds) for t in told] for a, told in found[persona].items()}
         readings[f"{style} + tie-breaker"] = study_scores(setup, settled)
     title = f"Agreement by debating style, n = {rounds}"
     return _study(setup, "styles", title, readings, "plain")
@@ -165,11 +163,10 @@ def repeats(
 ) -> list[RecordedDebates]:
     """Hold the same debates several times over, each time with other samples of the LM."""
 
-    items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    lms = [runner.lm.another_sample(number, temperature) for number in range(1, runs + 1)]
-    jobs = [_SeatedJob.of(f"run {n}", judge, rounds, items[a], lm) for n, lm in enumerate(lms, 1) for a in items]
-    found = iter(_results(runner, jobs, "repeated debates", progress))
-    return [RecordedDebates(judge, {a: next(found) for a in items}) for _ in lms]
+    lms = {f"run {n}": runner.lm.another_sample(n, temperature) for n in range(1, runs + 1)}
+    jobs = [job for name, lm in lms.items() for job in _jobs(name, judge, rounds, _items(setup), lm)]
+    found = _results(runner, jobs, "repeated debates", progress)
+    return [RecordedDebates(judge, found[name]) for name in lms]
 
 
 def in_orders(
@@ -189,19 +186,36 @@ class _SeatedJob:
     """A job of a pass, and where its items sit."""
 
     job: PassJob[list[Transcript]]
-    seating: Seating
-
-    @classmethod
-    def of(cls, name: str, judge: Judge, rounds: int, items: Sequence[Item], lm: JudgeLM | None = None) -> _SeatedJob:
-        seating = seated(judge, items)
-        return cls(PassJob(name, lambda t: judge.converse_table(t.items, rounds), seating.tables, lm=lm), seating)
+    asked: SharedSeating
 
 
-def _results(runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str, progress: bool) -> list[list[Transcript]]:
+def _items(setup: EvalSetup) -> dict[str, list[Item]]:
+    return {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
+
+
+def _jobs(
+    name: str, judge: Judge, rounds: int, items: Mapping[str, Sequence[Item]], lm: JudgeLM | None = None
+) -> list[_SeatedJob]:
+    """The debates of one judge about all aspects."""
+
+    def job(asked: SharedSeating) -> _SeatedJob:
+        work = PassJob(name, lambda t: asked.judge.converse_table(t.items, rounds), asked.seating.tables, lm=lm)
+        return _SeatedJob(work, asked)
+
+    return [job(asked) for asked in seated_by_aspect(dict.fromkeys(items, judge), items)]
+
+
+def _results(
+    runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str, progress: bool
+) -> dict[str, dict[str, list[Transcript]]]:
+    """Owner of the jobs -> aspect -> what came of its items."""
     done = run_together(runner, [one.job for one in jobs], what, progress=progress)
     for error in done.failed.values():
         raise error
-    return [one.seating.by_item(results) for one, results in zip(jobs, done.results, strict=True)]
+    found: dict[str, dict[str, list[Transcript]]] = {}
+    for one, results in zip(jobs, done.results, strict=True):
+        found.setdefault(one.job.owner, {}).update(one.asked.by_aspect(results))
+    return found
 
 
 def _study(setup: EvalSetup, name: str, title: str, readings: Mapping[str, StudyScores], baseline: str) -> Study:

@@ -1,0 +1,167 @@
+"""Judges of several aspects that are asked at once: which of them share a call, and what each aspect brings to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.debate.briefing import Asked
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PLAIN, STRICT
+from debate_judge.programs.geval.judge import GEval
+from debate_judge.programs.judge import DebateConfig, Item, Judge
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.offline.rubric import FEATURES
+from debate_judge.programs.roles.examples import RatedExample, with_examples
+from debate_judge.programs.roles.guide import with_guide
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import section
+from tests.programs.tables import cells, joint_judge, joint_reading, judged, values
+
+TWO = cells("one", "two")
+NAMES = ("coherence", "plain style")
+
+
+def told(guide: str, judge: Debate | None = None, granularity: Asked = "free") -> Debate:
+    """The judge with a guide, asking for scores as finely as `granularity` says."""
+    one: Debate = (judge or joint_judge(1, tie_breaker=True)).deepcopy()
+    one.granularity = granularity
+    scorer = one.scorer.predict
+    scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
+    return one
+
+
+def shared(*judges: Judge) -> list[tuple[str, ...]]:
+    return [one.aspects for one in shared_judges(dict(zip(NAMES, judges, strict=False)))]
+
+
+def prompts(judge: Debate, other: Debate) -> list[str]:
+    (one,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
+    assert isinstance(one.judge, Debate)
+    script = joint_reading(lambda *_: 3, lambda *_: "TOO LOW")
+    judgements, lm = judged(one.judge, script, TWO)
+    assert values(judgements) == [3] * 4
+    return lm.prompts
+
+
+def test_guide_and_granularity_stand_in_the_prompt_aspect_by_aspect() -> None:
+    for prompt in prompts(told("They like rain.", granularity="half"), told("They like sun.", granularity="whole")):
+        assert section(prompt, "guide_coherence") == "They like rain."
+        assert section(prompt, "guide_plain_style") == "They like sun."
+        assert "They like" not in section(prompt, "standard")
+        assert section(prompt, "aspect_coherence").endswith("in steps of 0.5.")
+        assert section(prompt, "aspect_plain_style").endswith("whole points of the scale.")
+
+
+def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
+    def rules(judge: Debate, other: Debate) -> str:
+        return section(prompts(judge, other)[1], "rules")
+
+    plain = joint_judge(1, tie_breaker=True)
+    both = rules(told("Rain."), told("Sun.", granularity="whole"))
+    assert "the aspect's guide to the raters" in both
+    assert "at least 0.5 (coherence), 1 (plain_style) apart" in both
+    assert "or, where it has none, by its definition" in rules(told("Rain."), plain)
+    assert "by the definition of the aspect" in rules(plain, plain)
+
+
+def test_a_guide_to_all_aspects_is_said_once() -> None:
+    opening, review, *_ = prompts(told("They like rain."), told("They like rain."))
+    assert opening.count("They like rain.") == 1
+    assert "by the guide to the raters" in section(review, "rules")
+
+
+def test_rated_examples_are_shown_under_their_aspects() -> None:
+    def showing(aspect: str, nearest: int) -> Debate:
+        examples = [RatedExample(aspect, f"g{n}", f"Letter {n}.", "", f"{aspect} {n}", 2.0) for n in range(2)]
+        found = with_examples(joint_judge(1, tie_breaker=True), examples, nearest)
+        assert isinstance(found, Debate)
+        return found
+
+    # How many an item is shown may differ as well.
+    opening, *_ = prompts(showing("coherence", 0), showing("plain style", 1))
+    assert section(opening, "examples_coherence").count("coherence ") == 2
+    assert section(opening, "similar_plain_style").count('"plain style ') == 1
+    assert "plain style " not in section(opening, "examples_coherence")
+
+
+def test_a_single_aspect_is_asked_about_by_its_own_judge() -> None:
+    guided = told("They like rain.")
+    (one,) = shared_judges({"coherence": guided})
+    assert one.judge is guided
+
+
+SAME = [
+    (told("Rain."), told("Sun.")),
+    (told("Rain.", granularity="half"), joint_judge(1, tie_breaker=True)),
+    # No Critic speaks in a single call, and no Tie-breaker where there is none.
+    (Debate(STRICT, DebateConfig(0), joint=True), Debate(PLAIN, DebateConfig(0, True), joint=True)),
+]
+
+OTHER = [
+    (joint_judge(1), joint_judge(2)),
+    (joint_judge(1), joint_judge(1, tie_breaker=True)),
+    (joint_judge(1, together=4), joint_judge(1, together=8)),
+    (joint_judge(1), joint_judge(1, score_mode="sampled:2")),
+    (Debate(STRICT, DebateConfig(1), joint=True), Debate(PLAIN, DebateConfig(1), joint=True)),
+    (Debate(joint=True, order=1), Debate(joint=True)),
+    (Debate(joint=True), Debate()),
+    (Debate(), Debate()),
+    (GEval(), GEval()),
+]
+
+
+def rewritten() -> Debate:
+    one = joint_judge(1)
+    one.scorer.predict.signature = one.scorer.predict.signature.with_instructions("Judge otherwise.")
+    return one
+
+
+@pytest.mark.parametrize("pair", SAME)
+def test_judges_share_a_call_where_only_what_they_know_differs(pair: tuple[Judge, Judge]) -> None:
+    assert shared(*pair) == [NAMES]
+
+
+@pytest.mark.parametrize("pair", [*OTHER, (joint_judge(1), rewritten())])
+def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, Judge]) -> None:
+    assert shared(*pair) == [("coherence",), ("plain style",)]
+
+
+# --- the offline LM, which knows guides that are written in its own sentences ---
+
+
+def weights(ends: str, **named: float) -> str:
+    told = [f"Weight {weight} for {FEATURES[name].phrase}." for name, weight in named.items()]
+    return "\n".join([f"Scores run from {ends}.", *told])
+
+
+def scores(judge: Judge, items: Sequence[Item]) -> list[float | str]:
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        return values(runner.judge(judge, items))
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_under_guides_of_their_own_the_scores_are_those_of_each_aspect_alone(rounds: int) -> None:
+    texts = (
+        "Rain fell. Roads",
+        "Roads closed after rain fell on the the roads. Roads closed after rain.",
+        "Sun shone.",
+    )
+    items = cells(*texts, source="Rain fell on Monday. Roads closed after rain. Nobody was hurt.")
+    alone = Debate(debate_config=DebateConfig(rounds, tie_breaker=True))
+    guides = {
+        "coherence": weights("1.20 to 4.60", opening=4.0, order=3.0, repeats=2.0, overlap=1.0),
+        "plain style": weights("2.10 to 8.90", support=4.0, topic=3.0, slips=2.0, cuts=1.0),
+    }
+    expected = [
+        score
+        for name, guide in guides.items()
+        for score in scores(told(guide, alone), [item for item in items if item.aspect.name == name])
+    ]
+    assert len(set(expected)) >= 4
+    for together in (0, 4):
+        base = Debate(debate_config=DebateConfig(rounds, tie_breaker=True), together=together, joint=True)
+        (one,) = shared_judges({name: told(guide, base) for name, guide in guides.items()})
+        assert scores(one.judge, items) == expected

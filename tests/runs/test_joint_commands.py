@@ -1,0 +1,223 @@
+"""Aspects that share calls in streams, score.py, exports, batch jobs and estimates: at the promised number of calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dspy import lm15
+
+from debate_judge.programs import preset
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import Item, Verdict
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.roles.guide import with_guide
+from debate_judge.runs import score
+from debate_judge.runs.estimates.dry_run import Target
+from debate_judge.runs.estimates.items import estimate_scoring
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import load
+from debate_judge.runs.runner import streaming
+from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.streaming import judge_in_order
+from tests.batch_server import BatchServer
+from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.tables import joint_reading, part, shown, wanted_cells
+from tests.programs.test_batch import lm_at
+from tests.runs.test_together_commands import TASK, TONE, arguments, digit, exported, rows_of, stream
+
+Row = tuple[Any, ...]
+
+
+def of_cell(prompt: str, text: str, aspect: str) -> int:
+    # The label of the only aspect of a table is empty.
+    tone = aspect == "tone" or (not aspect and section(prompt, "aspect").startswith("tone"))
+    return 1 + (int(text.split()[-1]) + tone) % 5
+
+
+def script(prompt: str) -> str:
+    if section(prompt, "candidate"):
+        return f"{part('rationale', 'So.')}\n\n{part('score', digit(prompt, section(prompt, 'candidate')))}"
+    return joint_reading(of_cell)(prompt)
+
+
+def judge(together: int, guide: str = "", joint: bool = True, name: str = "single") -> Debate:
+    found = preset(name, {"together": together, "joint": joint})
+    assert isinstance(found, Debate)
+    scorer = found.scorer.predict
+    scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
+    return found
+
+
+def compiled(together: int = 4, tone: Debate | None = None) -> CompiledJudge:
+    """A judge whose aspects know other things, as of a compile; that of tone may be one that shares no calls."""
+    judges = {"tone": tone or judge(together, "Friendly."), "help": judge(together, "Short.")}
+    return CompiledJudge(TASK, {name: AspectJudge(one) for name, one in judges.items()})
+
+
+def streamed(one: CompiledJudge, items: Iterator[Item]) -> tuple[list[Row], ScriptedLM, float]:
+    lm = scripted_lm(script, concurrency=4)
+    rows: list[Row] = []
+    calls = 0.0
+    with JudgeRunner(lm, progress=False) as runner:
+        for item, j in judge_in_order(runner, one, items):
+            assert isinstance(j, Verdict)
+            told = j.transcript
+            rows.append((item.group, item.candidate, item.aspect.name, j.score, told.together, told.joint))
+            calls += j.calls
+    return rows, lm, calls
+
+
+def expected(groups: int, candidates: int, together: int, joint: int) -> list[Row]:
+    return [
+        (f"g{g}", f"c{c}", a.name, 1 + (c + (a is TONE)) % 5, together, joint)
+        for g in range(groups)
+        for c in range(candidates)
+        for a in TASK.aspects
+    ]
+
+
+# --- streams ---
+
+
+@pytest.mark.parametrize(("together", "size", "calls"), [(0, 1, 120), (4, 4, 30), (2, 2, 60), (8, 4, 30)])
+def test_a_stream_asks_for_all_aspects_at_once(together: int, size: int, calls: int) -> None:
+    rows, lm, counted = streamed(compiled(together), stream(30, 4))
+    assert rows == expected(30, 4, size, 2)
+    assert len(lm.prompts) == calls == pytest.approx(counted)
+    assert all(section(p, "guide_tone") == "Friendly." and section(p, "guide_help") == "Short." for p in lm.prompts)
+
+
+def test_aspects_whose_judges_differ_are_asked_about_by_themselves() -> None:
+    rows, lm, _ = streamed(compiled(4, judge(4, joint=False)), stream(3, 4))
+    assert rows == expected(3, 4, 4, 1)
+    assert len(lm.prompts) == 6
+    rows, lm, _ = streamed(compiled(4, judge(0, joint=False)), stream(3, 4))
+    assert rows == [(*row[:4], 1 if row[2] == "tone" else 4, 1) for row in expected(3, 4, 4, 1)]
+    assert len(lm.prompts) == 3 + 12
+
+
+def test_the_tables_of_a_stream_are_those_of_a_corpus() -> None:
+    _, lm, _ = streamed(compiled(3, judge(3, "Short.")), stream(5, 8))
+    other = scripted_lm(script)
+    with JudgeRunner(other, progress=False) as runner:
+        runner.judge(judge(3, "Short."), list(stream(5, 8))[::-1])
+    assert sorted(lm.prompts) == sorted(other.prompts)
+    assert len(lm.prompts) == 15
+
+
+def test_a_source_of_any_length_is_taken_in_pieces_that_keep_candidates_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "GATHERED", 6)
+    _, lm, _ = streamed(compiled(8), stream(1, 10))
+    assert sorted((len(shown(p)), len(wanted_cells(p, "scores"))) for p in lm.prompts) == [(4, 8), (6, 12)]
+
+
+def test_aspects_of_a_source_may_come_one_after_the_other() -> None:
+    items = sorted(stream(1, 4), key=lambda item: item.aspect.name)
+    _, lm, _ = streamed(compiled(4), iter(items))
+    assert len(lm.prompts) == 1
+
+
+# --- exports and score.py ---
+
+
+@pytest.fixture
+def lms(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedLM]:
+    made: list[ScriptedLM] = []
+
+    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
+        made.append(scripted_lm(script, store=store, concurrency=concurrency))
+        return made[-1]
+
+    monkeypatch.setattr(loaded, "make_lm", make)
+    return made
+
+
+def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    with load(exported(tmp_path, compiled())) as one:
+        found = one.score_group([f"reply {n}" for n in range(4)], "message 1")
+        assert [(row["tone"].score, row["help"].score) for row in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
+        assert {(s.calls, s.together, s.joint) for row in found for s in row.values()} == {(0.125, 4, 2)}
+        assert len(lms[0].prompts) == 1
+        alone = one.score("reply 7", "message 1")
+        assert {(s.calls, s.together, s.joint) for s in alone.values()} == {(0.5, 1, 2)}
+        (help_alone,) = one.score("reply 7", "message 1", aspects="help").values()
+        assert (help_alone.score, help_alone.calls, help_alone.joint) == (3, 1, 1)
+    assert [len(wanted_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
+    assert section(lms[0].prompts[2], "candidate") == "reply 7"
+
+
+def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[ScriptedLM]) -> None:
+    given = arguments(tmp_path, exported(tmp_path, compiled()), 3, 4)
+    debates = tmp_path / "debates.jsonl"
+    assert score.main([*given, "--out", str(tmp_path / "out.jsonl"), "--transcripts", str(debates)]) == 0
+    rows = rows_of(tmp_path / "out.jsonl")
+    fields = ("group", "candidate", "aspect", "score", "together", "joint")
+    assert [tuple(row[name] for name in fields) for row in rows] == expected(3, 4, 4, 2)
+    assert {(row["calls"], row["together"], row["joint"]) for row in rows_of(debates)} == {(0.125, 4, 2)}
+    # What is tried before the run is a call of the run.
+    assert len(lms[-1].prompts) == 3
+    assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
+    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,together,joint")
+    assert lms[-1].prompts == []
+
+
+def test_a_run_that_was_stopped_pays_no_table_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replies that the journal holds are read again by the same tables; the rows are those of a run in one go."""
+    prompts: list[str] = []
+
+    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
+        def stopping(prompt: str) -> str:
+            if len(prompts) == stop:
+                raise lm15.AuthError("the key was withdrawn")
+            prompts.append(prompt)
+            return script(prompt)
+
+        return scripted_lm(stopping, store=store, concurrency=2)
+
+    monkeypatch.setattr(loaded, "make_lm", make)
+    given = [*arguments(tmp_path, exported(tmp_path, compiled(3)), 10, 6), "--no-preflight"]
+    stop = -1
+    assert score.main([*given, "--out", str(tmp_path / "whole.jsonl"), "--store", str(tmp_path / "other")]) == 0
+    assert len(prompts) == 20
+    for stop in (7, 15, -1):
+        if stop == 7:
+            prompts.clear()
+        assert score.main([*given, "--out", str(tmp_path / "out.jsonl")]) == (0 if stop < 0 else 3)
+    assert len(prompts) == len(set(prompts)) == 20
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+# --- batch jobs and estimates ---
+
+
+def test_tables_of_all_aspects_go_in_batch_jobs(tmp_path: Path) -> None:
+    def answer(body: bytes) -> str:
+        return script(json.loads(body)["messages"][-1]["content"])
+
+    with BatchServer(answer) as server:
+        with JudgeRunner(lm_at(server, store=Journal(tmp_path)), progress=False) as runner:
+            found = [j for _, j in judge_in_order(runner, compiled(), stream(10, 4))]
+        assert (server.made, server.direct) == ([("scorer", "0", 10)], 0)
+    assert [j.score for j in found if isinstance(j, Verdict)] == [row[3] for row in expected(10, 4, 4, 2)]
+    assert sum(j.calls for j in found) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(("together", "calls"), [(0, 8 * 12), (4, 2 * 12), (8, 12), (3, 3 * 12)])
+def test_an_estimate_counts_the_calls_that_are_made(together: int, calls: int) -> None:
+    found, count = estimate_scoring(Target("offline"), compiled(together), TASK.aspects, stream(12, 8))
+    assert count == 192
+    assert [round(used.calls, 6) for used in found.total] == [calls] * 3
+    assert len(streamed(compiled(together), stream(12, 8))[1].prompts) == calls
+
+
+def test_an_estimate_of_a_debate_lies_around_what_is_asked() -> None:
+    one = judge(4, name="debate+tiebreak")
+    debates = CompiledJudge(TASK, {name: AspectJudge(one) for name in ("tone", "help")})
+    found, _ = estimate_scoring(Target("offline"), debates, TASK.aspects, stream(6, 8))
+    # 12 tables: opened and found without issue; and three rounds, revised each time, with a tie-break.
+    assert (found.total[0].calls, found.total[2].calls) == (24, 12 * 8)
