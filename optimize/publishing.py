@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
+from debate_judge.optimize.calibrating import calibration_effects
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -23,6 +24,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports import raters as rater_tables
@@ -63,6 +65,9 @@ def publish(
         tracker.agreement(compared, held_out.tables[compared])
         tracker.metrics({f"held_out/{compared}/lm_calls_per_item": held_out.calls_per_item(compared)})
     tracker.metrics(decision_tables.metrics(held_out.decisions))
+    calibration = calibration_effects(plan, judge, held_out)
+    tracker.metrics(calibration_tables.metrics(calibration))
+    tracker.json("calibration.json", calibration_tables.to_json(calibration))
     tracker.metrics(_summary_metrics(run, searches, held_out, looks))
     tracker.tags({"looks": str(looks) or None})
     for aspect, found in searches.items():
@@ -128,6 +133,7 @@ def _export(
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
+        "calibration": calibration_tables.to_json(calibration_effects(plan, judge, held_out)),
         "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
         "looks": asdict(looks),

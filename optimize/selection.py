@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect
+from debate_judge.optimize.calibrating import calibrations
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
@@ -78,8 +80,10 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     searches, judges = {}, {}
     for unit in plan.units:
         one = found[label_of(unit)]
+        compiled, maps = _compiled(plan, one), calibrations(run, one)
         for aspect in unit:
-            searches[aspect.name], judges[aspect.name] = one, _compiled(plan, one)
+            searches[aspect.name] = one
+            judges[aspect.name] = replace(compiled, calibration=maps.get(aspect.name))
     return CompiledJudge(plan.data.corpus.task, judges), searches
 
 

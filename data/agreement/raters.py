@@ -186,10 +186,11 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
     apart = [values for values in apart if len(values)]
     if not apart:
         return None, None
-    return _mean_over_groups([np.abs(values) for values in apart]), _mean_over_groups(apart)
+    return mean_over_groups([np.abs(values) for values in apart]), mean_over_groups(apart)
 
 
-def _mean_over_groups(by_group: Sequence[Floats]) -> Measure:
+def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
+    """The mean of values that come in groups, none of them empty, with a t interval over the groups."""
     count = sum(map(len, by_group))
     value = math.fsum(v for values in by_group for v in values) / count
     # Of a ratio of sums: groups differ in their numbers of candidates.

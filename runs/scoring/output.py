@@ -166,6 +166,7 @@ def open_results(
     source: Path,
     transcripts: Path | None = None,
     together: bool = False,
+    mapped: bool = False,
 ) -> Iterator[Results]:
     """Open the files that a scoring run writes.
 
@@ -175,11 +176,12 @@ def open_results(
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
         together: Whether rows say how many candidates were judged together.
+        mapped: Whether scores are on the raters' scale, so that rows hold the judge's own beside.
 
     Raises:
         InputError: A place cannot be written, another process writes there, or what is there was made otherwise.
     """
-    form = format_of(path, together)
+    form = format_of(path, together, mapped)
     _check_places(path, source, transcripts)
     with ExitStack() as opened:
         file = opened.enter_context(_exclusive(path, "--out"))
@@ -188,7 +190,7 @@ def open_results(
         debates = None
         if transcripts is not None:
             file = opened.enter_context(_exclusive(transcripts, "--transcripts"))
-            debates = RowFile(transcripts, Transcripts(together), file)
+            debates = RowFile(transcripts, Transcripts(together, mapped), file)
         yield Results(rows, debates)
 
 

@@ -16,6 +16,8 @@ from debate_judge.runs.runner.streaming import Score
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored")
 _COMPANY = ("together",)
 """Further fields where the judge has judged candidates together."""
+_OWN = ("judge_score",)
+"""Further fields where `score` is on the raters' scale: what the judge itself gave."""
 
 SUFFIXES = (".jsonl", ".csv")
 
@@ -25,10 +27,12 @@ class JsonLines:
 
     Args:
         together: Whether rows say how many candidates were judged together.
+        mapped: Whether scores are on the raters' scale, so that rows hold the judge's own beside.
     """
 
-    def __init__(self, together: bool = False) -> None:
+    def __init__(self, together: bool = False, mapped: bool = False) -> None:
         self.together = together
+        self.mapped = mapped
 
     @property
     def header(self) -> bytes:
@@ -44,11 +48,11 @@ class JsonLines:
         return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
 
     def _fields(self) -> tuple[str, ...]:
-        return FIELDS + _COMPANY if self.together else FIELDS
+        return FIELDS + _COMPANY * self.together + _OWN * self.mapped
 
     def _values(self, item: Item, score: Score) -> list[Any]:
         values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
-        return [*values, score.together] if self.together else values
+        return [*values, *[score.together] * self.together, *[score.judge_score] * self.mapped]
 
 
 class Csv(JsonLines):
@@ -81,13 +85,15 @@ class Transcripts(JsonLines):
         row = [*zip(FIELDS, [*_identity(item), score.score], strict=False), ("calls", score.calls), ("turns", turns)]
         if self.together:
             row.append(("together", score.together))
+        if self.mapped:
+            row.append(("judge_score", score.judge_score))
         if score.unscored is not None:
             row += [("unscored", score.unscored), ("detail", score.detail)]
         return _json(row) + b"\n"
 
 
-def format_of(path: Path, together: bool = False) -> JsonLines:
-    """The format that the file's ending names; `together` as for `JsonLines`.
+def format_of(path: Path, together: bool = False, mapped: bool = False) -> JsonLines:
+    """The format that the file's ending names; the other arguments are those of `JsonLines`.
 
     Raises:
         InputError: it names none.
@@ -100,7 +106,7 @@ def format_of(path: Path, together: bool = False) -> JsonLines:
             expected=" or ".join(SUFFIXES),
             found=suffix or "no suffix",
         )
-    return Csv(together) if suffix == ".csv" else JsonLines(together)
+    return Csv(together, mapped) if suffix == ".csv" else JsonLines(together, mapped)
 
 
 def _identity(item: Item) -> list[Any]:
