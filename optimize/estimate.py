@@ -17,11 +17,11 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
-from debate_judge.optimize.calibrating import calibration_label
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
+from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of

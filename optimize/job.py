@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from debate_judge import data
-from debate_judge.data.agreement.calibration import CalibrationEffect
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import Level
+from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
-from debate_judge.optimize.calibrating import calibration_effects
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
+from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES
-from debate_judge.optimize.calibrating import calibration_effects
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of

@@ -11,10 +11,10 @@ from typing import get_args
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect
-from debate_judge.optimize.calibrating import calibrations
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
+from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
 from debate_judge.optimize.search.knowledge import (
     ASKED,

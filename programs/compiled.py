@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from debate_judge.data.agreement.calibration import Calibration
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity, Task
 from debate_judge.programs.judge import Judge, Judgement, in_granularity

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.agreement.calibration import Calibration
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from debate_judge.data.agreement.calibration import CalibrationEffect
+from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.text import text_table
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from debate_judge.data.agreement.calibration import ORDER, Calibration, effect_of, fit_calibration
 from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.calibration import ORDER, Calibration, effect_of, fit_calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
 

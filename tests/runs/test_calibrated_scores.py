@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge import load
-from debate_judge.data.agreement.calibration import Calibration
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.agreement.calibration import Calibration
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge

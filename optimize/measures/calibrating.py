@@ -8,7 +8,7 @@ judge is chosen by them; they say as much as others of the raters' scale, and ar
 
 from __future__ import annotations
 
-from debate_judge.data.agreement.calibration import Calibration, CalibrationEffect, effect_of, fit_calibration
+from debate_judge.data.calibration import Calibration, CalibrationEffect, effect_of, fit_calibration
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.held_out import HeldOut
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
