@@ -21,7 +21,7 @@ import numpy as np
 
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.correlations import Floats
-from debate_judge.data.agreement.raters import error_and_bias, mean_over_groups
+from debate_judge.data.agreement.raters import differences_by_group, error_and_bias, mean_over_groups
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.errors import InputError
@@ -122,6 +122,10 @@ class CalibrationEffect:
     error_after: Measure | None
     change: Measure | None
     """Of that error, paired over candidates: after minus before."""
+    rms: float | None
+    """Root of the mean squared difference, before: what the map is fitted to lessen. Where most ratings are at one end
+    of the scale, it may raise the mean absolute difference for that."""
+    rms_after: float | None
     bias: Measure | None
     """Mean of score minus rating, before."""
     bias_after: Measure | None
@@ -142,6 +146,7 @@ class CalibrationEffect:
             name: None if (value := getattr(self, name)) is None else value.to_json() for name in names
         }
         fitted = {"groups": self.calibration.groups, "candidates": self.calibration.candidates}
+        found |= {"rms": self.rms, "rms_after": self.rms_after}
         ranks = {"spearman": self.spearman, "spearman_after": self.spearman_after}
         return {**found, **ranks, "fitted_on": fitted, "knots": [list(knot) for knot in self.calibration.knots]}
 
@@ -164,19 +169,21 @@ def effect_of(
         agreement_table({"x": own}, levels=(level,), resamples=0).aspects["x"][level]["spearman"].value
         for own in (groups, mapped)
     ]
-    change = mean_over_groups(_changes(groups, mapped)) if on_scale and after[0] is not None else None
-    return CalibrationEffect(calibration, before[0], after[0], change, before[1], after[1], *ranks)
+    old, new = differences_by_group(groups), differences_by_group(mapped)
+    changes = [np.abs(b) - np.abs(a) for a, b in zip(old, new, strict=True)]
+    return CalibrationEffect(
+        calibration,
+        error=before[0],
+        error_after=after[0],
+        change=mean_over_groups(changes) if on_scale and changes else None,
+        rms=_rms(old) if on_scale else None,
+        rms_after=_rms(new),
+        bias=before[1],
+        bias_after=after[1],
+        spearman=ranks[0],
+        spearman_after=ranks[1],
+    )
 
 
-def _changes(groups: Sequence[GroupScores], mapped: Sequence[GroupScores]) -> list[Floats]:
-    found = [
-        np.array(
-            [
-                abs(new - rating) - abs(old - rating)
-                for rating, old, new in zip(before.ratings, before.scores, after.scores, strict=True)
-                if rating is not None and old is not None and new is not None
-            ]
-        )
-        for before, after in zip(groups, mapped, strict=True)
-    ]
-    return [values for values in found if len(values)]
+def _rms(by_group: Sequence[Floats]) -> float | None:
+    return float(np.sqrt(np.mean(np.concatenate(by_group) ** 2))) if by_group else None

@@ -9,7 +9,7 @@ from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.text import text_table
 
-_HEADER = ("aspect", "mean abs. error", "calibrated", "change", "bias", "calibrated bias", "fitted on")
+_HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
 Effects = Mapping[str, CalibrationEffect]
 """Aspect -> what its calibration changes."""
@@ -23,6 +23,7 @@ def render(found: Effects) -> str:
             cell(one.error),
             cell(one.error_after),
             cell(one.change),
+            " → ".join("–" if value is None else f"{value:.2f}" for value in (one.rms, one.rms_after)),
             cell(one.bias),
             cell(one.bias_after),
             f"{one.calibration.candidates:,} texts, {one.calibration.groups:,} sources",
@@ -56,6 +57,6 @@ def metrics(found: Effects) -> dict[str, float | None]:
             if figure is not None:
                 ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
                 values |= {f"calibration/{aspect}/{name}{end}": value for end, value in ends.items()}
-        values[f"calibration/{aspect}/spearman"] = one.spearman
-        values[f"calibration/{aspect}/spearman_after"] = one.spearman_after
+        for name in ("rms", "rms_after", "spearman", "spearman_after"):
+            values[f"calibration/{aspect}/{name}"] = getattr(one, name)
     return values

@@ -116,6 +116,9 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
     assert effect.bias_after.low is not None
     assert effect.bias_after.high is not None
     assert effect.bias_after.low < 0 < effect.bias_after.high
+    assert effect.rms == pytest.approx(1, abs=0.05)
+    assert effect.rms_after is not None
+    assert effect.error_after.value < effect.rms_after < 0.2
     assert effect.keeps_ranks
     assert effect.spearman == pytest.approx(effect.spearman_after)
     told = effect.to_json()
@@ -126,7 +129,7 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
 def test_scores_on_another_scale_have_no_error_before() -> None:
     groups = [group(f"g{i}", [0.1, 0.2, 0.4], [1, 2, 5]) for i in range(3)]
     effect = effect_of(fitted(groups, on_scale=False), groups, "summary", on_scale=False)
-    assert effect.error is effect.bias is effect.change is None
+    assert effect.error is effect.bias is effect.change is effect.rms is None
     assert effect.error_after is not None
     assert effect.error_after.value == pytest.approx(0, abs=0.01)
 
