@@ -75,9 +75,10 @@ class CompilePlan:
         """How much the search tries."""
         return breadth_of(self.settings.effort, self.settings.trials)
 
-    def choice(self, aspects: Sequence[Aspect]) -> dict[ChoicePart, Corpus]:
+    def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
         """The sources that a judge for these aspects is chosen by: those of dev, then of train as far as the rule looks
-        at them, up to the number of candidates that the effort allows; sources that say nothing are left out."""
+        at them, up to the number of candidates that the effort allows; sources that say nothing are left out. Without
+        `ranked` these: the rated sources among the same that say nothing."""
         splits = self.data.splits
         train = splits.train.groups if RULES[self.settings.choose].part == "train+dev" else ()
         room = self.breadth.candidates
@@ -86,9 +87,12 @@ class CompilePlan:
         for part, groups in parts.items():
             kept: list[RatedGroup] = []
             for group in groups:
-                if self.data.tells(group, aspects) and room >= len(group.candidates):
-                    kept.append(group)
+                if room < len(group.candidates):
+                    continue
+                if tells := self.data.tells(group, aspects):
                     room -= len(group.candidates)
+                if tells == ranked and (tells or any(c.ratings.get(a.name) for c in group.candidates for a in aspects)):
+                    kept.append(group)
             found[part] = replace(splits.dev, groups=tuple(kept))
         return found
 

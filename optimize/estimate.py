@@ -21,6 +21,7 @@ from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
+from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of
@@ -120,7 +121,10 @@ def _sample(plan: CompilePlan) -> CompilePlan:
     telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
 
     def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        return replace(part, groups=sampled_groups(groups, max(1, SAMPLED // len(plan.data.aspects)), seed))
+        size, ids = max(1, SAMPLED // len(plan.data.aspects)), {group.id for group in groups}
+        # The others matter to calibration alone.
+        others = sampled_groups([group for group in part.groups if group.id not in ids], size, seed)
+        return replace(part, groups=(*sampled_groups(groups, size, seed), *others))
 
     sampled = replace(
         splits,
@@ -151,6 +155,9 @@ def _stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
             for kind in ("debates", "tie-breaks"):
                 found[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
+            unranked = (extent(_items(of.choice(unit, ranked=False)[part], unit)) for of in (plan, sample))
+            calibrating = Stage.of(calibration_label(label), *unranked)
+            found |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
         for aspect in unit:
             found[f"{aspect.name}: held-out"] = Stage.of(
                 f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)

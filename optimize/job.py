@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,11 +14,13 @@ from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import Level
+from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
+from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -32,6 +35,7 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import make_lm, replies_folder
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
@@ -78,6 +82,11 @@ class Result:
     export: Path
     tracked: TrackedRun
 
+    @cached_property
+    def calibration(self) -> Mapping[str, CalibrationEffect]:
+        """Aspect -> what mapping scores to the raters' scale changes on held-out."""
+        return calibration_effects(self.plan, self.judge, self.held_out)
+
     def to_json(self) -> dict[str, Any]:
         """The result as the JSON of `--json`; every number finite or null."""
         held_out, gain = self.held_out, self.held_out.gain
@@ -85,6 +94,7 @@ class Result:
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
             "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
             **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
+            **({"calibration": calibration_tables.to_json(self.calibration)} if self.calibration else {}),
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             "gain_over_informed_single": asdict(held_out.over_informed),

@@ -16,6 +16,7 @@ from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
@@ -24,6 +25,7 @@ from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
 from debate_judge.runs.reports import raters as rater_tables
@@ -68,6 +70,9 @@ def publish(
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
     tracker.details(decision_tables.metrics(held_out.decisions))
+    calibration = calibration_effects(plan, judge, held_out)
+    tracker.details(calibration_tables.metrics(calibration))
+    tracker.json("calibration.json", calibration_tables.to_json(calibration))
     tracker.metrics(_metrics(run, searches, held_out, looks))
     tracker.details(_details(run, held_out, looks))
     tracker.json(champion.FILE, champion.to_json(held_out.scores["compiled"]))
@@ -173,6 +178,7 @@ def _export(
     evidence: dict[str, Any] = {
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
+        "calibration": calibration_tables.to_json(calibration_effects(plan, judge, held_out)),
         "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
         "looks": asdict(looks),

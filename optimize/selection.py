@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -13,6 +14,7 @@ from debate_judge.data.schema import GRANULARITIES, Aspect
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
+from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
 from debate_judge.optimize.search.knowledge import (
     ASKED,
@@ -79,8 +81,10 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     searches, judges = {}, {}
     for unit in plan.units:
         one = found[label_of(unit)]
+        compiled, maps = _compiled(plan, one), calibrations(run, one)
         for aspect in unit:
-            searches[aspect.name], judges[aspect.name] = one, _compiled(plan, one)
+            searches[aspect.name] = one
+            judges[aspect.name] = replace(compiled, calibration=maps.get(aspect.name))
     return CompiledJudge(plan.data.corpus.task, judges), searches
 
 

@@ -6,12 +6,17 @@ exported and used together they are one judge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity, Task
 from debate_judge.programs.judge import Judge, Judgement, in_granularity
+
+ScoreScale = Literal["judge", "raters"]
+"""What scores are reported on: as the judge gives them, or mapped to what the raters give (`Calibration`)."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,8 @@ class AspectJudge:
 
     judge: Judge
     granularity: Granularity = "given"
+    calibration: Calibration | None = None
+    """From reported scores to the raters' scale, where it was fitted."""
 
     def __post_init__(self) -> None:
         if not self.judge.on_scale and self.granularity != "given":
@@ -73,3 +80,21 @@ class CompiledJudge:
     task: Task
     aspects: Mapping[str, AspectJudge]
     """Aspect name -> its judge, in the task's order."""
+
+    def require_calibrated(self, aspects: Sequence[Aspect], scale: str) -> None:
+        """Refuse to report scores on a scale that the judge has no map to.
+
+        Raises:
+            InputError: `scale` is not known, or is the raters' and the judge of an aspect was not calibrated.
+        """
+        known = get_args(ScoreScale)
+        if scale not in known:
+            raise InputError("unknown scale of scores", field="scale", expected=" or ".join(known), found=scale)
+        without = [aspect.name for aspect in aspects if self.aspects[aspect.name].calibration is None]
+        if scale == "raters" and without:
+            raise InputError(
+                f"the judge has no map to the raters' scale for {', '.join(without)}",
+                field="scale",
+                expected="a judge that was calibrated when it was compiled, which one of pairs is not",
+                remedy="leave the scale out for the judge's own scores, or compile the judge again",
+            )

@@ -6,8 +6,9 @@
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
-or aspects share calls, also how many there were. A score that is missing is null, and unscored says why. The same
-command continues a run that was stopped.
+or aspects share calls, also how many there were. A score that is missing is null, and unscored says why. With --scale
+raters a score is what the raters would give on average, by a map that the compile fitted, and judge_score is the
+judge's own. The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import MAX_UNSCORED, STORE
@@ -47,6 +48,9 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
     task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "of the scores: the judge's own, or the raters' by the map that the compile fitted"
+    )
     trust_export: bool = setting(
         False, "use the server's address that the export names, once you have said yes on the terminal", decides=False
     )
@@ -164,9 +168,10 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
-    from debate_judge.runs.scoring.rows import company_of
+    from debate_judge.runs.scoring.rows import extra_fields
 
     aspects = judge.choose(arguments.aspects or None)
+    judge.compiled.require_calibrated(aspects, arguments.scale)
     if any(judge.compiled.aspects[aspect.name].judge.compares for aspect in aspects):
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     source, out = Path(arguments.source), Path(arguments.out)
@@ -174,14 +179,14 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     items = _items(source, judge.task, aspects, arguments.task)
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     made_from = _made_from(arguments, judge, aspects)
-    company = company_of(judges)
-    with open_results(out, made_from=made_from, source=source, transcripts=transcripts, company=company) as results:
+    extra = extra_fields(judges, mapped=arguments.scale == "raters")
+    with open_results(out, made_from=made_from, source=source, transcripts=transcripts, extra=extra) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
         if not arguments.no_preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, patient=arguments.max_unscored >= 1)
+        _write_all(judge, items, results, arguments)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
@@ -206,6 +211,7 @@ def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
         "aspects": [a.name for a in aspects],
         "task": arguments.task,
         "max_tokens": arguments.max_tokens,
+        "scale": arguments.scale,
     }
 
 
@@ -217,16 +223,16 @@ def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None
         yield from group_items(task, group, aspects)
 
 
-def _write_all(judge: LoadedJudge, items: Iterator[Item], results: Results, *, patient: bool) -> None:
+def _write_all(judge: LoadedJudge, items: Iterator[Item], results: Results, arguments: ScoreFlags) -> None:
     from tqdm import tqdm
 
     from debate_judge.runs.runner.streaming import score_of, window
     from debate_judge.runs.scoring.outage_guard import OutageGuard
 
-    guard = OutageGuard(results, window(judge.lm), patient)
+    guard = OutageGuard(results, window(judge.lm), arguments.max_unscored >= 1)
     with tqdm(desc="scoring", unit="item", delay=2, file=sys.stderr) as bar:
         for item, judgement in judge.stream(items):
-            guard.add(item, score_of(judge.compiled, item, judgement))
+            guard.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
             bar.update()
     guard.finish()
     results.finish()

@@ -53,7 +53,7 @@ ROOMS = {
         ("errors",),
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
-        ("splits",),
+        ("splits", "calibration"),
         ("files",),
         ("sets", "sample"),
     ),

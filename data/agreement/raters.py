@@ -179,17 +179,23 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
     """Mean absolute difference, and mean difference, of scores and mean ratings, with t intervals over groups."""
-    apart = [
+    apart = differences_by_group(groups)
+    if not apart:
+        return None, None
+    return mean_over_groups([np.abs(values) for values in apart]), mean_over_groups(apart)
+
+
+def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
+    """Score minus mean rating of the candidates that have both, by group, without groups that have none."""
+    found = [
         np.array([s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None])
         for g in groups
     ]
-    apart = [values for values in apart if len(values)]
-    if not apart:
-        return None, None
-    return _mean_over_groups([np.abs(values) for values in apart]), _mean_over_groups(apart)
+    return [values for values in found if len(values)]
 
 
-def _mean_over_groups(by_group: Sequence[Floats]) -> Measure:
+def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
+    """The mean of values that come in groups, none of them empty, with a t interval over the groups."""
     count = sum(map(len, by_group))
     value = math.fsum(v for values in by_group for v in values) / count
     # Of a ratio of sums: groups differ in their numbers of candidates.

@@ -33,6 +33,7 @@ from debate_judge.runs.export.manifest import (
     SCHEMA_VERSION,
     Export,
     State,
+    calibration_record,
     held_texts,
     program_fingerprint,
     program_state,
@@ -53,7 +54,11 @@ on held-out sources, are in manifest.json under "evidence".{texts}
 
 Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
 From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
-From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
+{scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
+"""
+
+_ON_RATERS_SCALE = """\
+On the raters' scale: `--scale raters`, or `score(..., scale="raters")`; the order of scores is the same
 """
 
 
@@ -167,6 +172,8 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         if left_out:
             aspects[name]["demos_left_out"] = left_out
             log.warning("%s: %d demonstrations are not exported, so the export asks without them", name, left_out)
+        if chosen.calibration is not None:
+            aspects[name]["calibration"] = calibration_record(chosen.calibration)
         if texts := held_texts(states[name]):
             aspects[name]["holds_texts"] = texts
     task = task_record(judge.task)
@@ -242,6 +249,7 @@ def _write(folder: Path, manifest: Mapping[str, Any], states: Mapping[str, State
         task=manifest["task"]["name"],
         aspects=", ".join(manifest["aspects"]),
         lm=f"It was compiled with the LM {spec}{note}. " if spec else "",
+        scale=_ON_RATERS_SCALE if any("calibration" in entry for entry in manifest["aspects"].values()) else "",
         texts=f" Its prompts show {texts} rated texts of that data, which stand in the folder `state`."
         if texts
         else "",

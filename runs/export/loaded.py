@@ -15,7 +15,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Task
-from debate_judge.programs.compiled import CompiledJudge, shared_judges
+from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
 from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.journal import Journal
@@ -104,6 +104,7 @@ class LoadedJudge:
         context: str = "",
         references: Sequence[str] = (),
         aspects: Sequence[str] | str | None = None,
+        scale: ScoreScale = "judge",
     ) -> dict[str, Score]:
         """Score one text.
 
@@ -113,19 +114,25 @@ class LoadedJudge:
             context: A text that belongs to the source, where the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
+            scale: `raters` maps each score to what the raters would give on average (`Score.judge_score` is the
+                judge's own), by a map that the compile fitted to ratings of train and dev; no order changes.
 
         Returns:
             Aspect name -> score, in the task's order.
 
         Raises:
-            InputError: an unknown aspect, or a text that is empty.
+            InputError: an unknown aspect, a text that is empty, or no map in the export.
             dspy.LMError: The LM cannot be used at all; other failures are scores with a reason in `unscored`.
         """
         row = {"text": text, "source": source, "context": context, "references": references}
-        return self.score_many([row], aspects=aspects)[0]
+        return self.score_many([row], aspects=aspects, scale=scale)[0]
 
     def score_many(
-        self, rows: Iterable[Mapping[str, Any]], *, aspects: Sequence[str] | str | None = None
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        aspects: Sequence[str] | str | None = None,
+        scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
         """Score many texts at once, with as many LM calls in flight as the judge was loaded for.
 
@@ -134,17 +141,19 @@ class LoadedJudge:
         Args:
             rows: Mappings with `text` and `source`, and optionally `context` and `references`.
             aspects: Which aspects; all by default.
+            scale: As for `score`.
 
         Returns:
             For each row, in order, what `score` returns.
         """
         chosen = self.choose(aspects)
+        self.compiled.require_calibrated(chosen, scale)
         found = self.stream(item for number, row in enumerate(rows) for item in self._items(number, row, chosen))
         results: list[dict[str, Score]] = []
         for item, judgement in found:
             if item.aspect is chosen[0]:
                 results.append({})
-            results[-1][item.aspect.name] = score_of(self.compiled, item, judgement)
+            results[-1][item.aspect.name] = score_of(self.compiled, item, judgement, scale)
         return results
 
     def score_group(
@@ -154,6 +163,7 @@ class LoadedJudge:
         *,
         context: str = "",
         aspects: Sequence[str] | str | None = None,
+        scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
         """Score candidates of one source, in the same calls where the judge has them, or their aspects, share calls.
 
@@ -162,13 +172,13 @@ class LoadedJudge:
             source: As for `score`, of all of them.
             context: As for `score`.
             aspects: Which aspects; all by default.
+            scale: As for `score`.
 
         Returns:
             For each candidate, in order, what `score` returns.
         """
-        return self.score_many(
-            [{"text": text, "source": source, "context": context} for text in texts], aspects=aspects
-        )
+        rows = [{"text": text, "source": source, "context": context} for text in texts]
+        return self.score_many(rows, aspects=aspects, scale=scale)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""

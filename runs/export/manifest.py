@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.records import Record
@@ -233,8 +234,24 @@ def _aspect_judge(entry: Record, state: Record, task: Task, aspect: str) -> Aspe
     except (KeyError, TypeError, ValueError) as error:
         raise config.error(f"not a configuration of the judge {name!r}: {error!r}", found=config.values) from None
     _apply(judge, state)
+    calibration = _calibration(entry.child("calibration")) if "calibration" in entry.values else None
     with entry.located("granularity"):
-        return AspectJudge(judge, granularity)
+        return AspectJudge(judge, granularity, calibration)
+
+
+def calibration_record(calibration: Calibration) -> dict[str, Any]:
+    """The map to the raters' scale as JSON values."""
+    knots = [{"score": score, "raters": rating} for score, rating in calibration.knots]
+    return {"knots": knots, "groups": calibration.groups, "candidates": calibration.candidates}
+
+
+def _calibration(record: Record) -> Calibration:
+    with record.located():
+        return Calibration(
+            tuple((knot.number("score"), knot.number("raters")) for knot in record.children("knots", empty=True)),
+            int(record.number("groups")),
+            int(record.number("candidates")),
+        )
 
 
 def _apply(judge: Judge, state: Record) -> None:

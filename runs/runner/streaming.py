@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
-from debate_judge.programs.compiled import CompiledJudge, shared_judges
+from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
@@ -27,7 +27,10 @@ class Score:
     """What a compiled judge reports about one text in one aspect."""
 
     score: float | None
-    """On the aspect's scale and in its granularity; None where there is none."""
+    """On the aspect's scale and in its granularity, or mapped to the raters' scale where that was asked for; None
+    where there is none."""
+    judge_score: float | None
+    """The score as the judge gave it, in its granularity; the same as `score` where nothing was mapped."""
     rounds: int | None
     stop_reason: str | None
     """Why the judge stopped: single call, no issue, rounds over, tie-breaker; None where it has no score."""
@@ -44,14 +47,16 @@ class Score:
     transcript: Transcript = field(repr=False)
 
 
-def score_of(judge: CompiledJudge, item: Item, judgement: Judgement) -> Score:
-    """The judgement as it is reported."""
+def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
+    """The judgement as it is reported; on the raters' scale the aspect needs a calibration."""
     told, calls = judgement.transcript, judgement.calls
     company = told.together, told.joint
     if isinstance(judgement, Unscored):
-        return Score(None, None, None, judgement.reason, judgement.detail, calls, *company, told)
-    value = judge.aspects[item.aspect.name].reported(judgement, item.aspect)
-    return Score(value, judgement.rounds, judgement.stop_reason, None, "", calls, *company, told)
+        return Score(None, None, None, None, judgement.reason, judgement.detail, calls, *company, told)
+    one = judge.aspects[item.aspect.name]
+    own = one.reported(judgement, item.aspect)
+    value = one.calibration.at(own) if scale == "raters" and one.calibration and own is not None else own
+    return Score(value, own, judgement.rounds, judgement.stop_reason, None, "", calls, *company, told)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:

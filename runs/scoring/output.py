@@ -165,7 +165,7 @@ def open_results(
     made_from: Mapping[str, Any],
     source: Path,
     transcripts: Path | None = None,
-    company: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (),
 ) -> Iterator[Results]:
     """Open the files that a scoring run writes.
 
@@ -174,12 +174,12 @@ def open_results(
         made_from: JSON values that an earlier run must have had alike.
         source: The file that is scored.
         transcripts: File for the debates, if they are wanted.
-        company: Of the rows, as `runs.scoring.rows.company_of` has it.
+        extra: Of the rows, as `runs.scoring.rows.extra_fields` has it.
 
     Raises:
         InputError: A place cannot be written, another process writes there, or what is there was made otherwise.
     """
-    form = format_of(path, company)
+    form = format_of(path, extra)
     _check_places(path, source, transcripts)
     with ExitStack() as opened:
         file = opened.enter_context(_exclusive(path, "--out"))
@@ -188,7 +188,7 @@ def open_results(
         debates = None
         if transcripts is not None:
             file = opened.enter_context(_exclusive(transcripts, "--transcripts"))
-            debates = RowFile(transcripts, Transcripts(company), file)
+            debates = RowFile(transcripts, Transcripts(extra), file)
         yield Results(rows, debates)
 
 

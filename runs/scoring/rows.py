@@ -22,11 +22,11 @@ class JsonLines:
     """One JSON object a line; the base of the other formats.
 
     Args:
-        company: Fields of a `Score` that stand in rows besides `FIELDS`: what its calls were shared with.
+        extra: Fields of a `Score` that stand in rows besides `FIELDS`, see `extra_fields`.
     """
 
-    def __init__(self, company: tuple[str, ...] = ()) -> None:
-        self.company = company
+    def __init__(self, extra: tuple[str, ...] = ()) -> None:
+        self.extra = extra
 
     @property
     def header(self) -> bytes:
@@ -42,11 +42,11 @@ class JsonLines:
         return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
 
     def _fields(self) -> tuple[str, ...]:
-        return FIELDS + self.company
+        return FIELDS + self.extra
 
     def _values(self, item: Item, score: Score) -> list[Any]:
         values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
-        return [*values, *(getattr(score, name) for name in self.company)]
+        return [*values, *(getattr(score, name) for name in self.extra)]
 
 
 class Csv(JsonLines):
@@ -77,22 +77,31 @@ class Transcripts(JsonLines):
             for t in score.transcript.turns
         ]
         row = [*zip(FIELDS, [*_identity(item), score.score], strict=False), ("calls", score.calls), ("turns", turns)]
-        row += [(name, getattr(score, name)) for name in self.company]
+        row += [(name, getattr(score, name)) for name in self.extra]
         if score.unscored is not None:
             row += [("unscored", score.unscored), ("detail", score.detail)]
         return _json(row) + b"\n"
 
 
-def company_of(judges: Iterable[Judge]) -> tuple[str, ...]:
-    """What rows of these judges say about shared calls: how many candidates, and how many aspects, were in one."""
+def extra_fields(judges: Iterable[Judge], *, mapped: bool = False) -> tuple[str, ...]:
+    """What rows of these judges say besides `FIELDS`.
+
+    Args:
+        judges: The judges of the aspects that are scored.
+        mapped: Whether scores are on the raters' scale.
+
+    Returns:
+        Names of fields of a `Score`: how many candidates, and how many aspects, shared the calls, where some do; the
+        judge's own score where the score is mapped.
+    """
     known = list(judges)
-    if any(judge.joint for judge in known):
-        return ("together", "joint")
-    return ("together",) if any(judge.together > 1 for judge in known) else ()
+    joint = any(judge.joint for judge in known)
+    company = ["together"] * (joint or any(judge.together > 1 for judge in known)) + ["joint"] * joint
+    return (*company, *["judge_score"] * mapped)
 
 
-def format_of(path: Path, company: tuple[str, ...] = ()) -> JsonLines:
-    """The format that the file's ending names; `company` as for `JsonLines`.
+def format_of(path: Path, extra: tuple[str, ...] = ()) -> JsonLines:
+    """The format that the file's ending names; `extra` as for `JsonLines`.
 
     Raises:
         InputError: it names none.
@@ -105,7 +114,7 @@ def format_of(path: Path, company: tuple[str, ...] = ()) -> JsonLines:
             expected=" or ".join(SUFFIXES),
             found=suffix or "no suffix",
         )
-    return Csv(company) if suffix == ".csv" else JsonLines(company)
+    return Csv(extra) if suffix == ".csv" else JsonLines(extra)
 
 
 def _identity(item: Item) -> list[Any]:

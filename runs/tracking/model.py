@@ -44,6 +44,7 @@ _INPUTS = {
 _OUTPUTS = {
     "aspect": ("string", True),
     "score": ("double", False),
+    "judge_score": ("double", False),
     "unscored": ("string", False),
     "rounds": ("long", False),
     "stop_reason": ("string", False),
@@ -58,6 +59,10 @@ _USE = {
         "An input row that names an aspect gives one output row; one whose aspect is absent, null or empty gives one "
         "for each aspect of the judge, in the order of `aspects`. Output rows follow the order of the input rows and "
         "repeat their index. Where outputs must be as many as inputs (Spark), name the aspect in every row."
+    ),
+    "params": (
+        "scale: `judge` (default) for the judge's own scores, `raters` for what the raters would give on average, by "
+        "the map that the compile fitted; `judge_score` is the judge's own in either case."
     ),
 }
 """What the signature cannot say, kept in the model's metadata."""
@@ -122,6 +127,7 @@ def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | No
     import pandas as pd
     from mlflow.models import Model, ModelSignature
     from mlflow.types import ColSpec, Schema
+    from mlflow.types.schema import ParamSchema, ParamSpec
 
     def schema(columns: Mapping[str, tuple[str, bool]]) -> Schema:
         return Schema([ColSpec(kind, name, required=required) for name, (kind, required) in columns.items()])
@@ -142,7 +148,9 @@ def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | No
             python_model=str(package / "runs" / "tracking" / "pyfunc.py"),
             artifacts={"export": str(export.resolve())},
             code_paths=[str(package)],
-            signature=ModelSignature(schema(_INPUTS), schema(_OUTPUTS)),
+            signature=ModelSignature(
+                schema(_INPUTS), schema(_OUTPUTS), ParamSchema([ParamSpec("scale", "string", "judge")])
+            ),
             input_example=pd.DataFrame([_example(found)]),
             model_config=_CONFIG,
             metadata={"aspects": list(found.judge.aspects), **_USE},

@@ -16,6 +16,7 @@ import pandas as pd
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 if TYPE_CHECKING:
+    from debate_judge.programs.compiled import ScoreScale
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.loaded import LoadedJudge
 
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 class JudgeModel(PythonModel):
     """Rows of texts in, rows of scores out.
 
-    Columns in: source, text, and optionally context and aspect. Columns out: aspect, score, unscored, rounds,
-    stop_reason, calls, together, joint. A row that names an aspect gives one output row; one without (no such column,
-    null or empty) gives one for each of the judge's aspects, in the task's order. Output rows follow the order of the
-    input rows and repeat their index. Rows of one source that follow one another share calls where the judge has
-    candidates or aspects share them; `together` and `joint` say how many of each there were.
+    Columns in: source, text, and optionally context and aspect. Columns out: aspect, score, judge_score, unscored,
+    rounds, stop_reason, calls, together, joint. The parameter `scale` is `judge` (default) or `raters`, see
+    `runs.export.loaded.LoadedJudge.score`; `judge_score` is the judge's own score in either case.
+
+    A row that names an aspect gives one output row; one without (no such column, null or empty) gives one for each of
+    the judge's aspects, in the task's order. Output rows follow the order of the input rows and repeat their index.
+    Rows of one source that follow one another share calls where the judge has candidates or aspects share them;
+    `together` and `joint` say how many of each there were.
 
     `spark_udf` wants as many output rows as input rows, so there every row has to name its aspect.
     """
@@ -45,11 +49,14 @@ class JudgeModel(PythonModel):
         """Score each row; what cannot be scored has a null score and the reason in `unscored`.
 
         Raises:
+            InputError: The parameter `scale` is unknown, or asks for a map that the export does not have.
             dspy.LMError: No row can be scored: a wrong key, an unknown model.
         """
         judge, rows = self._judge, model_input.to_dict("records")
+        scale = (params or {}).get("scale", "judge")
+        judge.compiled.require_calibrated(judge.choose(), scale)
         asked = [(place, question) for place, row in enumerate(rows) for question in _questions(judge, row)]
-        scores = _scores(judge, [question for _, question in asked if not isinstance(question, dict)])
+        scores = _scores(judge, [question for _, question in asked if not isinstance(question, dict)], scale)
         results = [question if isinstance(question, dict) else next(scores) for _, question in asked]
         frame = pd.DataFrame({name: _column([result[name] for result in results]) for name in _unscored("", "")})
         return frame.set_axis(model_input.index.take([place for place, _ in asked]))
@@ -70,15 +77,16 @@ def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | d
     return [Item("", "", task, task.aspect(name), texts["source"], texts["text"], texts["context"]) for name in names]
 
 
-def _scores(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object]]:
+def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterator[dict[str, object]]:
     from debate_judge.runs.runner.streaming import score_of
 
     for item, judgement in judge.stream(items):
-        score = score_of(judge.compiled, item, judgement)
+        score = score_of(judge.compiled, item, judgement, scale)
         unscored = None if score.unscored is None else f"{score.unscored}: {score.detail}"
         yield {
             "aspect": item.aspect.name,
             "score": score.score,
+            "judge_score": score.judge_score,
             "unscored": unscored,
             "rounds": score.rounds,
             "stop_reason": score.stop_reason,
@@ -89,8 +97,8 @@ def _scores(judge: LoadedJudge, items: list[Item]) -> Iterator[dict[str, object]
 
 
 def _unscored(aspect: str, why: str) -> dict[str, object]:
-    nothing = {"score": None, "unscored": why, "rounds": None, "stop_reason": None, "calls": 0.0}
-    return {"aspect": aspect, **nothing, "together": 1, "joint": 1}
+    nothing = {"score": None, "judge_score": None, "unscored": why, "rounds": None, "stop_reason": None}
+    return {"aspect": aspect, **nothing, "calls": 0.0, "together": 1, "joint": 1}
 
 
 def _text(value: object) -> str:

@@ -38,7 +38,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_over_informed_single", "guides", "lm_calls", "export", "run_id", "seed"),
-        *("note", "looks"),
+        *("note", "looks", "calibration"),
     }
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
@@ -62,6 +62,14 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     for aspect, chosen in result["chosen"].items():
         assert chosen["reading"] == "side by side"
         assert manifest["aspects"][aspect]["config"]["together"] == 8
+    for aspect, found in result["calibration"].items():
+        held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
+        assert found["spearman_after"] == found["spearman"] == held_out["value"]
+        assert found["fitted_on"] == {"groups": 14, "candidates": 112}
+        assert found["error_after"]["low"] < found["error_after"]["value"]
+        kept = manifest["aspects"][aspect]["calibration"]["knots"]
+        assert [[knot["score"], knot["raters"]] for knot in kept] == found["knots"]
+        assert manifest["evidence"]["calibration"][aspect] == found
     calls = manifest["evidence"]["lm_calls_per_item"]
     assert calls["compiled"] < 1 == calls["single"] == calls["informed_single"]
     printed = capsys.readouterr().out
@@ -69,6 +77,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert "not a language model" in printed
     assert f"{invocation.command('score')} --program" in printed
     assert "mlflow ui" in printed
+    assert "No order changes" in printed
 
 
 def test_a_second_run_executes_no_call_and_gives_the_same(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import compare
+from debate_judge.data.calibration import Calibration
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -27,6 +28,7 @@ from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 
 SOURCE = "The ferry Grey Heron carries 240 passengers. A crossing of the bay takes 22 minutes."
+MAP = Calibration(((1, 1.5), (5, 3.5)), 14, 112)
 TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
 
 
@@ -45,8 +47,8 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     judge = CompiledJudge(
         task,
         {
-            "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 1}), "half"),
-            "truth": AspectJudge(build(single.kind, single.config)),
+            "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 1}), "half", MAP),
+            "truth": AspectJudge(build(single.kind, single.config), calibration=MAP),
         },
     )
     folder = tmp_path_factory.mktemp("registered")
@@ -133,6 +135,7 @@ found = model.predict(rows)
 served = io.StringIO()
 predictions_to_json(found, served)
 plain = model.predict(rows[["source", "text"]].iloc[:2])
+mapped = model.predict(rows.iloc[:4], params={"scale": "raters"})
 try:
     mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
     refused = ""
@@ -143,6 +146,7 @@ print(json.dumps({
     "rows": json.loads(served.getvalue())["predictions"],
     "index": [int(label) for label in found.index],
     "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
+    "mapped": mapped[["score", "judge_score"]].values.tolist(),
     "files": files,
     "refused": refused,
     "folder": os.listdir(),
@@ -217,11 +221,18 @@ def test_scores_are_those_of_the_export_in_the_order_of_the_rows(
     ]
 
 
+def test_scores_can_be_had_on_the_raters_scale(abroad: dict[str, Any]) -> None:
+    own = [row["score"] for row in abroad["rows"][:4]]
+    assert [row["judge_score"] for row in abroad["rows"][:4]] == own
+    assert abroad["mapped"] == [[MAP.at(value), value] for value in own]
+
+
 def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[str, Any]) -> None:
     empty, unknown = abroad["rows"][2 * len(TEXTS) :][:2]
     assert empty == {
         "aspect": "clarity",
         "score": None,
+        "judge_score": None,
         "unscored": "no text: the row needs a text",
         "rounds": None,
         "stop_reason": None,

@@ -1,0 +1,62 @@
+"""What calibration changes, as a table, as JSON and as metrics. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from debate_judge.data.calibration import CalibrationEffect
+from debate_judge.runs.reports.decisions import cell
+from debate_judge.runs.reports.text import text_table
+
+_HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
+
+Effects = Mapping[str, CalibrationEffect]
+"""Aspect -> what its calibration changes."""
+
+
+def render(found: Effects) -> str:
+    """The table under its title, with what it leaves as it is."""
+    rows = [
+        (
+            aspect,
+            cell(one.error),
+            cell(one.error_after),
+            cell(one.change),
+            " → ".join("–" if value is None else f"{value:.2f}" for value in (one.rms, one.rms_after)),
+            cell(one.bias),
+            cell(one.bias_after),
+            f"{one.calibration.candidates:,} texts, {one.calibration.groups:,} sources",
+        )
+        for aspect, one in found.items()
+    ]
+    title = (
+        "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by "
+        "an\nincreasing function fitted on train and dev; bias is score minus mean rating"
+    )
+    return f"{title}\n\n{text_table(_HEADER, rows)}\n{_ranks(found)}"
+
+
+def _ranks(found: Effects) -> str:
+    changed = [aspect for aspect, one in found.items() if not one.keeps_ranks]
+    if changed:
+        return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."
+    return "No order changes, so that every Spearman correlation above is that of the mapped scores, too."
+
+
+def to_json(found: Effects) -> dict[str, dict[str, object]]:
+    return {aspect: one.to_json() for aspect, one in found.items()}
+
+
+def metrics(found: Effects) -> dict[str, float | None]:
+    """Metric name -> value, as runs hold them: `calibration/ASPECT/error_after` and so on."""
+    values: dict[str, float | None] = {}
+    for aspect, one in found.items():
+        for name in ("error", "error_after", "change", "bias", "bias_after"):
+            figure: Any = getattr(one, name)
+            if figure is not None:
+                ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+                values |= {f"calibration/{aspect}/{name}{end}": value for end, value in ends.items()}
+        for name in ("rms", "rms_after", "spearman", "spearman_after"):
+            values[f"calibration/{aspect}/{name}"] = getattr(one, name)
+    return values
