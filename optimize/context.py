@@ -9,14 +9,18 @@ from typing import Protocol
 
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
+from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.choice_scores import ChoicePart
 from debate_judge.optimize.search.course import Breadth, breadth_of
+from debate_judge.optimize.search.knowledge import TOGETHER, TOGETHER_AT_MOST
+from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
+from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
@@ -69,6 +73,29 @@ class CompilePlan:
     def units(self) -> list[tuple[Aspect, ...]]:
         """The aspects that get one judge together."""
         return [self.data.aspects] if self.settings.shared else [(aspect,) for aspect in self.data.aspects]
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """How the candidates of a source may be read, the cheapest first: side by side and alone if the judge can,
+        there are several of a source, and the user has not said how."""
+        judge, settings = self.judge, self.settings
+        own: Reading = "side by side" if judge.together > 1 else "alone"
+        if TOGETHER in settings.options() or TOGETHER not in options_of(settings.judge):
+            return (own,)
+        if own != "alone" or all(len(group.candidates) < 2 for group in self.data.corpus.groups):
+            return (own,)
+        try:
+            judge.from_config({**judge.config(), TOGETHER: TOGETHER_AT_MOST})
+        except InputError:
+            # Its other settings do not go with it: probabilities are those of one score.
+            return (own,)
+        return ("side by side", own)
+
+    def read(self, reading: Reading) -> Judge:
+        """A copy of the judge before any tuning, which reads the candidates of a source in one of `readings`."""
+        if len(self.readings) < 2:
+            return self.judge.deepcopy()
+        return self.judge.with_together(TOGETHER_AT_MOST if reading == "side by side" else 0)
 
     @property
     def breadth(self) -> Breadth:

@@ -25,9 +25,9 @@ from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of
-from debate_judge.optimize.search.outcomes import OnTrial, Outcomes, SearchResult
+from debate_judge.optimize.search.outcomes import Outcomes, SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
-from debate_judge.optimize.search.study import Search, SearchPlan, Strategy, search
+from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
@@ -262,8 +262,20 @@ def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> N
     return None
 
 
-CHEAPEST = Strategy(_most_promising_if_short, _nothing, lambda outcomes, points: [], _least_called)
-"""A search that tries nothing beyond what every search tries, and chooses what asks least."""
+CHEAPEST = Strategy(
+    _most_promising_if_short,
+    _nothing,
+    lambda outcomes, points: [],
+    may_win=lambda challenge, point, asked: False,
+    chosen=_least_called,
+)
+"""A search that tries nothing beyond what every search tries, drops it at once, and chooses what asks least."""
 
-DEAREST = Strategy(_most_promising_if_long, _longest_first, _most_called_variants, _most_called)
-"""A search whose further trials ask as much as they can, and which chooses what asks most."""
+DEAREST = Strategy(
+    _most_promising_if_long,
+    _longest_first,
+    _most_called_variants,
+    may_win=lambda challenge, point, asked: True,
+    chosen=_most_called,
+)
+"""A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most."""

@@ -21,8 +21,9 @@ from debate_judge.runs.runner.runner import calls_per_item, group_scores, requir
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """One call of the Scorer; one call of the Scorer that knows of the raters what the compiled judge knows, so that what
-the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. Only the last reads
-candidates side by side, unless the user has all of them do so."""
+the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. The first reads every
+candidate alone, unless the user has all of them read side by side; the second reads as the compiled one does; the third
+alone, or where a light search is to spare calls in the cheapest reading."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""
@@ -78,12 +79,13 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     plan = run.plan
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
-    single, uncompiled = AspectJudge(plan.single.deepcopy()), AspectJudge(plan.judge.deepcopy())
+    thrifty = not plan.breadth.debates_read_otherwise
+    single = AspectJudge(plan.single.deepcopy())
+    uncompiled = AspectJudge(plan.read(plan.readings[0 if thrifty else -1]))
     for aspect in plan.data.aspects:
         items = corpus_items(plan.data.splits.held_out, aspect)
         chosen = compiled.aspects[aspect.name]
-        once = chosen.judge.with_debate(rounds=0, tie_breaker=False).with_together(plan.judge.together)
-        first = AspectJudge(once, chosen.granularity)
+        first = AspectJudge(chosen.judge.with_debate(rounds=0, tie_breaker=False), chosen.granularity)
         # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
         judges = {"uncompiled": uncompiled, "single": single, "compiled": chosen, "informed_single": first}
         for name, one in judges.items():

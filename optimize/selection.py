@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import GRANULARITIES, Aspect
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
@@ -18,8 +17,6 @@ from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
 from debate_judge.optimize.search.knowledge import (
     ASKED,
-    TOGETHER,
-    TOGETHER_AT_MOST,
     TUNED,
     Knowledge,
     both,
@@ -28,13 +25,13 @@ from debate_judge.optimize.search.knowledge import (
     space_axes,
     variants_of,
 )
-from debate_judge.optimize.search.outcomes import Criterion, Outcome, SearchResult
-from debate_judge.optimize.search.points import FREE, Point, Reading, Space
-from debate_judge.optimize.search.storage import FORMAT
+from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
+from debate_judge.optimize.search.points import FREE, Point, Space
+from debate_judge.optimize.search.storage import FORMAT, Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
-from debate_judge.programs import named, options_of
+from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.judge import Judge
@@ -53,8 +50,9 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         dspy.LMError: The LM failed for good.
     """
     plan, settings = run.plan, run.plan.settings
-    # A copy, for a judge may keep what it has derived, and the uncompiled one is to be measured as it comes.
-    base = plan.judge.deepcopy()
+    # What is learnt and tried first is learnt and tried in the cheapest reading. A copy, for a judge may keep what it
+    # has derived, and the uncompiled one is to be measured as it comes.
+    base = plan.read(plan.readings[0])
     learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
     personas = _judges(plan, base)
     space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
@@ -76,6 +74,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         seed=settings.seed,
         study="search",
         storage=Path(settings.store) / "studies" / f"{plan.identity}-{FORMAT}.log",
+        race=not settings.no_race,
     )
     found = run.search(units, space, search_plan, partial(_log, run))
     searches, judges = {}, {}
@@ -167,27 +166,10 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         granularities=GRANULARITIES if rounded else ("given",),
         rewritten=rewritten,
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
-        readings=readings_of(plan, base),
+        readings=plan.readings,
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
-
-
-def readings_of(plan: CompilePlan, base: Judge) -> tuple[Reading, ...]:
-    """How the candidates of a source may be read: in both ways if the judge can, there are several of a source, and the
-    user has not said how."""
-    own: Reading = "side by side" if base.together > 1 else "alone"
-    settings = plan.settings
-    if TOGETHER in settings.options() or TOGETHER not in options_of(settings.judge):
-        return (own,)
-    if own != "alone" or all(len(group.candidates) < 2 for group in plan.data.corpus.groups):
-        return (own,)
-    try:
-        base.from_config({**base.config(), TOGETHER: TOGETHER_AT_MOST})
-    except InputError:
-        # Its other settings do not go with it: probabilities are those of one score.
-        return (own,)
-    return (own, "side by side")
 
 
 def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:
@@ -199,29 +181,39 @@ def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:
     return base.on_scale and (question is None or question.kind != "binary")
 
 
-def _log(run: Run, point: Point, found: Mapping[str, Outcome]) -> None:
+def _log(run: Run, point: Point, found: Found) -> None:
     name = f"n={point.rounds}, knowledge: {point.knowledge}"
     if point.rounds:
         name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
     if point.reading != "alone":
         name += f", {point.reading}"
+    params = {
+        "knowledge": point.knowledge,
+        "persona": point.persona if point.rounds else "none",
+        "rounds": point.rounds,
+        "tie_breaker": point.tie_breaker,
+        "granularity": point.granularity,
+        "asked": point.asked,
+        "reading": point.reading,
+        "dropped": isinstance(found, Dropped),
+    }
+    run.tracker.trial(f"{name}, {point.granularity}", params, _metrics(found))
+    if isinstance(found, Dropped) and point.granularity == "given":
+        logger.info("dropped after %d of %d sources: %s", found.groups, found.of, name)
+
+
+def _metrics(found: Found) -> dict[str, float | None]:
+    """What MLflow shows of a point. One that was dropped has no agreement, for it is known for a part of the sources
+    only, but how far it was behind the best one on these."""
+    if isinstance(found, Dropped):
+        behind = {f"race/{label}/behind": value for label, value in found.behind.items()}
+        return {"sources_asked": found.groups, "race/behind": sum(behind.values()) / len(behind), **behind}
     metrics: dict[str, float | None] = {
+        "sources_asked": len({g.group for o in found.values() for groups in o.scores.values() for g in groups}),
         CHOICE: sum(o.agreement for o in found.values()) / len(found),
         "calls_per_item": sum(o.calls for o in found.values()) / len(found),
     }
     for label, outcome in found.items():
         metrics[f"{CHOICE}/{label}"] = outcome.agreement
         metrics[f"calls_per_item/{label}"] = outcome.calls
-    run.tracker.trial(
-        f"{name}, {point.granularity}",
-        {
-            "knowledge": point.knowledge,
-            "persona": point.persona if point.rounds else "none",
-            "rounds": point.rounds,
-            "tie_breaker": point.tie_breaker,
-            "granularity": point.granularity,
-            "asked": point.asked,
-            "reading": point.reading,
-        },
-        metrics,
-    )
+    return metrics

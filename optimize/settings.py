@@ -92,6 +92,7 @@ class SearchFlags:
     trials: int | None = setting(
         None, "single calls, debates and Tie-breakers that the search over n and the rest may try; else by effort", ge=1
     )
+    no_race: bool = setting(False, "ask every variant about all sources, also one that cannot plausibly be chosen")
     choose: Annotated[str, AfterValidator(_rule)] = setting(
         next(iter(RULES)), f"rule of the choice: {', '.join(RULES)}"
     )

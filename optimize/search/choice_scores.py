@@ -10,7 +10,8 @@ judges that learnt the same from other train sources (cross-fitting); where ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -43,8 +44,21 @@ class CrossFitted:
         return self.judge if part == "dev" or self.on_train is None else self.on_train.get(place)
 
 
-Held = Mapping[ChoicePart, Sequence[Transcript | None]]
-"""A transcript for each item of each part; None where every judge has seen the item's rating."""
+@dataclass
+class _Held:
+    """What was asked about the items of a part."""
+
+    transcripts: list[Transcript | None]
+    """One for each item; None where it was not asked about, or where every judge has seen its rating."""
+    rounds: list[float]
+    """The most rounds for which each item was asked about; -1 where it was not."""
+
+    @classmethod
+    def none(cls, items: Sequence[Item]) -> _Held:
+        return cls([None] * len(items), [-1.0] * len(items))
+
+
+Held = Mapping[ChoicePart, _Held]
 
 
 class ChoiceScores:
@@ -75,7 +89,7 @@ class ChoiceScores:
         self._runner = runner
         self._label = label
         self._rounded = frozenset(rounded)
-        self._debates: dict[JudgeVariant, tuple[int, Held]] = {}
+        self._debates: dict[JudgeVariant, Held] = {}
         # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
         self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
 
@@ -90,21 +104,46 @@ class ChoiceScores:
         """The granularity that the aspect's scores are read in at a point."""
         return point.granularity if aspect in self._rounded else "given"
 
-    def judgements(self, point: Point, part: ChoicePart) -> list[Judgement | None]:
-        """A judgement of each item of the part, aspect by aspect in corpus order; None where none is allowed."""
-        variant, rounds = point.variant, point.rounds
-        held = self._broken(variant, rounds) if point.tie_breaker and rounds else self._debate(variant, rounds)
-        judge = self.variants[variant].judge
-        return [None if t is None else judge.verdict(t, rounds) for t in held[part]]
+    @property
+    def groups(self) -> list[str]:
+        """Ids of the groups that are chosen by."""
+        return [group.id for part in PARTS if part in self._parts for group in self._parts[part].groups]
 
-    def scores(self, point: Point, parts: Iterable[ChoicePart] = PARTS) -> tuple[dict[str, list[GroupScores]], float]:
-        """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item."""
+    def judgements(self, point: Point, part: ChoicePart, only: Collection[str] | None = None) -> list[Judgement | None]:
+        """A judgement of each item of the part, aspect by aspect in corpus order; None where none is allowed.
+
+        Args:
+            point: How it is judged.
+            part: The part.
+            only: Ids of the groups that are asked about, and judged; by default all.
+        """
+        variant, rounds = point.variant, point.rounds
+        held = (
+            self._broken(variant, rounds, only) if point.tie_breaker and rounds else self._debate(variant, rounds, only)
+        )
+        judge = self.variants[variant].judge
+        told = zip(self._items[part], held[part].transcripts, strict=True)
+        return [
+            None if t is None else judge.verdict(t, rounds) for item, t in told if only is None or item.group in only
+        ]
+
+    def scores(
+        self, point: Point, parts: Iterable[ChoicePart] = PARTS, only: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        """Scores by aspect and group, without the groups that no judge may say anything about; LM calls per item.
+
+        Args:
+            point: How it is judged.
+            parts: The parts that are asked about.
+            only: Ids of the groups that are asked about; by default all.
+        """
         found: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         told: list[Judgement] = []
         for part in parts:
-            judgements = iter(self.judgements(point, part))
+            judgements = iter(self.judgements(point, part, only))
+            groups = [group for group in self._parts[part].groups if only is None or group.id in only]
             for aspect in self.aspects:
-                by_group = [(g, [next(judgements) for _ in g.candidates]) for g in self._parts[part].groups]
+                by_group = [(g, [next(judgements) for _ in g.candidates]) for g in groups]
                 known = [(g, [j for j in own if j is not None]) for g, own in by_group if None not in own]
                 flat = [judgement for _, own in known for judgement in own]
                 corpus = replace(self._parts[part], groups=tuple(group for group, _ in known))
@@ -115,8 +154,12 @@ class ChoiceScores:
 
     @property
     def held(self) -> dict[JudgeVariant, int]:
-        """The variants whose debates were held, with the number of rounds; reading these costs nothing."""
-        return {variant: rounds for variant, (rounds, _) in self._debates.items()}
+        """The variants that debated about every item, with the number of rounds; reading these costs nothing."""
+        least = {
+            variant: min((rounds for part in held.values() for rounds in part.rounds), default=-1.0)
+            for variant, held in self._debates.items()
+        }
+        return {variant: int(rounds) for variant, rounds in least.items() if 0 <= rounds < math.inf}
 
     def by_rounds(
         self, variant: JudgeVariant, aspect: str, statistic: Statistic, level: Level, seed: int
@@ -131,52 +174,61 @@ class ChoiceScores:
             found.append(table.aspects[aspect][level][statistic])
         return found
 
-    def _debate(self, variant: JudgeVariant, rounds: int) -> Held:
-        """Debates of at least so many rounds."""
-        if variant not in self._debates or self._debates[variant][0] < rounds:
-            what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
-            self._debates[variant] = (
-                rounds,
-                self._by_judge(
-                    variant, "debates", lambda judge, items, _, __: self._runner.converse(judge, items, rounds, what)
-                ),
-            )
-        return self._debates[variant][1]
+    def _debate(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
+        """Debates of at least so many rounds about the items of these groups."""
+        what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
+        held = self._debates.setdefault(variant, self._nothing())
+        self._ask(
+            held, variant, "debates", rounds, only,
+            lambda judge, items, _, __: self._runner.converse(judge, items, rounds, what),
+        )  # fmt: skip
+        return held
 
-    def _broken(self, variant: JudgeVariant, rounds: int) -> Held:
-        if (variant, rounds) not in self._ties_broken:
-            debates = self._debate(variant, rounds)
-            of = f"{variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
-            what = f"{self._label}: ties, {of}, n = {rounds}"
+    def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
+        what = (
+            f"{self._label}: ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
+        )
+        debates = self._debate(variant, rounds, only)
 
-            def ask(judge: Judge, items: list[Item], part: ChoicePart, places: list[int]) -> list[Transcript]:
-                told = [t.until(rounds) for place in places if (t := debates[part][place]) is not None]
-                return self._runner.break_tie(judge, items, told, what)
+        def ask(judge: Judge, items: list[Item], part: ChoicePart, places: list[int]) -> list[Transcript]:
+            own = debates[part].transcripts
+            told = [t.until(rounds) for place in places if (t := own[place]) is not None]
+            return self._runner.break_tie(judge, items, told, what)
 
-            self._ties_broken[variant, rounds] = self._by_judge(variant, "tie-breaks", ask)
-        return self._ties_broken[variant, rounds]
+        held = self._ties_broken.setdefault((variant, rounds), self._nothing())
+        self._ask(held, variant, "tie-breaks", rounds, only, ask)
+        return held
 
-    def _by_judge(
+    def _nothing(self) -> Held:
+        return {part: _Held.none(items) for part, items in self._items.items()}
+
+    def _ask(
         self,
+        held: Held,
         variant: JudgeVariant,
         kind: str,
+        rounds: int,
+        only: Collection[str] | None,
         ask: Callable[[Judge, list[Item], ChoicePart, list[int]], list[Transcript]],
-    ) -> Held:
-        """Let the judge of each place have its items; `ask` takes judge, items, their part and places in it."""
-        found: dict[ChoicePart, list[Transcript | None]] = {}
+    ) -> None:
+        """Let the judge of each place have the items that it was not asked about for so many rounds; `ask` takes judge,
+        items, their part and places in it."""
         for part, items in self._items.items():
-            found[part] = [None] * len(items)
+            own = held[part]
             places_of: dict[int, tuple[Judge, list[int]]] = {}
             for place, item in enumerate(items):
+                if own.rounds[place] >= rounds or (only is not None and item.group not in only):
+                    continue
                 judge = self.variants[variant].at(part, (item.aspect.name, item.group))
-                if judge is not None:
+                if judge is None:
+                    own.rounds[place] = math.inf
+                else:
                     places_of.setdefault(id(judge), (judge, []))[1].append(place)
             for judge, places in places_of.values():
                 with stage(search_stage(self._label, kind, part)):
                     transcripts = ask(judge, [items[place] for place in places], part, places)
                 for place, transcript in zip(places, transcripts, strict=True):
-                    found[part][place] = transcript
-        return found
+                    own.transcripts[place], own.rounds[place] = transcript, rounds
 
 
 def search_stage(label: str, kind: str, part: ChoicePart) -> str:

@@ -1,10 +1,10 @@
 """The order in which a search spends its calls: what costs least and tells most comes first.
 
-Single calls of every kind of knowledge, side by side where that may be chosen, and asked for in steps; debates with the
-judge's own persona for the kinds that are worth it, for the best of them side by side as well; one round with every
-other persona, and whole debates with the best of them; the Tie-breaker where the debates are best. All aspects follow
-one course, decided by all of them together: what is worth a try is learnt from every aspect, and every point is known
-for every aspect.
+Single calls of every kind of knowledge, in the cheaper reading first, and asked for in steps; debates with the judge's
+own persona for the kinds that are worth it, for the best of them in the other reading as well where its single calls
+are not out of the race; one round with every other persona, and whole debates with the best of them; the Tie-breaker
+where the debates are best. All aspects follow one course, decided by all of them together: what is worth a try is
+learnt from every aspect, and every point is known for every aspect.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ class Breadth:
     another reading than the judge's own comes on top, at a share of the calls."""
     candidates: int
     """Candidates of each aspect that are chosen by, at most."""
+    debates_read_otherwise: bool = True
+    """Whether debates are tried in another reading than the judge's own, too, and not single calls alone."""
 
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, others=1, ties=4, probes=16, candidates=512),
+        "light": Breadth(kinds=2, others=0, ties=3, probes=13, candidates=512, debates_read_otherwise=False),
         "medium": Breadth(kinds=3, others=2, ties=6, probes=28, candidates=2048),
         "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
     }
@@ -49,7 +51,7 @@ def breadth_of(effort: str, trials: int | None) -> Breadth:
 
 
 Worth = Callable[[Sequence[Point]], dict[Point, list[float]]]
-"""From evaluated points to what each is worth, aspect by aspect."""
+"""From points that were tried to what each is worth, aspect by aspect; those that lost their race are left out."""
 
 
 def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
@@ -75,6 +77,10 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
         of = worth(covered)
         return sorted(variants, key=lambda v: -_best([found for point, found in of.items() if point.variant == v]))
 
+    def kept(variant: JudgeVariant) -> bool:
+        """Whether anything of it is known for all groups, and so not lost in a race."""
+        return any(point.variant == variant for point in worth(covered))
+
     yield from tried([Probe(head, 0) for head in space.heads + space.otherwise_read])
     known = ranked([head for head in space.heads if head not in space.rewritten])[0].knowledge
     otherwise = [head for head in space.otherwise_asked if head.knowledge == known]
@@ -88,10 +94,12 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
         heads.append(asked)
     yield from tried(_debates(space, heads, space.longest))
     best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
-    yield from tried(_debates(space, space.in_other_readings(ranked(heads)[0]), space.longest))
+    if breadth.debates_read_otherwise:
+        again = space.in_other_readings(ranked(heads)[0])
+        yield from tried(_debates(space, [v for v in again if kept(replace(v, asked=space.asked[0]))], space.longest))
     others = [replace(best, persona=persona, asked=space.asked[0]) for persona in space.personas[1:]]
     yield from tried(_debates(space, others, min(n for n in space.rounds if n)))
-    yield from tried(_debates(space, ranked(others)[: breadth.others], space.longest))
+    yield from tried(_debates(space, ranked([v for v in others if kept(v)])[: breadth.others], space.longest))
     if space.tie_breakers == (False, True):
         yield from tried(_ties([p for p in covered if p.reading == space.readings[0]], worth)[: breadth.ties])
 

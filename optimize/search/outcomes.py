@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,8 +12,11 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Space
-from debate_judge.optimize.search.pooling import group_values, pooled_means
-from debate_judge.optimize.search.rules import RULES, Evaluated
+from debate_judge.optimize.search.pooling import group_values, pooled_means, prior
+from debate_judge.optimize.search.rules import MANY_GROUPS, NEARLY, RULES, SAME_COST, Evaluated
+
+_EQUAL = 1e-9
+"""What rounding can make of equal agreements."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,29 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """A point that was not asked about all groups, because it could not plausibly be chosen (`race`)."""
+
+    groups: int
+    """That it was asked about."""
+    of: int
+    """Groups of the choice."""
+    behind: Mapping[str, float]
+    """Unit -> its agreement less that of the best point so far, as a mean over the groups that it was asked about."""
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """A finished search, as it concerns one unit."""
 
     chosen: Outcome
     best: Outcome
     outcomes: tuple[Outcome, ...]
-    """Every distinct point that was evaluated, in the order of the study."""
+    """Every distinct point that was asked about all groups, in the order of the study."""
     scores: ChoiceScores
     """What the outcomes were read off."""
+    dropped: Mapping[Point, Dropped] = field(default_factory=dict)
+    """The points that lost their race. No mean over a part of the groups is compared with one over all of them."""
 
     @property
     def front(self) -> list[Outcome]:
@@ -77,7 +95,13 @@ class Outcomes:
         self.units = units
         self.space = space
         self.by_point: dict[Point, dict[str, Outcome]] = {}
-        self._criterion = criterion
+        self.dropped: dict[Point, Dropped] = {}
+        self.criterion = criterion
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """Ids of the groups that any unit is chosen by."""
+        return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
     def evaluate(self, point: Point) -> dict[str, Outcome]:
         """What a point does, by unit; asks the LM for what it has not said yet."""
@@ -90,10 +114,23 @@ class Outcomes:
         posterior = pooled_means(self._evaluation(points).values)
         return {point: list(posterior[:, number]) for number, point in enumerate(points)}
 
+    def compared(self, points: Sequence[Point]) -> tuple[Floats, Floats, Sequence[Sequence[int]]]:
+        """Of evaluated points the posterior means, of shape (aspects, points), how much they differ in truth
+        (`pooling.prior`), and the numbers of each unit's aspects."""
+        found = self._evaluation(points)
+        return pooled_means(found.values), prior(found.values)[0], found.units
+
+    def lead(self, calls: float, other: float) -> float:
+        """The posterior agreement by which a point for so many calls has to exceed one for `other` calls, so that it
+        can be chosen rather than that one."""
+        if calls <= other * (1 + SAME_COST):
+            return -_EQUAL
+        return NEARLY if len(self.groups) >= MANY_GROUPS else 0.0
+
     def chosen(self) -> dict[str, Point]:
         """The choice for each unit, by the criterion's rule, among the points that may be chosen."""
         points = sorted((p for p in self.by_point if p.knowledge not in self.space.barred), key=self.space.plainness)
-        numbers = RULES[self._criterion.rule].choose(self._evaluation(points))
+        numbers = RULES[self.criterion.rule].choose(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
 
     def results(self, chosen: Mapping[str, Point]) -> dict[str, SearchResult]:
@@ -106,7 +143,7 @@ class Outcomes:
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
                 point = replace(point, granularity="given")
             best = max(found, key=lambda o: (o.agreement, -o.calls))
-            results[label] = SearchResult(self.by_point[point][label], best, found, scores)
+            results[label] = SearchResult(self.by_point[point][label], best, found, scores, self.dropped)
         return results
 
     def _evaluation(self, points: Sequence[Point]) -> Evaluated:
@@ -118,7 +155,7 @@ class Outcomes:
             for aspect in scores.aspects:
                 values.append(np.array([outcome.values[aspect.name] for outcome in own]))
                 calls.append([outcome.calls for outcome in own])
-        return Evaluated(values, np.array(calls), [list(unit) for unit in units], self._criterion.tolerance)
+        return Evaluated(values, np.array(calls), [list(unit) for unit in units], self.criterion.tolerance)
 
     def _evaluated(self, label: str, point: Point) -> Outcome:
         scores, calls = self.units[label].scores(point)
@@ -133,21 +170,22 @@ class Outcomes:
     def _values(self, groups: Sequence[GroupScores], untuned: tuple[Sequence[GroupScores], Floats] | None) -> Floats:
         """Agreement by group. Groups that the point may not be judged by are filled in from the untuned judge: what
         that does there, and by how much the point differs from it in the groups that both are judged by."""
-        known = self._by_group(groups)
+        known = self.by_group(groups)
         if untuned is None or len(groups) == len(untuned[0]):
             return np.array(list(known.values()) or [0.0])
         everywhere, values = untuned
         ids = {group.group for group in groups}
-        same = self._by_group([group for group in everywhere if group.group in ids])
+        same = self.by_group([group for group in everywhere if group.group in ids])
         gain = float(np.mean(list(known.values())) - np.mean(list(same.values()))) if known else 0.0
-        if self._criterion.level == "sample":
+        if self.criterion.level == "sample":
             return values + gain
         return np.array(
-            [known.get(name, value + gain) for name, value in zip(self._by_group(everywhere), values, strict=True)]
+            [known.get(name, value + gain) for name, value in zip(self.by_group(everywhere), values, strict=True)]
         )
 
-    def _by_group(self, groups: Sequence[GroupScores]) -> dict[str, float]:
-        return group_values(groups, self._criterion.statistic, self._criterion.level)
+    def by_group(self, groups: Sequence[GroupScores]) -> dict[str, float]:
+        """What each group contributes to the agreement (`pooling.group_values`)."""
+        return group_values(groups, self.criterion.statistic, self.criterion.level)
 
     def _untuned(self, label: str, point: Point) -> Outcome | None:
         """The judge that has learnt nothing, at the same point as nearly as that was evaluated; None for itself."""
@@ -162,7 +200,3 @@ class Outcomes:
             if other in self.by_point:
                 return self.by_point[other][label]
         return self.by_point[replace(usual, rounds=0, tie_breaker=False)][label]
-
-
-OnTrial = Callable[[Point, Mapping[str, Outcome]], None]
-"""Is told of every evaluated point, once, with its outcome for each unit."""

@@ -136,11 +136,12 @@ class Space:
     def covered(self, probe: Probe) -> list[Point]:
         """The points that a probe tells about: every smaller n and every granularity are read off at no call."""
         v = probe.variant
-        held = [(n, False) for n in self.rounds if 0 < n <= probe.rounds and False in self.tie_breakers]
+        # What asks most comes first: all else is read off it.
+        rounds = sorted((n for n in self.rounds if 0 < n <= probe.rounds), reverse=True)
+        held = [(n, False) for n in rounds if False in self.tie_breakers]
         if not probe.rounds:
             held = [(0, False)]
         elif probe.tie_breaker:
-            # The tie-break comes first: of a search that was stopped its first point tells what it had asked for.
             held = [(probe.rounds, True), *held]
         # What was asked for in steps is not rounded again.
         read = self.granularities if v.asked == self.asked[0] else self.granularities[:1]

@@ -25,25 +25,42 @@ _LEAST_SPREAD = 1e-9
 def pooled_means(values: Sequence[Floats]) -> Floats:
     """Posterior mean agreement of every point on every aspect, of shape (aspects, points).
 
-    Model: an aspect's means over its groups, less their own mean over points, are Y. Points differ by what they are
-    worth for all aspects alike (variance c) and for one aspect alone (variance d), and the means of aspect a have the
-    noise nu_a of so many groups. With S = c 11' + d I, the posterior of Y is S (S + diag nu)^-1 Y. Both variances come
-    from the moments of Y. For one aspect it is shrinkage to the aspect's mean.
+    The posterior of Y, the means less their own mean over points, is S (S + diag nu)^-1 Y, with S and nu as in `prior`.
+    For one aspect it is shrinkage to the aspect's mean.
 
     Args:
         values: For each aspect an array of shape (points, groups): agreement of each point in each group.
     """
-    means = np.array([v.mean(axis=1) for v in values])
-    level = means.mean(axis=1, keepdims=True)
-    deviations = means - level
-    aspects, points = means.shape
+    level, deviations = _deviations(values)
+    spread, noise = prior(values)
+    posterior: Floats = level + spread @ np.linalg.solve(spread + np.diag(noise), deviations)
+    return posterior
+
+
+def prior(values: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """How much points differ in truth, of shape (aspects, aspects), and the noise of each aspect's means.
+
+    Model: an aspect's means over its groups, less their own mean over points, are Y. Points differ by what they are
+    worth for all aspects alike (variance c) and for one aspect alone (variance d), and the means of aspect a have the
+    noise nu_a of so many groups. Both variances come from the moments of Y, and S = c 11' + d I.
+
+    Args:
+        values: As for `pooled_means`.
+    """
+    _, deviations = _deviations(values)
+    aspects, points = deviations.shape
     noise = np.array([_noise(v) for v in values])
     moments = deviations @ deviations.T / points
     common = max(0.0, float((moments.sum() - np.trace(moments)) / (aspects * (aspects - 1)))) if aspects > 1 else 0.0
     own = max(_LEAST_SPREAD, float(np.mean(np.diag(moments) - noise)) - common)
-    prior = common * np.ones((aspects, aspects)) + own * np.eye(aspects)
-    posterior: Floats = level + prior @ np.linalg.solve(prior + np.diag(noise), deviations)
-    return posterior
+    return common * np.ones((aspects, aspects)) + own * np.eye(aspects), noise
+
+
+def _deviations(values: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """The mean of each aspect, and how far each point's mean is from it."""
+    means = np.array([v.mean(axis=1) for v in values])
+    level: Floats = means.mean(axis=1, keepdims=True)
+    return level, means - level
 
 
 def _noise(values: Floats) -> float:

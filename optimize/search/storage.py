@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.files.writing import make_folder
-from debate_judge.optimize.search.outcomes import Outcome
+from debate_judge.optimize.search.outcomes import Dropped, Outcome
 from debate_judge.optimize.search.points import Point, Space
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 6
+FORMAT = 7
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
 
@@ -46,21 +46,27 @@ def _point(space: Space, params: Mapping[str, Any]) -> Point:
     return Point(params["knowledge"], persona, params["rounds"], tie, *ways)
 
 
-def finished(space: Space, point: Point, found: Mapping[str, Outcome]) -> optuna.trial.FrozenTrial:
+Found = Mapping[str, Outcome] | Dropped
+"""What came of a point: an outcome for each unit, or why it was not asked about all groups."""
+
+
+def finished(space: Space, point: Point, found: Found) -> optuna.trial.FrozenTrial:
+    """The trial of a point: complete, with agreement and LM calls per item, or pruned."""
     import optuna
 
-    distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        name: optuna.distributions.CategoricalDistribution(choices)
-        for name, choices in _choices(space, point.rounds).items()
+    choices = _choices(space, point.rounds)
+    distributions = {name: optuna.distributions.CategoricalDistribution(values) for name, values in choices.items()}
+    known: dict[str, Any] = {
+        "params": {name: getattr(point, name) for name in distributions},
+        "distributions": distributions,
     }
+    if isinstance(found, Dropped):
+        attributes = {"groups": found.groups, "of": found.of, "behind": dict(found.behind)}
+        return optuna.trial.create_trial(state=optuna.trial.TrialState.PRUNED, user_attrs=attributes, **known)
     outcomes = found.values()
     means = [sum(o.agreement for o in outcomes) / len(found), sum(o.calls for o in outcomes) / len(found)]
-    return optuna.trial.create_trial(
-        params={name: getattr(point, name) for name in distributions},
-        distributions=distributions,
-        values=means,
-        user_attrs={label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in found.items()},
-    )
+    by_unit = {label: {"agreement": o.agreement, "lm_calls_per_item": o.calls} for label, o in found.items()}
+    return optuna.trial.create_trial(values=means, user_attrs=by_unit, **known)
 
 
 @contextmanager
@@ -113,9 +119,6 @@ def open_study(name: str, file: Path | None) -> optuna.Study:
         optuna.logging.set_verbosity(verbosity)
 
 
-def known_points(space: Space, study: optuna.Study) -> list[Point]:
-    """The points that an earlier run evaluated, in its order."""
-    import optuna
-
-    done = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-    return list(dict.fromkeys(_point(space, trial.params) for trial in done))
+def known_points(space: Space, study: optuna.Study) -> set[Point]:
+    """The points that an earlier run evaluated or dropped."""
+    return {_point(space, trial.params) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}

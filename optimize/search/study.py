@@ -9,16 +9,17 @@ one. Every point that costs no further call is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import Breadth, course
-from debate_judge.optimize.search.outcomes import Criterion, OnTrial, Outcomes, SearchResult
+from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
-from debate_judge.optimize.search.storage import finished, known_points, only_process, open_study, suggest
+from debate_judge.optimize.search.race import Challenge, MayWin, race
+from debate_judge.optimize.search.storage import Found, finished, known_points, only_process, open_study, suggest
 
 if TYPE_CHECKING:
     import optuna
@@ -37,10 +38,13 @@ class Strategy:
 
     worth: Callable[[Outcomes, Sequence[Point]], dict[Point, list[float]]] = Outcomes.worth
     """What is worth a further look."""
-    further: Callable[[optuna.Study, Space, int, Sequence[Probe]], Probe | None] | None = None
-    """From study, space, seed and what is left to what is tried next, or None to end; by default a TPE sampler."""
+    further: Callable[[Sequence[optuna.trial.FrozenTrial], Space, int, Sequence[Probe]], Probe | None] | None = None
+    """From the trials so far, space, seed and what is left to what is tried next, or None to end; by default a TPE
+    sampler."""
     read_again: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
     """Of the points in the judge's own reading those that are tried in the others."""
+    may_win: MayWin = Challenge.may_win
+    """Whether a point stays in its race."""
     chosen: Callable[[Outcomes], dict[str, Point]] = Outcomes.chosen
     """The choice for each unit."""
 
@@ -57,6 +61,12 @@ class SearchPlan:
     storage: Path | None
     """File of the study; a study that was stopped there goes on where it was. None keeps it in memory."""
     strategy: Strategy = field(default_factory=Strategy)
+    race: bool = True
+    """Whether points are dropped that cannot plausibly be chosen; else all are asked about all groups."""
+
+
+OnTrial = Callable[[Point, Found], None]
+"""Is told of every point that was tried, once, with what came of it."""
 
 
 class Search(Protocol):
@@ -71,7 +81,7 @@ def search(
     units: Mapping[str, ChoiceScores],
     space: Space,
     plan: SearchPlan,
-    on_trial: OnTrial = lambda point, outcomes: None,
+    on_trial: OnTrial = lambda point, found: None,
 ) -> dict[str, SearchResult]:
     """Try what the plan allows and choose a point for each unit.
 
@@ -83,62 +93,68 @@ def search(
     """
     outcomes = Outcomes(units, space, plan.criterion)
     with only_process(plan.storage):
-        study = open_study(plan.study, plan.storage)
-        known = known_points(space, study)
-        for point in _points_to_try(study, outcomes, plan, known):
-            found = outcomes.evaluate(point)
-            on_trial(point, found)
-            # What an earlier run evaluated stands in the study; here it is only read off the same replies again.
-            if point not in known:
-                study.add_trial(finished(space, point, found))
+        _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage)).all()
     return outcomes.results(plan.strategy.chosen(outcomes))
 
 
-def _points_to_try(
-    study: optuna.Study, outcomes: Outcomes, plan: SearchPlan, known: Sequence[Point]
-) -> Iterator[Point]:
-    """The points to evaluate, each once; first those of an earlier, stopped run."""
-    space, strategy = outcomes.space, plan.strategy
-    seen = dict.fromkeys(known)
-    probed: dict[Probe, None] = {}
-    yield from known
+class _Trying:
+    """A search under way.
 
-    def covered(probe: Probe) -> Iterator[Point]:
-        probed[probe] = None
-        for point in space.covered(probe):
-            if point not in seen:
-                seen[point] = None
-                yield point
+    A search that was stopped is gone through again from its beginning. Every decision rests on what was found before it
+    in this run, and never on what the study holds, so that it is the same again; the replies are kept, and a trial that
+    the study holds is not added twice.
+    """
 
-    on_top = 0
-    for probe in course(space, plan.breadth, lambda points: strategy.worth(outcomes, points)):
-        if probe.variant.reading != space.readings[0]:
-            on_top += 1
-        elif len(probed) - on_top >= plan.breadth.probes:
-            break
-        yield from covered(probe)
-    # What the sampler of a stopped run asked for, the last of it perhaps not to the end.
-    while (begun := _unexplained(space, known, probed)) is not None:
-        yield from covered(begun)
-    while len(probed) - on_top < plan.breadth.probes and (wanted := _further(study, space, plan, seen)) is not None:
-        yield from covered(wanted)
-    for probe in _read_again(outcomes, strategy):
-        yield from covered(probe)
+    def __init__(self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial, study: optuna.Study) -> None:
+        self._outcomes = outcomes
+        self._space = outcomes.space
+        self._plan = plan
+        self._on_trial = on_trial
+        self._study = study
+        self._stored = known_points(outcomes.space, study)
+        self._seen: dict[Point, optuna.trial.FrozenTrial] = {}
 
+    def all(self) -> None:
+        """Try the course, then what the sampler asks for, then the best in the other readings."""
+        space, plan, strategy = self._space, self._plan, self._plan.strategy
+        left = plan.breadth.probes
+        for probe in course(space, plan.breadth, self._worth):
+            # What is tried in another reading comes on top.
+            left -= probe.variant.reading == space.readings[0]
+            if left < 0:
+                break
+            self._try(probe)
+        while left > 0 and (wanted := self._further()) is not None:
+            left -= 1
+            self._try(wanted)
+        if plan.breadth.debates_read_otherwise:
+            for probe in _read_again(self._outcomes, strategy):
+                self._try(probe)
 
-def _unexplained(space: Space, known: Sequence[Point], probed: Collection[Probe]) -> Probe | None:
-    """The probe of the first known point that no probe covers."""
-    left = (point for point in known if not any(point in space.covered(probe) for probe in probed))
-    return next((_whole(space, point) for point in left), None)
+    def _worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
+        whole = [point for point in points if point in self._outcomes.by_point]
+        return self._plan.strategy.worth(self._outcomes, whole)
 
+    def _further(self) -> Probe | None:
+        """What is tried next beyond the course; None where that is nothing."""
+        left = [probe for probe in self._space.probes() if any(p not in self._seen for p in self._space.covered(probe))]
+        # Seeded afresh every time with the number of points seen: the state of a sampler is not stored.
+        further = self._plan.strategy.further or _sampled
+        seed = self._plan.seed * 100_003 + len(self._seen)
+        return further(list(self._seen.values()), self._space, seed, left) if left else None
 
-def _further(study: optuna.Study, space: Space, plan: SearchPlan, seen: Collection[Point]) -> Probe | None:
-    """What is tried next beyond the course; None where that is nothing."""
-    left = [probe for probe in space.probes() if any(point not in seen for point in space.covered(probe))]
-    # Seeded afresh every time with the number of points seen, so that a run that was stopped continues exactly as it
-    # would have: the state of a sampler is not stored.
-    further = plan.strategy.further or _sampled
-    return further(study, space, plan.seed * 100_003 + len(seen), left) if left else None
+    def _try(self, probe: Probe) -> None:
+        """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""
+        outcomes, plan = self._outcomes, self._plan
+        new = [point for point in self._space.covered(probe) if point not in self._seen]
+        dropped = race(outcomes, new, plan.seed, plan.strategy.may_win) if plan.race else {}
+        outcomes.dropped |= dropped
+        for point in new:
+            found = dropped[point] if point in dropped else outcomes.evaluate(point)
+            self._on_trial(point, found)
+            self._seen[point] = finished(self._space, point, found)
+            if point not in self._stored:
+                self._study.add_trial(self._seen[point])
 
 
 def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:
@@ -146,10 +162,16 @@ def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:
     space = outcomes.space
     if len(space.readings) < 2:
         return []
-    # Sorted, for after a stop they come in another order.
     points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
     found = strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
-    return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
+    # Where a single call lost its race in a reading, the same is not debated in it.
+    lost = {(point.knowledge, point.reading) for point in outcomes.dropped if not point.rounds}
+    return [
+        _whole(space, replace(point, reading=reading))
+        for reading in space.readings[1:]
+        for point in found
+        if (point.knowledge, reading) not in lost
+    ]
 
 
 def _whole(space: Space, point: Point) -> Probe:
@@ -162,14 +184,14 @@ _ASKED = 16
 """Suggestions of the sampler, of which one is tried."""
 
 
-def _sampled(study: optuna.Study, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
-    """What a TPE sampler asks for on the strength of the study's trials (Bergstra et al., Algorithms for
+def _sampled(trials: Sequence[optuna.trial.FrozenTrial], space: Space, seed: int, left: Sequence[Probe]) -> Probe:
+    """What a TPE sampler asks for on the strength of the trials so far (Bergstra et al., Algorithms for
     Hyper-Parameter Optimization, 2011)."""
     import optuna
 
-    # Asked is a copy: a trial that stayed open in the study while its point is evaluated would outlive a kill. It knows
+    # Asked is a study of its own: a trial that stayed open while its point is evaluated would outlive a kill. It knows
     # of agreement alone, for what a good point costs is weighed by the choice; and each suggestion counts as tried for
-    # the next, so that they differ.
+    # the next, so that they differ. What was dropped it is told to be pruned, which it takes for worse than the rest.
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     copy = optuna.create_study(
@@ -177,10 +199,9 @@ def _sampled(study: optuna.Study, space: Space, seed: int, left: Sequence[Probe]
         sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=5, constant_liar=True),
     )
     optuna.logging.set_verbosity(verbosity)
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        copy.add_trial(
-            optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=trial.values[0])
-        )
+    for trial in trials:
+        known: dict[str, Any] = {"params": trial.params, "distributions": trial.distributions, "state": trial.state}
+        copy.add_trial(optuna.trial.create_trial(value=trial.values[0] if trial.values else None, **known))
     wanted = [suggest(space, copy.ask()) for _ in range(_ASKED)]
     # It may want what was seen. Nothing is tried twice: the first that is new is, or what is most like one of them.
     return min(left, key=lambda probe: min((*_unlikeness(point, probe), n) for n, point in enumerate(wanted)))

@@ -1,0 +1,214 @@
+"""Racing: a challenger is asked about a few groups at first, then about twice as many, and is dropped as soon as it
+cannot plausibly be chosen any more.
+
+Challengers come one after the other, each against the best so far, and the number of groups doubles, as in the
+procedure `intensify` of Hutter, Hoos & Leyton-Brown (Sequential model-based optimization for general algorithm
+configuration, LION 2011). Groups are blocks: challenger and rival are compared by the differences of the same groups
+(Maron & Moore, The racing algorithm, Artificial Intelligence Review 11, 1997; Birattari et al., A racing algorithm for
+configuring metaheuristics, GECCO 2002). Halving the field after each block would take no test, but it needs all
+challengers at once and drops half of them however close they are.
+
+Whether a challenger is dropped is decided by the predictive probability that it would be ahead once all groups have
+been asked about (Spiegelhalter, Freedman & Blackburn, Monitoring clinical trials: conditional or predictive power?,
+Controlled Clinical Trials 7, 1986), in the model that the choice itself uses (`pooling`): what it lacks in one aspect
+counts against it in the others. The blocks, and so the decisions, depend on scores, group ids and seed alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import stdtr
+
+from debate_judge.data.agreement.correlations import Floats
+from debate_judge.data.agreement.tables import GroupScores, Level
+from debate_judge.optimize.search.outcomes import Dropped, Outcomes
+from debate_judge.optimize.search.points import Point
+from debate_judge.optimize.search.pooling import BLOCKS
+
+PLAUSIBLE = 0.05
+"""Chance of being ahead in the end below which a challenger is dropped."""
+
+_FIRST = {"summary": 3, "sample": 2 * BLOCKS}
+"""Groups of the first block. At sample level a group is one candidate, and the correlation needs many."""
+
+_LEAST = 1e-12
+
+
+def race_order(groups: Iterable[str], seed: int) -> list[str]:
+    """The different groups in the order in which they are asked about."""
+    return sorted(
+        set(groups), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
+    )
+
+
+def block_ends(groups: int, level: Level) -> list[int]:
+    """How many groups have been asked about after each block; the last is all of them."""
+    ends, end = [], _FIRST[level]
+    while end < groups:
+        ends.append(end)
+        end *= 2
+    return [*ends, groups]
+
+
+def chances(
+    differences: Sequence[Floats], asked: float, spread: Floats, units: Sequence[Sequence[int]], ahead: Sequence[float]
+) -> list[float]:
+    """Predictive probability that a challenger is ahead of a rival once all groups have been asked about.
+
+    True differences are normal with twice the covariance `spread` of what points are worth; each group adds noise,
+    whose variance is estimated from the differences, over all aspects together. Ahead is judged as the choice does it,
+    by posterior means. The tails are those of a t distribution with as many degrees of freedom as that estimate has.
+
+    Args:
+        differences: For each aspect the challenger's agreement less the rival's, in each group asked about so far.
+        asked: Share of all groups that were asked about.
+        spread: How much points differ in truth (`pooling.prior`).
+        units: The aspects that get one judge together, by number.
+        ahead: For each unit the posterior difference that the challenger has to exceed.
+    """
+    counts = np.array([len(found) for found in differences], dtype=float)
+    degrees = float(np.clip(counts - 1, 0, None).sum())
+    if degrees < 2:
+        return [1.0] * len(units)
+    deviations = [found - found.mean() for found in differences if len(found)]
+    variance = float(sum((d**2).sum() for d in deviations)) / degrees
+    means = np.array([found.mean() if len(found) else 0.0 for found in differences])
+    # An aspect that was not asked about tells nothing: its noise is that of a small part of one group.
+    noise = np.diag(np.maximum(variance, _LEAST) / np.maximum(counts, 1e-3))
+    final = asked * noise
+    prior = 2 * spread
+    gain = prior @ np.linalg.inv(prior + noise)
+    left = 1 - asked
+    expected = asked * means + left * (gain @ means)
+    uncertain = left**2 * (prior - gain @ prior) + left * final
+    shrink = prior @ np.linalg.inv(prior + final)
+    expected, uncertain = shrink @ expected, shrink @ uncertain @ shrink.T
+    found = []
+    for unit, least in zip(units, ahead, strict=True):
+        over = float(expected[unit].mean()) - least
+        deviation = float(np.sqrt(max(0.0, uncertain[np.ix_(unit, unit)].mean()))) if variance > _LEAST else 0.0
+        found.append(float(stdtr(degrees, over / deviation)) if deviation else float(over > 0))
+    return found
+
+
+class Challenge:
+    """The points of one probe against the best that was known before it.
+
+    Args:
+        outcomes: What is known; at least one point.
+    """
+
+    def __init__(self, outcomes: Outcomes) -> None:
+        self._outcomes = outcomes
+        points = [p for p in outcomes.by_point if p.knowledge not in outcomes.space.barred]
+        worth, self._spread, self._units = outcomes.compared(points)
+        self._leaders = {
+            label: points[int(worth[unit].mean(axis=0).argmax())]
+            for label, unit in zip(outcomes.units, self._units, strict=True)
+        }
+        self._known: dict[tuple[str, Point, int], tuple[dict[str, list[GroupScores]], float]] = {}
+        self._by_group: dict[tuple[Point, str, frozenset[str]], Mapping[str, float]] = {}
+
+    def may_win(self, point: Point, asked: Collection[str]) -> bool:
+        """Whether the point may be chosen for a unit once all groups have been asked about.
+
+        Its rivals are the best point so far, and the same point as it is read otherwise, which often is the cheaper
+        way to the same scores.
+
+        Args:
+            point: Not yet known for all groups.
+            asked: The groups that it is asked about.
+        """
+        chance = dict.fromkeys(self._outcomes.units, 1.0)
+        others = [replace(point, reading=reading) for reading in self._outcomes.space.readings]
+        same = [other for other in others if other in self._outcomes.by_point]
+        for rival in dict.fromkeys([*self._leaders.values(), *same]):
+            against = self._chances(point, rival, asked)
+            for label, leader in self._leaders.items():
+                if rival == leader or rival in same:
+                    chance[label] = min(chance[label], against[label])
+        return max(chance.values()) >= PLAUSIBLE
+
+    def behind(self, point: Point, asked: Collection[str]) -> dict[str, float]:
+        """Unit -> mean difference from its best point, over the groups asked about and its aspects."""
+        found = {}
+        for label, leader in self._leaders.items():
+            differences = self._differences(point, leader, asked, label)[0]
+            means = [float(d.mean()) for d in differences if len(d)]
+            found[label] = sum(means) / len(means) if means else 0.0
+        return found
+
+    def _chances(self, point: Point, rival: Point, asked: Collection[str]) -> dict[str, float]:
+        outcomes, differences, ahead = self._outcomes, [], []
+        for label in outcomes.units:
+            found, calls, theirs = self._differences(point, rival, asked, label)
+            differences += found
+            ahead.append(outcomes.lead(calls, theirs))
+        share = len(asked) / len(outcomes.groups)
+        return dict(zip(outcomes.units, chances(differences, share, self._spread, self._units, ahead), strict=True))
+
+    def _differences(
+        self, point: Point, rival: Point, asked: Collection[str], label: str
+    ) -> tuple[list[Floats], float, float]:
+        """By aspect the differences of groups that both may be judged by; LM calls per item of the two."""
+        (ours, calls), (theirs, usual) = (self._scores(p, asked, label) for p in (point, rival))
+        found = []
+        for name, own in ours.items():
+            both = frozenset(group.group for group in own) & {group.group for group in theirs[name]}
+            one, other = (self._values(p, name, s, both) for p, s in ((point, own), (rival, theirs[name])))
+            found.append(np.array([value - other[group] for group, value in one.items()]))
+        return found, calls, usual
+
+    def _values(
+        self, point: Point, aspect: str, scores: Sequence[GroupScores], groups: frozenset[str]
+    ) -> Mapping[str, float]:
+        key = point, aspect, groups
+        if key not in self._by_group:
+            self._by_group[key] = self._outcomes.by_group([group for group in scores if group.group in groups])
+        return self._by_group[key]
+
+    def _scores(self, point: Point, asked: Collection[str], label: str) -> tuple[dict[str, list[GroupScores]], float]:
+        key = label, point, len(asked)
+        if key not in self._known:
+            self._known[key] = self._outcomes.units[label].scores(point, only=asked)
+        return self._known[key]
+
+
+MayWin = Callable[[Challenge, Point, Collection[str]], bool]
+"""Whether a point of a challenge may be chosen, going by these groups."""
+
+
+def race(
+    outcomes: Outcomes, points: Sequence[Point], seed: int, may_win: MayWin = Challenge.may_win
+) -> dict[Point, Dropped]:
+    """Ask about the groups block by block, as long as a point may win; returns the points that were dropped.
+
+    A debate that may win after some rounds is held for no more rounds on further groups; what is read off it on the
+    way is kept, for it costs no call.
+
+    Args:
+        outcomes: What is known. The points that are not dropped are to be evaluated.
+        points: Of one probe.
+        seed: Of the order of the groups.
+        may_win: Whether to go on.
+    """
+    if not outcomes.by_point or not points:
+        return {}
+    order = race_order(outcomes.groups, seed)
+    challenge, left, dropped = Challenge(outcomes), list(points), dict[Point, Dropped]()
+    for end in block_ends(len(order), outcomes.criterion.level)[:-1]:
+        asked = frozenset(order[:end])
+        hopeful = [point for point in left if may_win(challenge, point, asked)]
+        longest = max((point.rounds for point in hopeful), default=-1)
+        kept = [p for p in left if p in hopeful or (not p.tie_breaker and p.rounds <= longest)]
+        for point in left:
+            if point not in kept:
+                dropped[point] = Dropped(end, len(order), challenge.behind(point, asked))
+        left = kept
+        if not left:
+            break
+    return dropped
