@@ -6,7 +6,7 @@ calls `data.testing.check_corpus` on a few records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,32 +20,39 @@ Loader = Callable[[Path | None, Task | None], Corpus]
 """(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
 
 
-def load(spec: str, task: Task | str | None = None) -> Corpus:
+def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = ()) -> Corpus:
     """Load a corpus by the value of --data.
 
     Args:
-        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, or a .jsonl or .csv file of groups.
+        spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, a file in one of the formats of
+            `data.files.formats`, or hf:NAME@SPLIT.
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
             file; for a public set it replaces the wording of its task, and must have the same name and aspects.
+        columns: `NAME=COLUMN` for each column of a file that has another name than ours.
 
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
-    from debate_judge.data.files import groups
+    from debate_judge.data.files import formats, groups
+    from debate_judge.data.files.columns import Columns
     from debate_judge.data.files.task_file import find_task
 
-    wanted = find_task(task) if isinstance(task, str) else task
+    wanted, named = find_task(task) if isinstance(task, str) else task, Columns.of(columns)
     name, given, path = spec.partition("=")
+    if name in LOADERS and named.renamed:
+        raise InputError(f"the columns of {name} are known", field="--columns", expected="a file of your own as --data")
     if name in LOADERS and (path or not given):
         return LOADERS[name](Path(path) if given else None, wanted)
     if name in LOADERS:
         raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
-    if Path(spec).suffix.lower() in groups.SUFFIXES:
-        return groups.load(spec, wanted)
+    misspelt = given and not Path(spec).exists() and did_you_mean(name, LOADERS)
+    if formats.known(spec) and not misspelt:
+        return groups.load(spec, wanted, named)
     raise InputError(
         f"unknown data {spec!r}",
         field="--data",
-        expected=", ".join(LOADERS) + ", one of them with =PATH, or a file ending in .jsonl or .csv",
+        expected=f"{', '.join(LOADERS)}, one of them with =PATH, a file ending in {', '.join(formats.SUFFIXES)}, or "
+        "hf:NAME@SPLIT",
         found=spec,
         remedy=did_you_mean(name, LOADERS),
     )

@@ -8,10 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 
 class InputError(ValueError):
-    """Input that cannot be used: where it is, what was expected, what was found, what to do."""
+    """Input that cannot be used: where it is, what was expected, what was found, what to do.
+
+    `line` counts what `unit` says: lines of a text file, or rows of a sheet or a data set.
+    """
 
     def __init__(
         self,
@@ -19,6 +23,7 @@ class InputError(ValueError):
         *,
         file: str | Path | None = None,
         line: int | None = None,
+        unit: Literal["line", "row"] = "line",
         field: str | None = None,
         expected: str | None = None,
         found: object = None,
@@ -27,6 +32,7 @@ class InputError(ValueError):
         self.problem = problem
         self.file = None if file is None else str(file)
         self.line = line
+        self.unit = unit
         self.field = field
         self.expected = expected
         self.found = found
@@ -36,7 +42,7 @@ class InputError(ValueError):
     def _render(self) -> str:
         place = self.file or ""
         if self.line is not None:
-            place += f", line {self.line}"
+            place += f", {self.unit} {self.line}"
         if self.field is not None:
             place += f", field {self.field!r}" if place else f"field {self.field!r}"
         text = f"{place}: {self.problem}" if place else self.problem

@@ -1,7 +1,8 @@
 """Which groups of a corpus have nearly the same source, so that a split must not part them.
 
 Two sources belong together if one shares at least a third of its 5-grams of words with the other, if one contains the
-other, or if they have the same context. Case, punctuation and marks do not count. What is common to a tenth of all
+other, or if they have the same context; without a source the candidates' texts are compared. Case, punctuation and
+marks do not count. What is common to a tenth of all
 sources, such as the wording of an instruction, says nothing about any two of them and is left out.
 
 Why a third: in the public sets that the loaders know, unrelated sources share at most .18 of the shorter one's
@@ -68,7 +69,7 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
 def _alike_sources(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
     where: dict[Gram, list[int]] = defaultdict(list)
     for i, group in enumerate(groups):
-        for gram in _grams(words(group.source)):
+        for gram in _grams(words(group.source or group.judged)):
             where[gram].append(i)
     most = max(_COMMON, _COMMON_SHARE * len(groups))
     telling = [sources for sources in where.values() if len(sources) <= most]

@@ -131,6 +131,7 @@ class RatedGroup:
 
     id: str
     source: str
+    """What the candidates were written for; empty where texts are judged by themselves."""
     candidates: tuple[Candidate, ...]
     context: str = ""
     references: tuple[str, ...] = ()
@@ -145,8 +146,16 @@ class RatedGroup:
 
     @property
     def source_key(self) -> str:
-        """The source text with its whitespace evened out: groups with equal keys have one source."""
-        return " ".join(self.source.split())
+        """The source text with its whitespace evened out: groups with equal keys have one source.
+
+        Groups without a source have a key of their own each.
+        """
+        return " ".join(self.source.split()) or f"{self.id}\n{self.judged}"
+
+    @property
+    def judged(self) -> str:
+        """All candidates' texts."""
+        return "\n".join(candidate.text for candidate in self.candidates)
 
     def ratings(self, aspect: str) -> list[float | None]:
         """Mean human ratings in candidate order, shape (candidates,)."""

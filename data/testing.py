@@ -45,7 +45,7 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
 def _check_group(group: RatedGroup, task: Task) -> None:
     where = f"group {group.id!r}"
     _require_distinct(f"candidate id of {where}", [candidate.id for candidate in group.candidates])
-    for text in (group.id, group.source, *group.references):
+    for text in (group.id, *filter(None, [group.source]), *group.references):
         _check_text(text, where)
     if group.context:
         _check_text(group.context, where)

@@ -21,9 +21,9 @@ from debate_judge.runs.runner.runner import calls_per_item, group_scores, requir
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """One call of the Scorer; one call of the Scorer that knows of the raters what the compiled judge knows, so that what
-the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. The first reads every
-candidate alone, unless the user has all of them read side by side; the second reads as the compiled one does; the third
-alone, or where a light search is to spare calls in the cheapest reading."""
+the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. The first reads
+every candidate alone, unless the user has all of them read side by side; the second reads as the compiled one does; the
+third alone, or where a light search is to spare calls in the cheapest reading."""
 
 DEV_CUT = "compiled-dev-cut"
 """The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""

@@ -198,7 +198,7 @@ def _rated_data(settings: Settings, judge: Judge) -> CompileData:
     Raises:
         InputError: The data cannot be used.
     """
-    corpus = data.load(settings.data, settings.task)
+    corpus = data.load(settings.data, settings.task, settings.columns)
     names = settings.aspects or corpus.rated_aspects()
     require_ratings(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.reading import rows
+from debate_judge.data.files.formats import rows
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies

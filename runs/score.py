@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import MAX_UNSCORED, STORE
+from debate_judge.runs.flags.common import COLUMNS, MAX_UNSCORED, STORE
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits
 from debate_judge.runs.flags.parser import make_parser, read
@@ -44,7 +44,8 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
         metavar="MODULE:CLASS",
         repeated=True,
     )
-    source: str = setting(..., ".jsonl or .csv with the texts", name="--in", metavar="FILE")
+    source: str = setting(..., "file with the texts, in any format of a compile's data", name="--in", metavar="FILE")
+    columns: tuple[str, ...] = COLUMNS
     out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
     task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
@@ -123,7 +124,7 @@ def _estimate(arguments: ScoreFlags) -> int:
         spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate or "")
     )
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
-    items = _items(Path(arguments.source), found.judge.task, aspects, arguments.task)
+    items = _items(arguments, found.judge.task, aspects)
     estimate, count = estimate_scoring(target, found.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store are not paid again."]
     print(render(estimate, "role", notes))
@@ -176,7 +177,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
     source, out = Path(arguments.source), Path(arguments.out)
     transcripts = Path(arguments.transcripts) if arguments.transcripts else None
-    items = _items(source, judge.task, aspects, arguments.task)
+    items = _items(arguments, judge.task, aspects)
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     made_from = _made_from(arguments, judge, aspects)
     extra = extra_fields(judges, mapped=arguments.scale == "raters")
@@ -215,11 +216,11 @@ def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
     }
 
 
-def _items(source: Path, task: Task, aspects: Sequence[Aspect], only: str | None) -> Iterator[Item]:
+def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
     from debate_judge.runs.runner.streaming import group_items
     from debate_judge.runs.scoring.new_texts import new_groups
 
-    for group in new_groups(source, task, only):
+    for group in new_groups(arguments.source, task, arguments.task, arguments.columns):
         yield from group_items(task, group, aspects)
 
 

@@ -6,65 +6,100 @@ ratings, too. Nothing is clamped, and a word is a rating only where the scale ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from debate_judge.data.errors import did_you_mean
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record, looks_like_a_number, shown
-from debate_judge.data.files.task_file import RESERVED
 from debate_judge.data.schema import Aspect, Scale, Task
 
-_WORDS = {"yes": True, "true": True, "no": False, "false": False}
+WORDS = {
+    **dict.fromkeys(("yes", "true", "pass", "good"), True),
+    **dict.fromkeys(("no", "false", "fail", "bad"), False),
+}
+"""Ratings on a scale of two values, in any case, -> whether they are its upper end."""
 
 
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """The ratings in fields that are named like aspects; aspects without a rating are left out.
-
-    A field holds a number, or one number per rater: a list, or in a CSV cell `4;5;4`.
+    """The ratings in fields that are named like aspects; aspects without one are left out.
 
     Raises:
-        InputError: an aspect that the task does not have, or a value that is not a rating of it.
+        InputError: An aspect that the task does not have, or a value that is not a rating of it.
     """
-    rated = {}
-    for name in names:
-        aspect = _aspect(record, task, name)
-        rated[name] = tuple(_rating(value, aspect, record, field) for field, value in record.several(name))
+    columns = {name: (name,) for name in names}
+    for name in columns:
+        try:
+            task.aspect(name)
+        except InputError as error:
+            raise record.error(
+                error.problem, name, expected=error.expected, found=error.found, remedy=error.remedy
+            ) from None
+    return ratings_of(record, task, columns)
+
+
+def ratings_of(record: Record, task: Task, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, ...]]:
+    """The ratings in a record; aspects without one are left out.
+
+    A field holds a number, or one number per rater: a list, or in a table's cell `4;5;4`.
+
+    Args:
+        record: With the fields.
+        task: Has the aspects.
+        columns: Aspect -> fields with its ratings, one after the other.
+
+    Raises:
+        InputError: A value is not a rating of the aspect.
+    """
+    rated = {
+        name: tuple(
+            rating_of(value, task.aspect(name), record, field)
+            for column in fields
+            for field, value in record.several(column)
+        )
+        for name, fields in columns.items()
+    }
     return {name: values for name, values in rated.items() if values}
 
 
-def comments_in(record: Record, task: Task) -> dict[str, tuple[str, ...]]:
-    """The raters' comments in a record whose fields are named like aspects: one text, or a list of texts.
+def comments_of(record: Record, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The raters' comments in a record: fields of one text, or of a list of texts.
+
+    Args:
+        record: With the fields.
+        columns: Aspect -> fields with comments on it.
 
     Raises:
-        InputError: an aspect that the task does not have, or a value that is not text.
+        InputError: A value is not text.
     """
-    found = {}
-    for name, value in record.values.items():
-        _aspect(record, task, name)
-        if value is not None and not isinstance(value, str | list):
-            raise record.error("not a comment", name, expected="a text, or a list of texts", found=shown(value))
-        texts = (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
-        found[name] = tuple(text for text in texts if text.strip())
+    found = {
+        name: tuple(text for field in fields for text in _texts(record, field) if text.strip())
+        for name, fields in columns.items()
+    }
     return {name: texts for name, texts in found.items() if texts}
 
 
-def _aspect(record: Record, task: Task, name: str) -> Aspect:
-    for aspect in task.aspects:
-        if aspect.name == name:
-            return aspect
-    names = [a.name for a in task.aspects]
-    raise record.error(
-        f"the task {task.name!r} has no aspect {name!r}",
-        name,
-        expected="one of " + ", ".join(names),
-        found=name,
-        remedy=did_you_mean(name, [*names, *sorted(RESERVED)] if not record.path else names)
-        or "remove it, or describe the aspect in a task file",
-    )
+def _texts(record: Record, name: str) -> tuple[str, ...]:
+    value = record.value(name)
+    if value is None:
+        return ()
+    if not isinstance(value, str | list):
+        raise record.error("not a comment", name, expected="a text, or a list of texts", found=shown(value))
+    return (record.text(name, blank=True),) if isinstance(value, str) else record.texts(name, blank=True)
 
 
-def _rating(value: object, aspect: Aspect, record: Record, field: str) -> float:
+def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> float:
+    """One rater's value on the scale of an aspect.
+
+    Args:
+        value: A number, or on a scale of two values also yes or no, in one of the usual words.
+        aspect: Whose scale it is on.
+        record: Where it stands, for errors.
+        field: And in which field.
+
+    Raises:
+        InputError: It is not a rating of the aspect.
+    """
     scale = aspect.scale
-    choice = _WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    choice = WORDS.get(value.strip().lower()) if isinstance(value, str) else value
     if isinstance(choice, bool) and scale.binary:
         return scale.high if choice else scale.low
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -88,7 +123,7 @@ def _rating(value: object, aspect: Aspect, record: Record, field: str) -> float:
 
 
 def _expected(scale: Scale) -> str:
-    return f"a number from {scale}" + (", or yes/no, true/false" if scale.binary else "")
+    return f"a number from {scale}" + (", or yes/no, true/false, pass/fail, good/bad" if scale.binary else "")
 
 
 def _remedy(value: object) -> str | None:

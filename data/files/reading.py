@@ -1,22 +1,22 @@
-"""Files as records: JSON lines, JSON arrays and CSV as streams of them, a JSON object or a TOML file as one.
+"""Text files as lines and JSON as records: JSON lines and JSON arrays as streams of them, one object or TOML as one.
 
-JSON lines and CSV are read a line at a time: memory stays flat however long the file is.
+JSON lines are read a line at a time: memory stays flat however long the file is.
 """
 
 from __future__ import annotations
 
-import csv
+import codecs
+import io
 import json
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.records import Record, kind
 
-_BOM = b"\xef\xbb\xbf"
 _GAP = " \t\r\n,"
 _ONE_A_LINE = "write every record on one line of its own, without a list around them"
 
@@ -55,11 +55,6 @@ def json_records(path: Path) -> Iterator[Record]:
     return json_array(path) if first.startswith("[") else jsonl(path)
 
 
-def rows(path: Path) -> Iterator[Record]:
-    """Stream the records of a file: CSV if its suffix is .csv, else JSON as in `json_records`."""
-    return csv_rows(path) if path.suffix.lower() == ".csv" else json_records(path)
-
-
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
     """Read a file that is one JSON object.
 
@@ -85,7 +80,7 @@ def toml(path: Path, what: str = "file") -> Record:
         path: The file.
         what: What it is called in errors, e.g. "task file".
     """
-    _refuse_pipe(path)
+    refuse_pipe(path)
     try:
         return Record(tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path), format="toml")
     except RecursionError:
@@ -98,74 +93,21 @@ def toml(path: Path, what: str = "file") -> Record:
     except ValueError:
         raise InputError("not usable TOML: a number has thousands of digits", file=path) from None
     except OSError as error:
-        raise _unreadable(error, path, what) from None
-
-
-def csv_rows(path: Path) -> Iterator[Record]:
-    """Stream the rows of a CSV file with a header line; every value is a text and names are stripped.
-
-    A row's line is the one it begins on, also where quoted texts span several lines.
-    """
-    # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
-    reader = csv.reader((text for _, text in lines(path)), strict=True)
-    header: list[str] | None = None
-    while True:
-        line = reader.line_num + 1
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise InputError(
-                f"not valid CSV: {error}",
-                file=path,
-                line=line,
-                remedy='close every quote, write a quote inside a text as "", and use JSON lines for very long texts',
-            ) from None
-        if row is None:
-            return
-        if not row:
-            continue
-        if header is None:
-            header = _header(row, path, line)
-        elif len(row) != len(header):
-            raise InputError(
-                "the row has another number of cells than the header",
-                file=path,
-                line=line,
-                expected=f"{len(header)} cells",
-                found=f"{len(row)} cells",
-                remedy="put texts with commas or line breaks in double quotes",
-            )
-        else:
-            yield Record(dict(zip(header, row, strict=True)), str(path), line, format="csv")
-
-
-def _header(row: list[str], path: Path, line: int) -> list[str]:
-    names = [name.strip() for name in row]
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-        raise InputError(
-            "the columns are not separated by commas", file=path, line=line, found=names[0], remedy="export with commas"
-        )
-    if "" in names:
-        raise InputError(
-            f"column {names.index('') + 1} has no name",
-            file=path,
-            line=line,
-            found=", ".join(names),
-            remedy="name it or delete it (pandas writes such a column unless to_csv has index=False)",
-        )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError("two columns have the same name", file=path, line=line, field=twice)
-    return names
+        raise unreadable(error, path, what) from None
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Stream the lines of a UTF-8 text file with their numbers from 1."""
-    _refuse_pipe(path)
+    """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark."""
+    refuse_pipe(path)
     try:
         with path.open("rb") as stream:
+            if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                stream.seek(0)
+                yield from _utf16_lines(stream, path)
+                return
+            stream.seek(0)
             for number, raw in enumerate(stream, start=1):
-                data = raw.removeprefix(_BOM) if number == 1 else raw
+                data = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 try:
                     yield number, data.decode()
                 except UnicodeDecodeError as error:
@@ -177,18 +119,38 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                         remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
                     ) from None
     except OSError as error:
-        raise _unreadable(error, path) from None
+        raise unreadable(error, path) from None
 
 
-def _refuse_pipe(path: Path) -> None:
-    """Refuse what could be read once at most, and where nothing writes to it, not even that."""
+def _utf16_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        # newline="\n": what csv and json make of a carriage return is the same as in UTF-8.
+        for number, text in enumerate(io.TextIOWrapper(stream, encoding="utf-16", newline="\n"), start=1):
+            yield number, text
+    except UnicodeDecodeError:
+        raise InputError(
+            "not UTF-16, though it begins with its mark",
+            file=path,
+            line=number + 1,
+            remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
+        ) from None
+
+
+def refuse_pipe(path: Path) -> None:
+    """Refuse what could be read once at most, and where nothing writes to it, not even that.
+
+    Raises:
+        InputError: The path is a pipe or a socket.
+    """
     if path.is_fifo() or path.is_socket():
         raise InputError("this is a pipe", file=path, expected="a file", remedy="write its content to a file first")
 
 
-def _unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
+def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
+    """What an `OSError` on opening a file is to its user; a file that is not there is answered with a near name."""
     if not isinstance(error, FileNotFoundError):
-        return InputError(f"the {what} cannot be read: {error.strerror}", file=path)
+        return InputError(f"the {what} cannot be read: {error.strerror or error}", file=path)
     near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     return InputError(f"no such {what}", file=path, remedy=did_you_mean(path.name, near))
 

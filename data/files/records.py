@@ -27,12 +27,21 @@ class Record:
     values: Mapping[str, object]
     file: str
     line: int = 0
-    """Line that the record begins on, from 1; 0 where the file is one record."""
+    """Line that the record begins on, from 1, or its row (`unit`); 0 where the file is one record."""
     path: str = ""
     """Fields from the top of the record down to these values, e.g. `candidates[2]`."""
     format: Literal["json", "csv", "toml"] = "json"
+    """Texts in a `csv` record, that is a row of any table, are numbers or lists of them where they look like it."""
     remedy: str | None = None
     """What to do about an error that has no better remedy of its own."""
+    unit: Literal["line", "row"] = "line"
+    decimal_comma: bool = False
+    """Whether a text such as `4,5` in a table is a number."""
+
+    @property
+    def where(self) -> str:
+        """The place in the file, e.g. `line 3`."""
+        return f"{self.unit} {self.line}"
 
     def place(self, name: str) -> str:
         """The full name of a field of this record, e.g. `candidates[2].text`."""
@@ -52,6 +61,7 @@ class Record:
             problem,
             file=self.file,
             line=self.line or None,
+            unit=self.unit,
             field=self.place(field) or None,
             expected=expected,
             found=found,
@@ -138,7 +148,7 @@ class Record:
 
     def number(self, name: str) -> float:
         """A required finite number."""
-        return self._number(name, _cell(self.value(name)) if self.format == "csv" else self.value(name))
+        return self._number(name, self._cell(self.value(name)))
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number, or None where it is null or blank."""
@@ -154,10 +164,10 @@ class Record:
         Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. null and a blank cell are none.
         """
         value = self.value(name)
-        if self.format == "csv":
-            return [] if _is_blank(value) else [(name, _cell(part)) for part in str(value).split(";")]
+        if self.format == "csv" and isinstance(value, str):
+            return [] if _is_blank(value) else [(name, self._cell(part)) for part in value.split(";")]
         if isinstance(value, list):
-            return [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+            return [(f"{name}[{i}]", self._cell(item)) for i, item in enumerate(value)]
         return [] if value is None else [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -200,6 +210,15 @@ class Record:
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", found=repr(value))
         return value
 
+    def _cell(self, value: object) -> object:
+        """A text in a table as a number where it looks like one, else without blanks around it; other values as is."""
+        if self.format != "csv" or not isinstance(value, str):
+            return value
+        text = value.strip()
+        if self.decimal_comma and "." not in text and looks_like_a_number(text.replace(",", ".")):
+            text = text.replace(",", ".")
+        return float(text) if looks_like_a_number(text) else text
+
     def _number(self, name: str, value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
@@ -219,12 +238,6 @@ class Record:
 
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _cell(value: object) -> object:
-    """A CSV cell as a number where it looks like one, else as a text without blanks around it."""
-    text = str(value).strip()
-    return float(text) if looks_like_a_number(text) else text
 
 
 def looks_like_a_number(text: str) -> bool:

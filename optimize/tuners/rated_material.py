@@ -76,7 +76,7 @@ class RatedSource:
     def line(self) -> str:
         """The source as one line of JSON, the candidates that judge and raters differ on most first."""
         ordered = sorted(self.candidates, key=lambda c: -c.difference)
-        record: dict[str, Any] = {"source": self.source}
+        record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
             record["context"] = self.context
         record["candidates"] = [c.record() for c in ordered]
@@ -121,7 +121,8 @@ def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
     """Each source once, with the candidates of all that have its text and context."""
     found: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
-        key = (source.source, source.context)
+        # Texts without a source are no candidates of one.
+        key = (source.source or source.candidates[0].text, source.context)
         known = found[key].candidates if key in found else ()
         found[key] = replace(source, candidates=(*known, *source.candidates))
     return list(found.values())

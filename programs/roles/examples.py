@@ -108,8 +108,9 @@ def shown(demos: Iterable[Any], item: Item, nearest: int) -> ShownExamples:
         nearest: As in `with_examples`.
     """
     of_aspect = tuple(example for example in _read(demos) if example.aspect == item.aspect.name)
-    own = _even(item.source)
-    others = [example for example in of_aspect if _even(example.source) != own]
+    # Without a source it is the text itself that must not be shown.
+    own = _even(item.source or item.text)
+    others = [example for example in of_aspect if _even(example.source or example.candidate) != own]
     if not others:
         return NO_EXAMPLES
     if not nearest:
@@ -131,7 +132,7 @@ def rendered(examples: tuple[RatedExample, ...]) -> str:
         sources.setdefault((example.source, example.context), []).append(example)
     lines = []
     for (source, context), of_source in sources.items():
-        record: dict[str, Any] = {"source": escape(source)}
+        record: dict[str, Any] = {"source": escape(source)} if source else {}
         if context:
             record["context"] = escape(context)
         lines.append(json.dumps(record | {"candidates": [_record(e) for e in of_source]}, ensure_ascii=False))

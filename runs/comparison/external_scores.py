@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.files.reading import rows
+from debate_judge.data.files.formats import rows
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Aspect, Corpus
 

@@ -50,7 +50,7 @@ def prepare(arguments: CompareFlags) -> Work:
         InputError: Something cannot be used.
     """
     figure, options = figure_file(arguments.figure), arguments.options()
-    corpus = data.load(arguments.data, arguments.task)
+    corpus = data.load(arguments.data, arguments.task, arguments.columns)
     names = list(arguments.aspects or corpus.rated_aspects())
     require_ratings(corpus, names)
     level = _level(arguments, corpus)

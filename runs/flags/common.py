@@ -20,6 +20,14 @@ MAX_UNSCORED = setting(
     le=1,
 )
 
+COLUMNS = setting(
+    (),
+    "what your file calls its columns, e.g. source=question,text=answer,helpfulness=score_help",
+    metavar="NAME=COLUMN,...",
+    # The texts and ratings that are read decide, and they are part of every identity.
+    decides=False,
+)
+
 DRAW_SYSTEMS = setting(
     False, "system-level intervals about systems like these (resample the systems, too), not about these systems"
 )
@@ -33,6 +41,10 @@ def resampling(least: int = 0) -> Any:
 class DataFlags:
     """The rated corpus."""
 
-    data: str = setting("sample", "sample, summeval, topical_chat, NAME=PATH, or a .jsonl or .csv file")
+    data: str = setting(
+        "sample",
+        "sample, summeval, topical_chat, NAME=PATH, hf:NAME@SPLIT, or a file: .jsonl .json .csv .tsv .xlsx .parquet",
+    )
+    columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
     aspects: tuple[str, ...] = setting((), "comma-separated; all rated aspects by default")

@@ -114,7 +114,8 @@ def seated_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[I
 
 def source_of(item: Item) -> tuple[object, ...]:
     """What the items of one table have in common, the aspect aside."""
-    return item.task, item.source, item.context
+    # Texts without a source are no candidates of one.
+    return item.task, item.source or (item.group,), item.context
 
 
 def _pairs(items: Sequence[Item]) -> Seating | None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.groups import iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
 
 
-def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[RatedGroup]:
+def new_groups(
+    path: str | Path, task: Task, only: str | None = None, columns: Iterable[str] = ()
+) -> Iterator[RatedGroup]:
     """Stream the groups of a file; ratings are not needed.
 
     Each candidate is remembered by a hash, about 100 bytes, so that one that comes twice is noticed in a file of any
     length.
 
     Args:
-        path: A .jsonl or .csv file as `data.files.groups` describes it.
+        path: A file or set as `data.files.groups` describes it; rows of a group have to be adjacent.
         task: The judge's task.
         only: Name or file of that task; groups of other tasks are then left out and are no error.
+        columns: `NAME=COLUMN` for each column that has another name than ours.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
@@ -29,18 +33,16 @@ def new_groups(path: Path, task: Task, only: str | None = None) -> Iterator[Rate
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
     lines: dict[bytes, int] = {}
-    for entry in iter_groups(path, task, refuse_others=only is None):
+    for entry in iter_groups(path, task, Columns.of(columns), refuse_others=only is None):
         for candidate in entry.group.candidates:
             key = _key(entry.group.id, candidate.id)
             if key in lines:
-                raise InputError(
+                raise entry.record.error(
                     f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
-                    file=path,
-                    line=entry.line,
-                    found=f"the candidate of line {lines[key]}",
+                    found=f"the candidate of {entry.record.unit} {lines[key]}",
                     remedy="give each candidate of a group an id of its own",
                 )
-            lines[key] = entry.line
+            lines[key] = entry.record.line
         yield entry.group
 
 

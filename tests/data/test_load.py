@@ -68,7 +68,8 @@ def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
     [
         ("sumeval", "(?s)unknown data 'sumeval'.*did you mean 'summeval'"),
         ("topicalchat=x.json", "did you mean 'topical_chat'"),
-        ("ratings.json", r"(?s)unknown data 'ratings.json'.*a file ending in \.jsonl or \.csv"),
+        ("ratings.doc", r"(?s)unknown data 'ratings.doc'.*a file ending in \.jsonl, .*\.csv"),
+        ("ratings.json", "no such file"),
         ("", "unknown data ''"),
         ("summeval=", "no path after 'summeval='"),
         ("summeval=nowhere.jsonl", "no such file"),

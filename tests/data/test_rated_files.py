@@ -96,7 +96,7 @@ def test_blank_lines_a_byte_order_mark_and_other_scripts_are_read(tmp_path: Path
     path = tmp_path / "f.jsonl"
     path.write_bytes(b"\xef\xbb\xbf\n" + json.dumps(record(source="Дождь 雨"), ensure_ascii=False).encode() + b"\r\n\n")
     (entry,) = iter_groups(path, SUMMARIZATION)
-    assert (entry.group.source, entry.line) == ("Дождь 雨", 2)
+    assert (entry.group.source, entry.record.line) == ("Дождь 雨", 2)
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
         ("Here.", "There."),
     )
     assert second.group == RatedGroup("g2", "When?", (Candidate("a", "Soon.", {"solved": (0.0,)}),))
-    assert (first.line, second.line) == (2, 7)
+    assert (first.record.line, second.record.line) == (2, 7)
 
 
 def test_a_table_without_groups_has_one_candidate_per_source(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("source,text,tone\ns,x,1\nt,y,2\n")
     corpus = load(path, TASK)
-    assert [(g.id, [c.id for c in g.candidates]) for g in corpus.groups] == [("1", ["1"]), ("2", ["1"])]
+    assert [(g.id, [c.id for c in g.candidates]) for g in corpus.groups] == [("1", ["1"]), ("2", ["2"])]
     assert not corpus.grouped
 
 

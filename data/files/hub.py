@@ -1,0 +1,83 @@
+"""Data sets of the Hugging Face hub, or folders laid out like one, as records: `hf:NAME[:CONFIG][@SPLIT]`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.records import Record
+
+HUB = "hf:"
+"""What the name of a set begins with."""
+
+
+def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
+    """Rows of a data set whose values have types; a number that is missing there (NaN) is None."""
+    for number, row in enumerate(values, start=1):
+        yield Record({k: _without_nan(v) for k, v in row.items()}, name, number, format="csv", unit="row")
+
+
+@dataclass(frozen=True)
+class HubName:
+    """`hf:NAME[:CONFIG][@SPLIT]` in its parts."""
+
+    name: str
+    path: str
+    config: str | None
+    split: str | None
+
+    @classmethod
+    def of(cls, name: str) -> HubName:
+        place, _, split = name.removeprefix(HUB).partition("@")
+        path, _, config = place.partition(":")
+        if not path.strip():
+            raise InputError("no name of a set", field="--data", expected=f"{HUB}NAME[:CONFIG][@SPLIT]", found=name)
+        return cls(name, path, config or None, split or None)
+
+    def rows(self) -> Iterator[Record]:
+        """Load the set through `datasets`, which keeps what it fetched.
+
+        Raises:
+            InputError: It cannot be fetched, or it has several splits and none is named.
+        """
+        import datasets
+
+        try:
+            split = self.split or self._only_split(datasets.get_dataset_split_names(self.path, self.config))
+            loaded = datasets.load_dataset(self.path, self.config, split=split)
+        except InputError:
+            raise
+        except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
+            raise InputError(
+                f"the set cannot be loaded ({type(error).__name__})",
+                file=self.name,
+                expected=f"{HUB}NAME[:CONFIG]@SPLIT, a set of the hub or a folder with one",
+                found=first_line(error),
+                remedy="check name, configuration and split, and the network",
+            ) from error
+        return typed_rows(loaded, self.name)
+
+    def _only_split(self, names: Sequence[str]) -> str:
+        if len(names) == 1:
+            return names[0]
+        raise InputError(
+            "the set has several splits",
+            file=self.name,
+            expected="one of them after the name",
+            found=", ".join(names),
+            remedy=f"--data {self.name}@{names[0]}" if names else None,
+        )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of a library says, without the rest of its report."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
