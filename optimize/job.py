@@ -17,10 +17,10 @@ from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
+from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.publishing import announce, guides, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.reporting import compile_report
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.storage import only_process
 from debate_judge.optimize.selection import select_all
@@ -36,7 +36,8 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
-from debate_judge.runs.reports.html.document import DebateTexts, Report
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.reports.html.keeping import keep
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner

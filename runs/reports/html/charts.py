@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from debate_judge.runs.reports.drawing import MARKERS
-from debate_judge.runs.reports.html.document import (
+from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     JudgesChart,

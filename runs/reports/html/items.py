@@ -9,18 +9,16 @@ from dataclasses import dataclass, field, replace
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
 from debate_judge.programs.judge import Judgement, Unscored
-from debate_judge.runs.reports.html.document import (
+from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
+from debate_judge.runs.reports.html.debates import (
     AspectScale,
     BrowsedJudge,
-    Confusion,
     Debates,
     DebateTexts,
     ItemTexts,
     JudgeOutcome,
     PathStep,
     RatedDebate,
-    ScatterChart,
-    SharesChart,
     printable,
 )
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.files.writing import opening
-from debate_judge.runs.reports.html.document import DebateTexts, Report, to_json
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report, to_json
 from debate_judge.runs.reports.html.page import Page
 
 DATA, PAGE, FULL_PAGE = "report.json", "report.html", "report-full.html"

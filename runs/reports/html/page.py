@@ -17,20 +17,18 @@ from importlib import resources
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.runs.reports.html.charts import DrawnChart, draw
-from debate_judge.runs.reports.html.document import (
+from debate_judge.runs.reports.html.blocks import (
     Confusion,
     CostChart,
-    DebateTexts,
     JudgesChart,
-    Report,
     ReportBlock,
     RoundsChart,
     ScatterChart,
     SharesChart,
-    printable,
-    to_json,
 )
+from debate_judge.runs.reports.html.charts import DrawnChart, draw
+from debate_judge.runs.reports.html.debates import DebateTexts, printable
+from debate_judge.runs.reports.html.document import Report, to_json
 from debate_judge.runs.reports.html.wording import changed_words, column_looks, with_interval
 
 if TYPE_CHECKING:

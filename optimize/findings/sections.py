@@ -6,25 +6,23 @@ from collections.abc import Mapping
 
 from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.publishing import describe, guides, in_words
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
-from debate_judge.optimize.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import costs
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.reports.html.document import (
+from debate_judge.runs.reports.html.blocks import (
     CostChart,
     CostPoint,
     DataTable,
-    DebateTexts,
     JudgesChart,
     LineSeries,
     Paragraph,
     Quotation,
-    Report,
     ReportBlock,
     RoundsChart,
     Section,
@@ -32,6 +30,8 @@ from debate_judge.runs.reports.html.document import (
     TextChange,
     rows_of,
 )
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.text import basis, interval
 from debate_judge.runs.tracking.looks import Looks
