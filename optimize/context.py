@@ -93,9 +93,10 @@ class CompilePlan:
 
     def read(self, reading: Reading) -> Judge:
         """A copy of the judge before any tuning, which reads the candidates of a source in one of `readings`."""
-        if len(self.readings) < 2:
-            return self.judge.deepcopy()
-        return self.judge.with_together(TOGETHER_AT_MOST if reading == "side by side" else 0)
+        one = self.judge.deepcopy()
+        if len(self.readings) > 1:
+            one.together = TOGETHER_AT_MOST if reading == "side by side" else 0
+        return one
 
     @property
     def breadth(self) -> Breadth:

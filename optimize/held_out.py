@@ -45,15 +45,19 @@ class HeldOut:
     """Compiled minus the single call that knows the same, likewise: what the debate adds."""
     over_uncompiled: Difference
     """Compiled minus uncompiled, likewise."""
-    judgements: Mapping[str, Sequence[Judgement]]
-    """Aspect -> the compiled judge's judgements, in corpus order."""
+    scored: HeldOutScores
+    """What agreement was computed from."""
     scores: Mapping[str, Mapping[str, Sequence[GroupScores]]]
-    """Judge name, of `COMPARED` -> aspect -> its scores beside the ratings."""
+    """The same as scores: judge name, of `COMPARED` -> aspect -> groups in corpus order."""
     decisions: Mapping[str, Mapping[str, Decided]]
     """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, where the corpus calls for any."""
 
     raters: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> how it stands beside single raters; empty where only means are known."""
+
+    def judgements(self, judge: str) -> dict[str, list[Judgement]]:
+        """Aspect -> judgements of a judge of `COMPARED`, in corpus order."""
+        return {aspect: found for aspect, (found, _) in self.scored[judge].items()}
 
     def calls_per_item(self, judge: str) -> float:
         by_aspect = self.calls[judge]
@@ -107,8 +111,9 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
         InputError: The compiled judge left too many items without a score.
     """
     settings = plan.settings
-    judgements = {aspect: found for aspect, (found, _) in scored["compiled"].items()}
-    require_scored([j for found in judgements.values() for j in found], settings.max_unscored, "held-out items")
+    require_scored(
+        [j for found, _ in scored["compiled"].values() for j in found], settings.max_unscored, "held-out items"
+    )
     scores = {name: _scores(plan.data, by_aspect) for name, by_aspect in scored.items()}
     versus = partial(
         compare,
@@ -129,7 +134,7 @@ def compare_held_out(plan: CompilePlan, scored: HeldOutScores, searches: Mapping
         },
         over_informed=versus(scores["compiled"], scores["informed_single"]),
         over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
-        judgements=judgements,
+        scored=scored,
         scores=scores,
         decisions=_decisions(plan, scores, searches),
         raters=_beside_raters(plan, scores),

@@ -19,6 +19,7 @@ from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
+from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.publishing import announce, guides, publish
@@ -39,6 +40,9 @@ from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.keeping import keep
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.looks import Looks, record_look
@@ -80,6 +84,8 @@ class Result:
     looks: Looks
     lm_use: LMUse
     export: Path
+    report: Path | None
+    """The page, the one with texts where that is wanted."""
     tracked: TrackedRun
 
     @cached_property
@@ -137,6 +143,10 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
         looks = _looked_at(plan, held_out)
         export = publish(run, tracker, judge, searches, held_out, looks)
+        page = None
+        if settings.report != "none":
+            report = compile_report(run, judge, searches, held_out, looks)
+            page = keep_report(settings, tracker, export, *report)
         meter = runner.lm.meter
         return Result(
             plan=plan,
@@ -148,8 +158,18 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
                 asked=meter.asked.total(), executed=meter.executed.total(), rows=cost_rows(meter, runner.lm.price)
             ),
             export=export,
+            report=page,
             tracked=TrackedRun(run_id=tracker.run_id, ui_hint=tracker.ui_hint, link=tracker.run_link()),
         )
+
+
+def keep_report(settings: Settings, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path:
+    """Write the report into the export's folder and into the run; returns the page to look at."""
+    kept = keep(report, texts, export, Path(settings.store), full=settings.report == "full")
+    pages = [kept.data, kept.page, *([kept.full_page] if kept.full_page else [])]
+    for file in pages:
+        tracker.text(file.name, file.read_text(encoding="utf-8"))
+    return pages[-1]
 
 
 def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:

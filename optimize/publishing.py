@@ -256,20 +256,21 @@ def guides_text(judge: CompiledJudge) -> str:
 def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
     level, seed = plan.data.level, plan.settings.seed
     series = {
-        _in_words(variant): found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
+        in_words(variant): found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
         for variant in found.scores.held
     }
     point = found.chosen.point
     return figures.agreement_by_rounds(
         series,
         title=f"{aspect}: agreement by number of rounds, on the sources that were chosen by",
-        chosen=(_in_words(point.variant), point.rounds) if not point.tie_breaker else None,
+        chosen=(in_words(point.variant), point.rounds) if not point.tie_breaker else None,
         part="choice",
         note=plan.note,
     )
 
 
-def _in_words(variant: JudgeVariant) -> str:
+def in_words(variant: JudgeVariant) -> str:
+    """A variant as figures name it."""
     known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
     asked = "" if variant.asked == FREE else f", {variant.asked} points"
     reading = "" if variant.reading == "alone" else f", {variant.reading}"
@@ -289,9 +290,9 @@ def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
 
 def _transcript_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    aspects = plan.data.aspects
+    aspects, judged = plan.data.aspects, held_out.judgements("compiled")
     for aspect in aspects:
-        pairs = zip(corpus_items(plan.data.splits.held_out, aspect), held_out.judgements[aspect.name], strict=True)
+        pairs = zip(corpus_items(plan.data.splits.held_out, aspect), judged[aspect.name], strict=True)
         for item, judgement in list(pairs)[: TRANSCRIPTS // len(aspects)]:
             stop = judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason
             rows.append(

@@ -161,7 +161,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.parts[0] for name in names} == {"debate_judge", "debate_judge-0.1.0.dist-info"}
     found = {name.relative_to("debate_judge").as_posix() for name in names if name.parts[0] == "debate_judge"}
     sample = {"README.md", "summarization.jsonl", "dialogue.jsonl"}
-    assert found == {*map(name_of, SOURCES), "py.typed", *(f"data/sample/{name}" for name in sample)}
+    page = {"report.css", "report.html.j2", "report.js"}
+    others = {*(f"data/sample/{name}" for name in sample), *(f"runs/reports/html/{name}" for name in page)}
+    assert found == {*map(name_of, SOURCES), "py.typed", *others}
 
 
 # --- the package ---

@@ -56,7 +56,7 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
     for aspect in plan.data.aspects:
         own = judge.aspects[aspect.name]
         if own.calibration is not None:
-            judgements = held_out.judgements[aspect.name]
+            judgements = held_out.judgements("compiled")[aspect.name]
             scores = group_scores(plan.data.splits.held_out, aspect, judgements, own.granularity)
             found[aspect.name] = effect_of(own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale)
     return found

@@ -173,4 +173,4 @@ def _with_guide(told: Judge) -> Give:
 
 
 def _instead(told: Judge) -> Give:
-    return lambda judge: told.with_together(judge.together)
+    return lambda judge: told.reading_like(judge)

@@ -19,6 +19,11 @@ MAX_UNSCORED = setting(
     ge=0,
     le=1,
 )
+REPORT = setting(
+    "plain",
+    "page to look at: plain quotes no text of the data, full quotes all, in a file of its own",
+    decides=False,
+)
 
 COLUMNS = setting(
     (),

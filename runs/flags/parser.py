@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
+from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
 
@@ -76,6 +78,33 @@ def read_config(declaration: type, path: Path) -> dict[str, Any]:
             error.problem, key, expected=error.expected, found=error.found, remedy=error.remedy
         ) from None
     return values
+
+
+def as_command(name: str, settings: object) -> str:
+    """The command line that gives the same results, as this process was started; what has its default is left out.
+
+    For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
+    """
+    parts = [command(name)]
+    for field_name, field in fields_of(type(settings)).items():
+        value = getattr(settings, field_name)
+        if value is None or value is False or value == field.default or not extra(field, "decides"):
+            continue
+        flag = spelled(field_name, field)
+        if value is True:
+            parts.append(flag)
+            continue
+        values = value if isinstance(value, tuple) and extra(field, "repeated") else (value,)
+        for one in values:
+            text = ",".join(map(str, one)) if isinstance(one, tuple) else str(one)
+            parts += [*([flag] if flag.startswith("-") else []), shlex.quote(_portable(text))]
+    return " ".join(parts)
+
+
+def _portable(text: str) -> str:
+    start, equals, path = text.rpartition("=")
+    path = path if "://" in path or not Path(path).is_absolute() else Path(path).name
+    return clean_text(start + equals + path)
 
 
 def listed(text: str | None) -> list[str]:

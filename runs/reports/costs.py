@@ -36,29 +36,38 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
 
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows of `cost_rows` for the terminal, with what the columns mean."""
-    known = rows[-1]["usd"] is not None
+    header, body = cells(rows)
+    meaning, *more = notes(rows)
+    return "\n".join([meaning, text_table(header, body, rule_before_last=True, numbers=header[1:]), *more])
+
+
+def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The rows of `cost_rows` as texts, under their header."""
     # A stand-in that costs nothing needs no column of zeros.
-    priced = known and any(row["usd"] or row["usd_saved"] for row in rows)
-    header = [*_HEADER, *(["US dollars"] if priced else [])]
+    priced = rows[-1]["usd"] is not None and any(row["usd"] or row["usd_saved"] for row in rows)
     body = []
     for row in rows:
         numbers = [row[name] for name in ("calls", "cache_hits", "fresh_input", "cached_input", "output", "stored")]
-        cells = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
-        body.append([*cells, *([f"{row['usd']:.4f}"] if priced else [])])
+        texts = [row["role"], "" if row["round"] is None else str(row["round"]), *(f"{n:,}" for n in numbers)]
+        body.append([*texts, *([f"{row['usd']:.4f}"] if priced else [])])
+    return (*_HEADER, *(["US dollars"] if priced else [])), body
+
+
+def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the columns mean, and what is not known."""
     lines = [
-        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are",
-        "replies found in the store; they, with their tokens in the last column, were not paid again.",
-        text_table(header, body, rule_before_last=True, numbers=header[1:]),
+        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are"
+        "\nreplies found in the store; they, with their tokens in the last column, were not paid again."
     ]
     if rows[-1]["uncounted"]:
         lines.append(
             f"The server did not report the tokens of {rows[-1]['uncounted']:,} calls; the table is without them."
         )
-    if not known:
+    if rows[-1]["usd"] is None:
         lines.append("The price of this LM is unknown: with --prices FILE the table has US dollars.")
     elif rows[-1]["usd_saved"]:
         lines.append(f"Without the store of replies ${rows[-1]['usd_saved']:.4f} more would have been spent.")
-    return "\n".join(lines)
+    return lines
 
 
 def _row(role: str, turn: int | None, tokens: Tokens, price: Price | None) -> dict[str, Any]:

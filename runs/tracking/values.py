@@ -66,13 +66,18 @@ def _one(name: str, agreement: Agreement) -> dict[str, float | None]:
 
 def standing_tags() -> dict[str, str]:
     """Tags of every parent run: the command that started it and the versions of Python and packages."""
-    found = {}
+    return {**source_tags(), **{f"version.{name}": number for name, number in versions().items()}}
+
+
+def versions() -> dict[str, str]:
+    """Python, this project and the libraries that results depend on -> version, as far as they are installed."""
+    found = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
-            found[f"version.{package}"] = version(package)
+            found[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {**source_tags(), "version.python": sys.version.split()[0], **found}
+    return found
 
 
 def source_tags() -> dict[str, str]:

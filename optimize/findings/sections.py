@@ -1,0 +1,247 @@
+"""The report of a compile: what its page says. A further section is a further entry in `compile_report`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from debate_judge.data.agreement.results import NAMES, Agreement
+from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
+from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.publishing import describe, guides, in_words
+from debate_judge.optimize.search.outcomes import Outcome, SearchResult
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.reports import costs
+from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import raters as rater_tables
+from debate_judge.runs.reports.html.blocks import (
+    CostChart,
+    CostPoint,
+    DataTable,
+    JudgesChart,
+    LineSeries,
+    Paragraph,
+    Quotation,
+    ReportBlock,
+    RoundsChart,
+    Section,
+    Span,
+    TextChange,
+    rows_of,
+)
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
+from debate_judge.runs.reports.text import basis, interval
+from debate_judge.runs.tracking.looks import Looks
+from debate_judge.runs.tracking.values import versions
+
+_BROWSED = ("compiled", "single")
+"""The judges whose debates can be looked through."""
+
+
+def compile_report(
+    run: Run,
+    judge: CompiledJudge,
+    searches: Mapping[str, SearchResult],
+    held_out: HeldOut,
+    looks: Looks,
+) -> tuple[Report, DebateTexts]:
+    """What the page of a compile shows, without the texts of the data, and these.
+
+    Args:
+        run: The plan that was carried out.
+        judge: The compiled judge.
+        searches: Aspect -> the search that chose its judge.
+        held_out: What the compared judges did on held-out.
+        looks: How often these held-out figures were looked at.
+    """
+    plan = run.plan
+    kind = next(iter(judge.aspects.values())).judge.kind
+    names = headings(kind)
+    judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
+    debates, texts = debates_of(
+        plan.data.splits.held_out, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
+    )
+    found = {
+        "Verdict": _verdict(plan, held_out, looks),
+        "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
+        "Decisions": _decisions(held_out),
+        "Beside single raters": _raters(plan, held_out),
+        "What was learnt of the raters": _learnt(plan, judge),
+        "Agreement by rounds and persona": _rounds(plan, searches),
+        "Agreement against cost": _cost(plan, searches),
+        "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
+        "Bill": _bill(run),
+        "How to repeat it": _reproduce(plan),
+    }
+    sections = tuple(
+        Section(title, tuple(blocks), title not in _NO_FIGURES) for title, blocks in found.items() if blocks
+    )
+    report = Report(
+        "compile", plan.name, f"{plan.corpus_name}: {kind}, {plan.settings.lm}", plan.identity, sections, debates,
+        stand_in=plan.note or "", labels=labels_of(plan.data.corpus.task),
+    )  # fmt: skip
+    return report, texts
+
+
+_NO_FIGURES = ("What was learnt of the raters", "How to repeat it")
+
+
+def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
+    on_scale = plan.single.on_scale if name == "single" else plan.judge.on_scale
+    return JudgedScores(held_out.scores[name], held_out.judgements(name), on_scale)
+
+
+def _verdict(plan: CompilePlan, held_out: HeldOut, looks: Looks) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = []
+    for line in verdict(plan, held_out):
+        question, mark, answer = line.partition("? ")
+        blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
+    if str(looks):
+        blocks.append(Paragraph(f"{looks}.", look="warning"))
+    if not above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic]):
+        blocks.append(Paragraph(NOT_SHOWN.replace("\n", " "), look="warning"))
+    return blocks
+
+
+def _agreement(
+    plan: CompilePlan, held_out: HeldOut, searches: Mapping[str, SearchResult], kind: str
+) -> list[ReportBlock]:
+    level, statistic, names = plan.data.level, plan.statistic, headings(kind)
+    aspects = [aspect.name for aspect in plan.data.aspects]
+    found: dict[str, list[Agreement]] = {
+        judge: [agreement_of(plan, held_out, judge, aspect) for aspect in aspects] for judge in COMPARED
+    }
+    rows = [*aspects, *(["average"] if len(aspects) > 1 else [])]
+    if len(aspects) > 1:
+        for judge, column in found.items():
+            column.append(held_out.tables[judge].average[level][statistic])
+    calls = [[f"{held_out.calls[judge][a]:.1f}" for judge in COMPARED] for a in aspects]
+    calls.append([f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED])
+    chosen = [describe(searches[a].chosen.point, searches[a].chosen.calls) for a in aspects] + [""]
+    cells = [
+        [row, *(interval(found[judge][i]) for judge in COMPARED), " / ".join(calls[i]), chosen[i]]
+        for i, row in enumerate(rows)
+    ]
+    header = ("aspect", *names.values(), "LM calls per item", "chosen")
+    sources = len(plan.data.splits.held_out.groups)
+    told = (
+        f"{_label(found['compiled'])}; 95 % intervals. {sources} sources, never used for tuning or choosing. LM "
+        "calls per item in the order of the columns."
+    )
+    series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
+    joined = plan.data.splits.joined_note()
+    notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
+    return [
+        DataTable(header, rows_of(cells), told, total=len(aspects) > 1),
+        JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series),
+        Paragraph("\n".join(notes), look="small"),
+    ]
+
+
+def _label(found: list[Agreement]) -> str:
+    """Which correlation the figures are, and what they rest on; the last of them is over most groups."""
+    last = found[-1]
+    groups = f"{last.groups} groups"
+    flat = f", {last.undefined} left out for equal ratings" if last.undefined else ", none undefined"
+    unscored = f", {last.unscored} items unscored" if last.unscored else ""
+    return f"{basis(last)} with the mean human rating, {groups}{flat}{unscored}"
+
+
+def _decisions(held_out: HeldOut) -> list[ReportBlock]:
+    found = decision_tables.blocks(held_out.decisions)
+    return [DataTable(block.header, block.rows, block.title) for block in found]
+
+
+def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
+    if not held_out.raters:
+        return []
+    rows = rows_of(rater_tables.rows(held_out.raters))
+    return [DataTable(rater_tables.HEADER, rows, rater_tables.title(plan.data.level, plan.statistic))]
+
+
+def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = [Quotation(f"Guide: {aspect}", guide) for aspect, guide in guides(judge).items()]
+    before = plan.judge.instructions()
+    changes = [
+        TextChange(f"{aspect}: instructions of {role}", before[role], after)
+        for aspect, chosen in judge.aspects.items()
+        for role, after in chosen.judge.instructions().items()
+        if after != before[role]
+    ]
+    if not blocks and not changes:
+        return [Paragraph("The judge holds no guide, and its instructions are those that it came with.")]
+    told = "Instructions of the judge's roles, from uncompiled to compiled: what was added and what was removed."
+    return [*blocks, *([Paragraph(told)] if changes else []), *changes]
+
+
+def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+    level, seed = plan.data.level, plan.settings.seed
+    charts: list[ReportBlock] = []
+    for aspect, found in searches.items():
+        point, series, label = found.chosen.point, [], ""
+        for variant in found.scores.held:
+            values = found.scores.by_rounds(variant, aspect, plan.statistic, level, seed)
+            series.append(LineSeries(in_words(variant), tuple(map(Span.of, values))))
+            label = label or _label(values)
+        if any(len(one.values) > 1 for one in series):
+            chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
+            charts.append(RoundsChart(aspect, label, tuple(series), chosen))
+    told = (
+        "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
+        "large."
+    )
+    return [Paragraph(told), *charts] if charts else []
+
+
+def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
+    label = f"{plan.data.level}-level {NAMES[plan.statistic]}, {{}} sources"
+    charts = [
+        CostChart(
+            aspect,
+            label.format(len(found.chosen.scores[aspect])),
+            tuple(map(_point, found.outcomes)),
+            tuple(map(_point, found.front)),
+            _point(found.chosen),
+        )
+        for aspect, found in searches.items()
+    ]
+    told = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
+    return [Paragraph(told), *charts]
+
+
+def _point(outcome: Outcome) -> CostPoint:
+    return CostPoint(outcome.calls, outcome.agreement, describe(outcome.point, outcome.calls))
+
+
+def _bill(run: Run) -> list[ReportBlock]:
+    meter = run.runner.lm.meter
+    rows = costs.cost_rows(meter, run.runner.lm.price)
+    header, body = costs.cells(rows)
+    asked, executed = meter.asked.total(), meter.executed.total()
+    told = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
+    return [Paragraph(told), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
+
+
+def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
+    data, settings = plan.data, plan.settings
+    groups = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.splits.held_out}
+    rows = [
+        ("seed", str(settings.seed)),
+        ("LM", settings.lm + (f" ({plan.note})" if plan.note else "")),
+        ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
+        *(
+            (name, f"{len(part.groups)} sources, fingerprint {data.splits.fingerprints[name.replace('-', '_')]}")
+            for name, part in groups.items()
+        ),
+        ("settings", f"fingerprint {plan.identity}"),
+        *((f"version of {name}", version) for name, version in versions().items()),
+    ]
+    told = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
+    return [
+        Quotation("Command", as_command("compile", settings)),
+        DataTable(("what", "value"), rows_of(rows)),
+        Paragraph(told, look="small"),
+    ]

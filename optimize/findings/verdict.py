@@ -1,0 +1,140 @@
+"""What held-out says about a compiled judge, in words: is it good, is it better, what does it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from debate_judge.data.agreement.intervals import METHODS
+from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
+from debate_judge.data.agreement.sign_flips import correct
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.runs.reports.text import basis, interval, p_text, power_text
+
+NOT_SHOWN = (
+    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is\n"
+    "written, but the model is not registered. Do not rely on its scores."
+)
+
+_HEADINGS = {
+    "single": "single call",
+    "informed_single": "same, informed",
+    "uncompiled": "uncompiled {kind}",
+    "compiled": "compiled {kind}",
+}
+
+
+def headings(kind: str) -> dict[str, str]:
+    """Judge, of `COMPARED` -> what tables call it, for a judge of this kind."""
+    return {judge: _HEADINGS[judge].format(kind=kind) for judge in COMPARED}
+
+
+def verdict(plan: CompilePlan, held_out: HeldOut) -> list[str]:
+    """Is the judge good, is it better than a single call of the same LM, and what does it cost: in words."""
+    good = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
+    sources = len(plan.data.splits.held_out.groups)
+    calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    advice: dict[str, list[str]] = {}
+    for aspect, gain in held_out.gains.items():
+        told = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
+        advice.setdefault(told, []).append(aspect)
+    better = _better(held_out.gain, calls, single)
+    return [
+        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that it "
+        "never saw" + ("." if above_zero(good) else ": agreement above chance is not shown."),
+        f"Is it better than a single call of the same LM? {better} "
+        + "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items())
+        + ".",
+        f"What does it cost? {calls:.1f} LM calls per item, the single call {single:.1f}.",
+    ]
+
+
+def measure(plan: CompilePlan, held_out: HeldOut) -> str:
+    """Which correlation at which level."""
+    return basis(agreement_of(plan, held_out, "compiled", plan.data.aspects[0].name))
+
+
+def agreement_of(plan: CompilePlan, held_out: HeldOut, judge: str, aspect: str) -> Agreement:
+    """The objective of a judge in one aspect."""
+    return held_out.tables[judge].aspects[aspect][plan.data.level][plan.statistic]
+
+
+def gains(held_out: HeldOut, kind: str) -> list[str]:
+    """The paired differences and what they rest on."""
+    found = {
+        "single call": held_out.gain,
+        "single call that knows the same": held_out.over_informed,
+        f"uncompiled {kind}": held_out.over_uncompiled,
+    }
+    corrected = correct([difference.p_value for difference in found.values()])
+    gain = held_out.gain
+    how = METHODS[gain.method] if gain.method else "no interval"
+    why = WHY_NONE if corrected[0] is None else f"p by sign flips, corrected for {len(found)} comparisons (Holm)"
+    return [
+        *(
+            f"Compiled minus {name}: {interval(difference)}, {p_text(p)}"
+            for (name, difference), p in zip(found.items(), corrected, strict=True)
+        ),
+        f"({gain.groups} paired sources; intervals: {how}; {why})",
+        *_power(found),
+    ]
+
+
+def undefined(plan: CompilePlan, held_out: HeldOut) -> list[str]:
+    """Which groups count 0 and which are left out, and what the other conventions would give; empty without any."""
+    counts = {}
+    for judge in COMPARED:
+        found = [agreement_of(plan, held_out, judge, aspect.name) for aspect in plan.data.aspects]
+        counts[judge] = [sum(getattr(a, name) for a in found) for name in ("constant", "undefined", "unscored")]
+    if not any(map(any, counts.values())):
+        return []
+    average = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
+    shown = "; ".join(
+        f"{judge} {constant} / {flat} / {unscored}" for judge, (constant, flat, unscored) in counts.items()
+    )
+    return [
+        "Groups of equal scores, counted 0 / groups of equal ratings, left out / items without a score: " + shown,
+        "The compiled average without groups of equal scores: "
+        + _or_dash(average.value_without_constant)
+        + "; with both kinds of groups as 0: "
+        + _or_dash(average.value_undefined_as_zero),
+    ]
+
+
+def _better(gain: Difference, calls: float, single: float) -> str:
+    if gain.value is None or gain.low is None or gain.high is None:
+        return "Nothing can be said."
+    if gain.low > 0:
+        return f"Yes, by {interval(gain)}."
+    if gain.high < 0:
+        return f"No, it is worse: {interval(gain)}."
+    told = f"These sources cannot tell: {interval(gain)}."
+    return (
+        f"{told} It takes more calls, so that the single call is the cheaper choice."
+        if _dearer(calls, single)
+        else told
+    )
+
+
+def _advice(gain: Difference, calls: float, single: float) -> str:
+    """What the held-out sources say about one aspect."""
+    if gain.low is not None and gain.low > 0:
+        return "use the compiled judge"
+    if gain.high is not None and gain.high < 0:
+        return "use the single call"
+    if gain.value == 0 and not _dearer(calls, single):
+        return "the single call it is"
+    return "these sources cannot tell" + (", the single call is cheaper" if _dearer(calls, single) else "")
+
+
+def _dearer(calls: float, single: float) -> bool:
+    return calls > 1.05 * single
+
+
+def _power(differences: Mapping[str, Difference]) -> list[str]:
+    texts = {name: power_text(found) for name, found in differences.items()}
+    return [f"Against the {name}, {text}" for name, text in texts.items() if text]
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

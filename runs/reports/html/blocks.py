@@ -1,0 +1,193 @@
+"""What the sections of a report are made of, as plain values: paragraphs, tables, texts, and charts as their numbers.
+
+A section is a title over blocks; the page shows whatever sections there are, so that a further one is a further
+`Section`. Charts are drawn when the page is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from debate_judge.data.agreement.results import Agreement, Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value with its 95 % interval; None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, found: Agreement | Difference) -> Span:
+        return cls(found.value, found.low, found.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Lines of prose."""
+
+    text: str
+    lead: str = ""
+    """What stands before it in bold, e.g. a question."""
+    look: Literal["plain", "warning", "small"] = "plain"
+    kind: Literal["paragraph"] = "paragraph"
+
+
+@dataclass(frozen=True, slots=True)
+class DataTable:
+    """A table; a column of numbers is aligned to the right by itself."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+    total: bool = False
+    """Whether the last row sums up or averages the others."""
+    kind: Literal["table"] = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """A longer text as it stands, e.g. a guide to the raters."""
+
+    title: str
+    text: str
+    kind: Literal["quotation"] = "quotation"
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """A text before and after, shown as a difference word by word."""
+
+    title: str
+    before: str
+    after: str
+    kind: Literal["change"] = "change"
+
+
+@dataclass(frozen=True, slots=True)
+class LineSeries:
+    """One line of a chart: a value for each n from 0 on."""
+
+    name: str
+    values: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsChart:
+    """Agreement by the number of rounds."""
+
+    title: str
+    measure: str
+    series: tuple[LineSeries, ...]
+    chosen: tuple[str, int] | None = None
+    """Series and n of the choice."""
+    kind: Literal["rounds"] = "rounds"
+
+
+@dataclass(frozen=True, slots=True)
+class CostPoint:
+    """Something that was tried."""
+
+    calls: float
+    agreement: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostChart:
+    """Agreement against LM calls per item."""
+
+    title: str
+    measure: str
+    tried: tuple[CostPoint, ...]
+    front: tuple[CostPoint, ...]
+    """Of these, the points that no other beats in both, by calls."""
+    chosen: CostPoint | None = None
+    kind: Literal["cost"] = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesChart:
+    """Agreement of several judges, row by row, with intervals."""
+
+    title: str
+    measure: str
+    rows: tuple[str, ...]
+    series: tuple[LineSeries, ...]
+    """Judge -> a value for each row."""
+    kind: Literal["judges"] = "judges"
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterChart:
+    """Scores against mean ratings."""
+
+    title: str
+    low: float
+    high: float
+    points: tuple[tuple[float, float], ...]
+    """Mean rating and score, at most so many as can be told apart."""
+    total: int
+    """Items that the points are drawn from."""
+    on_scale: bool = True
+    """Whether the scores lie on the scale of the ratings."""
+    kind: Literal["scatter"] = "scatter"
+
+
+@dataclass(frozen=True, slots=True)
+class SharesChart:
+    """How ratings and scores are spread over the scale."""
+
+    title: str
+    edges: tuple[float, ...]
+    """Ends of the bins; one more than there are shares."""
+    ratings: tuple[float, ...]
+    scores: tuple[float, ...]
+    kind: Literal["shares"] = "shares"
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """Counts of items by rating and score, both in whole points."""
+
+    title: str
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """A row for each rating."""
+    kind: Literal["confusion"] = "confusion"
+
+
+ReportBlock = Annotated[
+    Paragraph
+    | DataTable
+    | Quotation
+    | TextChange
+    | RoundsChart
+    | CostChart
+    | JudgesChart
+    | ScatterChart
+    | SharesChart
+    | Confusion,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    blocks: tuple[ReportBlock, ...]
+    figures: bool = True
+    """Whether it shows figures that an LM has a part in; where that is a stand-in, the section says so."""
+
+
+def rows_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The rows of a table as a `DataTable` keeps them."""
+    return tuple(tuple(row) for row in rows)

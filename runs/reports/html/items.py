@@ -1,0 +1,185 @@
+"""From judgements beside ratings to the debates of a report, and to the charts that set scores beside ratings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task
+from debate_judge.programs.judge import Judgement, Unscored
+from debate_judge.runs.reports.html.blocks import Confusion, ScatterChart, SharesChart
+from debate_judge.runs.reports.html.debates import (
+    AspectScale,
+    BrowsedJudge,
+    Debates,
+    DebateTexts,
+    ItemTexts,
+    JudgeOutcome,
+    PathStep,
+    RatedDebate,
+    printable,
+)
+
+MOST_ITEMS = 10_000
+"""Items that can be looked through; of more, those with the largest disagreement are kept."""
+
+_POINTS = 300
+"""Of a chart; more could not be told apart."""
+
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class JudgedScores:
+    """What one judge made of all candidates of a corpus."""
+
+    scores: Mapping[str, Sequence[GroupScores]]
+    """Aspect -> groups in corpus order, as they are reported."""
+    judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict)
+    """Aspect -> judgements in the order of `programs.judge.corpus_items`; none where the scores are from a file."""
+    on_scale: bool = True
+
+
+def debates_of(
+    corpus: Corpus, aspects: Sequence[Aspect], judges: Mapping[str, JudgedScores], identity: str
+) -> tuple[Debates, DebateTexts]:
+    """What can be looked through, without texts and with them.
+
+    Args:
+        corpus: The groups that were judged.
+        aspects: In which aspects.
+        judges: Name -> what the judge made of them; the page begins with the first.
+        identity: Of the report.
+    """
+    items: list[RatedDebate] = []
+    texts: list[ItemTexts] = []
+    for aspect in aspects:
+        for number, (group, place, candidate) in enumerate(_candidates(corpus)):
+            outcomes, turns, details = [], [], []
+            for judge in judges.values():
+                judgement = judge.judgements[aspect.name][number] if aspect.name in judge.judgements else None
+                outcomes.append(_outcome(judge.scores[aspect.name][group].scores[place], judgement))
+                turns.append(tuple(printable(t.text) for t in judgement.transcript.turns) if judgement else ())
+                details.append(printable(judgement.detail) if isinstance(judgement, Unscored) else "")
+            ratings = tuple(candidate.ratings.get(aspect.name, ()))
+            name = printable(corpus.groups[group].id)
+            items.append(RatedDebate(name, printable(candidate.id), aspect.name, ratings, tuple(outcomes)))
+            comments = tuple(map(printable, candidate.comments.get(aspect.name, ())))
+            texts.append(ItemTexts(comments, tuple(turns), tuple(details)))
+    found = Debates(
+        tuple(BrowsedJudge(name, judge.on_scale) for name, judge in judges.items()),
+        tuple(AspectScale(a.name, a.definition, a.scale.low, a.scale.high, a.scale.step) for a in aspects),
+        tuple(items),
+    )
+    kept = _kept(found)
+    found = replace(found, items=tuple(items[i] for i in kept), left_out=len(items) - len(kept))
+    return found, DebateTexts(
+        identity,
+        {printable(g.id): (printable(g.source), printable(g.context)) for g in corpus.groups},
+        {printable(g.id): {printable(c.id): printable(c.text) for c in g.candidates} for g in corpus.groups},
+        tuple(texts[i] for i in kept),
+    )
+
+
+def _candidates(corpus: Corpus) -> Iterator[tuple[int, int, Candidate]]:
+    """Number of the group, place in it, candidate: in the order of the judgements."""
+    for number, group in enumerate(corpus.groups):
+        for place, candidate in enumerate(group.candidates):
+            yield number, place, candidate
+
+
+def _outcome(score: float | None, judgement: Judgement | None) -> JudgeOutcome:
+    if judgement is None:
+        return JudgeOutcome(score, "" if score is not None else "not in the file", 0, None)
+    transcript = judgement.transcript
+    path = tuple(PathStep(t.role, t.round, t.score, t.no_issue) for t in transcript.turns)
+    if isinstance(judgement, Unscored):
+        return JudgeOutcome(None, judgement.reason, transcript.rounds, judgement.calls, transcript.together, path)
+    return JudgeOutcome(score, judgement.stop_reason, judgement.rounds, judgement.calls, transcript.together, path)
+
+
+def _kept(found: Debates) -> list[int]:
+    """Places of the items that are kept, in their order."""
+    if len(found.items) <= MOST_ITEMS:
+        return list(range(len(found.items)))
+    scales = {a.name: a for a in found.aspects}
+
+    def gap(place: int) -> float:
+        item = found.items[place]
+        score = item.outcomes[0].score if item.outcomes else None
+        if score is None or not item.ratings:
+            return -1.0
+        scale = scales[item.aspect]
+        return abs(score - _mean(item.ratings)) / (scale.high - scale.low)
+
+    return sorted(sorted(range(len(found.items)), key=gap, reverse=True)[:MOST_ITEMS])
+
+
+def beside_ratings(aspects: Sequence[Aspect], judge: JudgedScores) -> list[ScatterChart | SharesChart | Confusion]:
+    """Aspect by aspect a judge's scores against the raters': each item, their spread, and counts of whole points."""
+    found: list[ScatterChart | SharesChart | Confusion] = []
+    for aspect in aspects:
+        pairs = [
+            (rating, score)
+            for group in judge.scores[aspect.name]
+            for rating, score in zip(group.ratings, group.scores, strict=True)
+            if rating is not None and score is not None
+        ]
+        if not pairs:
+            continue
+        scale = aspect.scale
+        drawn = pairs if len(pairs) <= _POINTS else random.Random(0).sample(pairs, _POINTS)
+        found.append(
+            ScatterChart(f"{aspect.name}: each item", scale.low, scale.high, tuple(drawn), len(pairs), judge.on_scale)
+        )
+        if judge.on_scale:
+            edges = _edges(scale)
+            ratings, scores = ([pair[side] for pair in pairs] for side in (0, 1))
+            found.append(SharesChart(f"{aspect.name}: spread", edges, _shares(ratings, edges), _shares(scores, edges)))
+            if (labels := _points(scale)) is not None:
+                found.append(_confusion(aspect, pairs, labels))
+    return found
+
+
+def _points(scale: Scale) -> list[float] | None:
+    """The whole points of a scale; None where they are too many, or the steps do not fill it."""
+    steps = (scale.high - scale.low) / scale.step
+    whole = round(steps)
+    return [scale.low + scale.step * i for i in range(whole + 1)] if abs(steps - whole) < 1e-9 and whole <= 10 else None
+
+
+def _edges(scale: Scale) -> tuple[float, ...]:
+    """Bins around the points of the scale, or equal ones where it has too many."""
+    points = _points(scale)
+    if points is not None:
+        return (*(p - scale.step / 2 for p in points), points[-1] + scale.step / 2)
+    width = (scale.high - scale.low) / _BINS
+    return tuple(scale.low + width * i for i in range(_BINS + 1))
+
+
+def _shares(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:
+    width, last = edges[1] - edges[0], len(edges) - 2
+    counts = [0] * (last + 1)
+    for value in values:
+        counts[min(max(int((value - edges[0]) / width), 0), last)] += 1
+    return tuple(count / len(values) for count in counts)
+
+
+def _confusion(aspect: Aspect, pairs: Sequence[tuple[float, float]], points: Sequence[float]) -> Confusion:
+    scale = aspect.scale
+    counts = [[0] * len(points) for _ in points]
+    for pair in pairs:
+        row, column = (round((scale.at(value, "whole") - scale.low) / scale.step) for value in pair)
+        counts[row][column] += 1
+    return Confusion(f"{aspect.name}: whole points", tuple(f"{p:g}" for p in points), tuple(map(tuple, counts)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def labels_of(task: Task) -> dict[str, str]:
+    """What the page calls the texts."""
+    return {"source": task.source_label, "candidate": task.candidate_label, "context": task.context_label}
