@@ -22,13 +22,14 @@ from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
-from debate_judge.optimize.publishing import announce, guides, publish
+from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.storage import only_process
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
+from debate_judge.optimize.wording import guides
 from debate_judge.programs import named, options_of, preset
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Judge

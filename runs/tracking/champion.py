@@ -30,7 +30,7 @@ Scores = Mapping[str, Sequence[GroupScores]]
 
 
 @dataclass(frozen=True)
-class Challenge:
+class Challenger:
     """What a new version brings to be compared with the champion."""
 
     scores: Scores
@@ -66,7 +66,7 @@ def from_json(document: Any) -> dict[str, list[GroupScores]]:
         raise ValueError(f"no record of held-out scores: {error}") from error
 
 
-def challenge(place: Place, name: str, version: str, new: Challenge) -> str:
+def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
     """Give the alias to a version if nothing holds it or the version is shown to be better than what does.
 
     Args:

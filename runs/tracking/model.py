@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import debate_judge
 from debate_judge.runs.export.manifest import Export, read
-from debate_judge.runs.tracking.champion import ALIAS, Challenge, challenge
+from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import Place
@@ -84,7 +84,7 @@ class Registration:
     """Description of the registered model."""
     version: str
     """Description of this version."""
-    challenge: Challenge
+    challenge: Challenger
     """What it is compared with the champion by."""
 
 

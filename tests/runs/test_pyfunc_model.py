@@ -23,7 +23,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.tracking import model as model_files
-from debate_judge.runs.tracking.champion import Challenge
+from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -35,7 +35,7 @@ TEXTS = [f"The ferry takes {n} minutes to cross the bay." for n in range(30)]
 def _registration(version: str) -> Registration:
     scores = {"clarity": [GroupScores(str(n), ("a", "b"), (1.0, 2.0), (1.0, 2.0)) for n in range(6)]}
     versus = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
-    return Registration(name="judges: a/b", about="Judges.", version=version, challenge=Challenge(scores, versus))
+    return Registration(name="judges: a/b", about="Judges.", version=version, challenge=Challenger(scores, versus))
 
 
 @pytest.fixture(scope="module")

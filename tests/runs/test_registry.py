@@ -12,7 +12,7 @@ import pytest
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import compare
-from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenge, challenge, from_json, to_json
+from debate_judge.runs.tracking.champion import ALIAS, FILE, Challenger, challenge, from_json, to_json
 from debate_judge.runs.tracking.prompts import alias_of, prompt_name, prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -50,7 +50,7 @@ def entered(tracker: Tracker, name: str, found: Any) -> str:
         place.client.create_registered_model(name)
     version = place.client.create_model_version(name, "file:///nowhere", run_id, await_creation_for=0).version
     new = found if isinstance(found, dict) else STRONG
-    return challenge(place, name, version, Challenge(new, VERSUS))
+    return challenge(place, name, version, Challenger(new, VERSUS))
 
 
 def champion(tracker: Tracker, name: str) -> str:
