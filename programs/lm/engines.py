@@ -20,7 +20,7 @@ from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
 
 def engine_for(spec: str, api_base: str | None, concurrency: int) -> Any:
     """An engine for PROVIDER/MODEL, which makes one attempt per call."""
-    from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
+    from dspy.clients.engines import AsyncLM15Engine
     from dspy.lm15 import LM15Error, RouterConfig
 
     from debate_judge.programs.lm.http.limited_transport import LimitedTransport
@@ -29,8 +29,10 @@ def engine_for(spec: str, api_base: str | None, concurrency: int) -> Any:
         provider = AsyncLM15Engine(RouterConfig()).resolve(spec).provider
     except LM15Error:
         _known_to_litellm(spec)
+        from debate_judge.programs.lm.http.limited_litellm import LimitedLiteLLM
+
         options = {"api_base": api_base} if api_base else {}
-        return RequestEngine(lambda: AsyncLiteLLMEngine(model_type="chat", **options))
+        return RequestEngine(lambda: LimitedLiteLLM(**options))
     prefix = spec.partition("/")[0]
     # Pasted with a line break, it would be no header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None

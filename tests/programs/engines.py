@@ -14,6 +14,9 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.lm.client import JudgeLM, Reply
 
+SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
+"""Of each way to a provider: our own, DSPy's, and LiteLLM's two, which are its HTTP client and OpenAI's."""
+
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]
 

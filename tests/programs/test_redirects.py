@@ -12,7 +12,7 @@ from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, sized
-from tests.programs.engines import QUESTION, ask
+from tests.programs.engines import QUESTION, SPECS, ask
 
 MOVED = ("301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent")
 
@@ -23,8 +23,8 @@ def redirect(status: str, to: HostileServer) -> HostileServer:
 
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, "sk-redirect-test-key")
+    for provider in ("OPENAI", "ANTHROPIC", "COHERE", "DEEPINFRA"):
+        monkeypatch.setenv(f"{provider}_API_KEY", "sk-redirect-test-key")
 
 
 @pytest.mark.parametrize("status", MOVED)
@@ -53,7 +53,7 @@ def test_a_batch_upload_follows_no_redirect(status: str) -> None:
         assert other.requests == []
 
 
-@pytest.mark.parametrize("spec", ["openai/m", "anthropic/m"])
+@pytest.mark.parametrize("spec", SPECS)
 def test_nor_does_a_call(spec: str) -> None:
     options = LMOptions(retries=0, first_wait=0.01, patience=0.01)
     with HostileServer(lambda _: [sized(b"{}")]) as other, redirect("307 Temporary", other) as server:
