@@ -212,18 +212,11 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return one
 
     def joint_key(self) -> str | None:
-        """What judges of several aspects must have in common to ask about them at once (`programs.compiled`).
-
-        None where this judge asks about each aspect by itself.
-        """
+        """What judges of several aspects have in common if these share calls; None where no calls are shared."""
         return None
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
-        """The judge to ask about several aspects at once: this one, with what belongs to an aspect from its own judge.
-
-        Args:
-            judges: Name of an aspect -> its judge; all have the same `joint_key`.
-        """
+        """Who is asked about several aspects at once: `judges` by aspect, all of this one's `joint_key`."""
         return self
 
     def dry_run_copy(self) -> Judge:
