@@ -88,7 +88,7 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
 
 
 def _reworded(corpus: Corpus, task: Task) -> Corpus:
-    same = {a.name: a.scale for a in corpus.task.aspects}
+    same = {a.name: replace(a.scale, on_steps=False) for a in corpus.task.aspects}
     if task.name != corpus.task.name:
         raise InputError(
             f"{corpus.origin.name} is rated for another task",
@@ -96,7 +96,7 @@ def _reworded(corpus: Corpus, task: Task) -> Corpus:
             expected=f"{corpus.task.name}, or a task file with this name and the same aspects",
             found=task.name,
         )
-    if {a.name: a.scale for a in task.aspects} != same:
+    if {a.name: replace(a.scale, on_steps=False) for a in task.aspects} != same:
         raise InputError(
             f"the task {task.name!r} does not have the aspects and scales that {corpus.origin.name} was rated on",
             field="--task",

@@ -13,8 +13,15 @@ def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
     """Refuse a corpus whose ratings no scores can be compared with.
 
     Raises:
-        InputError: an aspect is unknown to the task, has no rating, or has only equal ones.
+        InputError: there is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
     """
+    if not aspects:
+        raise InputError(
+            "no candidate has a rating",
+            file=corpus.origin.location,
+            expected="ratings of " + ", ".join(aspect.name for aspect in corpus.task.aspects),
+            remedy="see which columns are read with `debate check`, and name them with --columns ASPECT=COLUMN",
+        )
     for name in aspects:
         corpus.task.aspect(name)
         values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}

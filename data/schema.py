@@ -26,11 +26,18 @@ Level = Literal["summary", "sample", "system"]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An interval of admissible values with a step. It rejects what it does not contain and never clamps."""
+    """An interval of admissible values with a step. It rejects what it does not contain and never clamps.
+
+    The step is the unit of half and whole points. A judge's final scores keep to it only where `on_steps` says so, as
+    it does for a task file that states a step: elsewhere a score may be any number on the scale, and how finely it is
+    reported is searched. Ratings may always lie between two steps, for means over raters do.
+    """
 
     low: float
     high: float
     step: float = 1.0
+    on_steps: bool = False
+    """Whether final scores are whole steps; half ones where a judge is asked for half points."""
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):

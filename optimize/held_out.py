@@ -13,7 +13,7 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, usual_granularity
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.billing import stage
@@ -84,14 +84,17 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
     thrifty = not plan.breadth.debates_read_otherwise
-    single = AspectJudge(plan.single.deepcopy())
-    uncompiled = AspectJudge(plan.read(plan.readings[0 if thrifty else -1]))
+    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if thrifty else -1])
     for aspect in plan.data.aspects:
         items = corpus_items(plan.data.splits.held_out, aspect)
         chosen = compiled.aspects[aspect.name]
         first = AspectJudge(chosen.judge.with_debate(rounds=0, tie_breaker=False), chosen.granularity)
         # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
-        judges = {"uncompiled": uncompiled, "single": single, "compiled": chosen, "informed_single": first}
+        plain = {
+            name: AspectJudge(judge, usual_granularity(judge, aspect))
+            for name, judge in (("uncompiled", uncompiled), ("single", single))
+        }
+        judges = {**plain, "compiled": chosen, "informed_single": first}
         for name, one in judges.items():
             with stage(f"{aspect.name}: held-out"):
                 judgements = run.runner.judge(one.judge, items, f"{aspect.name}: held-out, {name}")

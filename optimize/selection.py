@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from debate_judge.data.schema import GRANULARITIES, Aspect
+from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
@@ -32,7 +31,7 @@ from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs import named
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, usual_granularity
 from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
@@ -63,7 +62,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
             unit,
             run.runner,
             label=label_of(unit),
-            rounded=[aspect.name for aspect in unit if _rounded(plan, base, aspect)],
+            fixed=_fixed(plan, base, unit),
         )
         for unit in plan.units
     }
@@ -80,21 +79,22 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     searches, judges = {}, {}
     for unit in plan.units:
         one = found[label_of(unit)]
-        compiled, maps = _compiled(plan, one), calibrations(run, one)
+        judge, maps = _compiled(plan, one), calibrations(run, one)
         for aspect in unit:
             searches[aspect.name] = one
-            judges[aspect.name] = replace(compiled, calibration=maps.get(aspect.name))
+            granularity = one.scores.granularity(aspect.name, one.chosen.point)
+            judges[aspect.name] = AspectJudge(judge, granularity, maps.get(aspect.name))
     return CompiledJudge(plan.data.corpus.task, judges), searches
 
 
-def _compiled(plan: CompilePlan, found: SearchResult) -> AspectJudge:
+def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
     """The judge that was chosen, once it is known to score what it is asked about."""
     point = found.chosen.point
     judgements = [j for part in PARTS for j in found.scores.judgements(point, part) if j is not None]
     label = label_of(found.scores.aspects)
     require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
     judge = found.scores.variants[point.variant].judge
-    return AspectJudge(judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker), point.granularity)
+    return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
 def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
@@ -155,6 +155,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
     rounded = any(_rounded(plan, base, aspect) for aspect in plan.data.aspects)
+    fixed = len(_fixed(plan, base, plan.data.aspects)) == len(plan.data.aspects)
     # Where the user has said how scores are asked for, they are.
     own = str(base.config().get(ASKED, ""))
     ways = get_args(Asked) if rounded and own == FREE else (own or FREE,)
@@ -163,13 +164,19 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         personas=tuple(personas),
         rounds=tuple(dict.fromkeys(rounds)),
         tie_breakers=ties,
-        granularities=GRANULARITIES if rounded else ("given",),
+        granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
         readings=plan.readings,
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
+
+
+def _fixed(plan: CompilePlan, base: Judge, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
+    """Aspect -> its granularity where the search has none to choose: that of its steps, or as given."""
+    usual = {aspect.name: usual_granularity(base, aspect) for aspect in aspects}
+    return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, base, a)}
 
 
 def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
@@ -99,7 +100,9 @@ def next_steps(result: Result) -> str:
     """The exact commands that a user would want next, as this process was started."""
     settings = result.plan.settings
     usual = type(settings)()
-    data = f"--data {settings.data} " if settings.data != usual.data else ""
+    data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""
+    data += f"--task {shlex.quote(settings.task)} " if settings.task else ""
+    data += f"--columns {shlex.quote(','.join(settings.columns))} " if settings.columns else ""
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     # An export's own address is not used unless it is given again.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""

@@ -73,6 +73,17 @@ def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
     return found
 
 
+def usual_granularity(judge: Judge, aspect: Aspect) -> Granularity:
+    """The granularity of final scores where none is chosen: as given, or on the steps that the scale keeps to.
+
+    Half steps where the judge is asked for half points (`--granularity half`). Scores that have no place on the scale
+    and outcomes of comparisons stay as they are.
+    """
+    if not aspect.scale.on_steps or not judge.on_scale or judge.compares:
+        return "given"
+    return "half" if judge.config().get("granularity") == "half" else "whole"
+
+
 @dataclass(frozen=True)
 class CompiledJudge:
     """One judge for a task."""

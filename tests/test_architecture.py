@@ -53,7 +53,7 @@ ROOMS = {
         ("errors",),
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
-        ("splits", "calibration"),
+        ("splits", "calibration", "inventory"),
         ("files",),
         ("sets", "sample"),
     ),
@@ -73,7 +73,7 @@ ROOMS = {
         ("reports",),
         ("estimates",),
         ("comparison",),
-        ("agreement", "compare", "score"),
+        ("agreement", "check", "compare", "score"),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.
@@ -347,7 +347,10 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 
 
 def test_there_are_commands() -> None:
-    expected = {"optimize/compile.py", "runs/score.py", "runs/compare.py", "runs/agreement.py"}
+    expected = {
+        "optimize/compile.py",
+        *(f"runs/{name}.py" for name in ("score", "compare", "agreement", "check")),
+    }
     assert expected == {name_of(path) for path in commands()}
 
 

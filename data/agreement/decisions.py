@@ -79,6 +79,9 @@ class Decided:
     """Labels without a decision of the judge. No measure counts them."""
     sources: int
     """Groups with a label, the unit of resampling."""
+    ties: int = 0
+    """Binary: rated candidates without a label, because their raters are evenly split. Nothing here counts them. A tie
+    of a pair is a label of its own."""
 
     @property
     def majority_baseline(self) -> float:
@@ -209,6 +212,7 @@ def _ordered(group: GroupScores) -> bool:
 def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, seed: int) -> Decided | None:
     lower: Classification | None = None
     cut = question.threshold if question.cut is None else question.cut
+    ties = sum(r == question.threshold for g in groups for r in g.ratings) if question.kind == "binary" else 0
     if question.kind == "pairs":
         found = pairs(groups, question.margin)
         upper = _classify(found, None, resamples, seed)
@@ -232,6 +236,7 @@ def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, 
         {} if question.cut is None else {name: made[name] for name in names},
         made[None],
         len({d.group for d in found}),
+        ties,
     )
 
 

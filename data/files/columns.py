@@ -49,6 +49,9 @@ OTHER_WORDS: Mapping[str, tuple[str, ...]] = {
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
         *("candidate_text", "model_output", "model_response", "translation", "content"),
     ),
+    "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
+    "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
+    "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
 }
 """What people call a column of ours; such a column is proposed, never taken."""
 
@@ -217,6 +220,12 @@ def lacks(role: str, keys: Collection[str]) -> bool:
     return did_you_mean(role, list(keys)) is None and not any(even(key) in OTHER_WORDS[role] for key in keys)
 
 
+def _by_other_word(name: str, names: Collection[str]) -> str:
+    """Which of the names that no column has may be meant by a usual word for it."""
+    role = next((role for role, words in OTHER_WORDS.items() if role in names and even(name) in words), None)
+    return f"--columns {role}={name} if it is that" if role else ""
+
+
 class ReadingNotes:
     """What a user has to know of how a file was read, told in one line."""
 
@@ -242,7 +251,7 @@ class ReadingNotes:
         """
         self._used.update(used)
         for name in ignored:
-            self._ignored.setdefault(name, why or did_you_mean(name, names) or "")
+            self._ignored.setdefault(name, why or did_you_mean(name, names) or _by_other_word(name, names))
 
     @property
     def ignored(self) -> dict[str, str]:

@@ -54,7 +54,7 @@ class _Row(NamedTuple):
 
 
 @dataclass
-class _Rated:
+class _CandidateRows:
     """A candidate as its rows come in."""
 
     first: Record
@@ -157,7 +157,7 @@ class RowReader:
     def _group(self, rows: Iterator[_Row]) -> tuple[Task, RatedGroup, Record] | None:
         # Each row is checked as it is read, so that an error is about the first row that has one.
         first: _Row | None = None
-        made: dict[str, _Rated] = {}
+        made: dict[str, _CandidateRows] = {}
         references: dict[str, None] = {}
         name = source = ""
         for row in rows:
@@ -177,13 +177,13 @@ class RowReader:
         group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references))
         return first.task, group, first.record
 
-    def _add(self, row: _Row, layout: RowLayout, task: Task, made: dict[str, _Rated], group: str) -> None:
+    def _add(self, row: _Row, layout: RowLayout, task: Task, made: dict[str, _CandidateRows], group: str) -> None:
         record, text = row.record, row.record.text(layout.roles["text"])
         column = layout.roles.get("candidate")
         key = record.identifier(column).strip() if column else text if layout.merges else str(row.number)
         known = made.get(key)
         if known is None:
-            known = made[key] = _Rated(record, key if column else str(row.number), text)
+            known = made[key] = _CandidateRows(record, key if column else str(row.number), text)
         elif not layout.merges:
             raise record.error(
                 f"group {group!r} has two candidates with the id {key!r}",
@@ -203,7 +203,7 @@ class RowReader:
             )
         self._rate(row, layout, task, known)
 
-    def _rate(self, row: _Row, layout: RowLayout, task: Task, rated: _Rated) -> None:
+    def _rate(self, row: _Row, layout: RowLayout, task: Task, rated: _CandidateRows) -> None:
         record = row.record
         rater = row.name("rater")
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)

@@ -9,7 +9,7 @@
     definition = "How the reply treats the customer. 1 is rude, 3 is correct but cold, 5 is warm and patient."
     low = 1
     high = 5
-    step = 1                            # 1 if left out
+    step = 1                            # scores are whole points; left out, any number on the scale
 
 The judge is given the definition as its rubric: say what to look at and what the ends of the scale mean.
 """
@@ -80,6 +80,8 @@ def _aspect(aspects: Record, name: str) -> Aspect:
     record = aspects.child(name)
     record.refuse_others(_ASPECT_FIELDS)
     definition = record.text("definition").strip()
-    step = record.number("step") if "step" in record.values else 1.0
+    # Who states a step expects scores on it; without one the finest scores agree best with mean ratings.
+    stated = "step" in record.values
+    step = record.number("step") if stated else 1.0
     with record.located():
-        return Aspect(name, definition, Scale(record.number("low"), record.number("high"), step))
+        return Aspect(name, definition, Scale(record.number("low"), record.number("high"), step, stated))

@@ -31,9 +31,9 @@ def calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
     # Whatever learns from examples has not seen these groups: an example is a group whose ratings differ.
     places = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
     others = CrossFitted(chosen.judge, {place: chosen.at("train", place) or chosen.judge for place in places})
-    rounded = [aspect.name for aspect in aspects if found.scores.granularity(aspect.name, point) == point.granularity]
+    fixed = {aspect.name: found.scores.granularity(aspect.name, point) for aspect in aspects}
     unranked = ChoiceScores(
-        {point.variant: others}, parts, aspects, run.runner, label=calibration_label(label_of(aspects)), rounded=rounded
+        {point.variant: others}, parts, aspects, run.runner, label=calibration_label(label_of(aspects)), fixed=fixed
     )
     more, _ = unranked.scores(point)
     fitted = {

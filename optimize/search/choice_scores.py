@@ -70,7 +70,7 @@ class ChoiceScores:
         aspects: Those that share the judge.
         runner: Asks.
         label: Of the aspects, for progress and estimates.
-        rounded: Names of the aspects whose scores may be rounded; those of others are read as given at any granularity.
+        fixed: Aspect -> the granularity that its scores are read in whatever a point says.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class ChoiceScores:
         runner: JudgeRunner,
         *,
         label: str,
-        rounded: Iterable[str],
+        fixed: Mapping[str, Granularity],
     ) -> None:
         self.variants = variants
         self.aspects = tuple(aspects)
         self._parts = parts
         self._runner = runner
         self._label = label
-        self._rounded = frozenset(rounded)
+        self._fixed = fixed
         self._debates: dict[JudgeVariant, Held] = {}
         # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
         self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
@@ -102,7 +102,7 @@ class ChoiceScores:
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
         """The granularity that the aspect's scores are read in at a point."""
-        return point.granularity if aspect in self._rounded else "given"
+        return self._fixed.get(aspect, point.granularity)
 
     @property
     def groups(self) -> list[str]:

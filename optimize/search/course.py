@@ -121,6 +121,9 @@ def _ties(covered: Sequence[Point], worth: Worth) -> list[Probe]:
     all further rounds at a fraction of their calls, then after as many as were best without it.
     """
     of = {point: found for point, found in worth(covered).items() if point.rounds}
+    if not of:
+        # Every debate was dropped before it had seen all sources.
+        return []
     aspects = range(len(next(iter(of.values()))))
     wins = [max(of, key=lambda point: of[point][aspect]) for aspect in aspects]
     mean = {point: sum(found) / len(found) for point, found in of.items()}

@@ -139,9 +139,10 @@ class Outcomes:
         for label, scores in self.units.items():
             found = tuple(by_unit[label] for by_unit in self.by_point.values())
             point = chosen[label]
-            if all(scores.granularity(aspect.name, point) == "given" for aspect in scores.aspects):
+            given = replace(point, granularity="given")
+            if all(scores.granularity(a.name, point) == scores.granularity(a.name, given) for a in scores.aspects):
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
-                point = replace(point, granularity="given")
+                point = given
             best = max(found, key=lambda o: (o.agreement, -o.calls))
             results[label] = SearchResult(self.by_point[point][label], best, found, scores, self.dropped)
         return results

@@ -11,7 +11,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
 from debate_judge.programs import JUDGES, preset
-from debate_judge.programs.compiled import AspectJudge
+from debate_judge.programs.compiled import AspectJudge, usual_granularity
 from debate_judge.runs.flags.judge import options_for
 
 
@@ -64,8 +64,8 @@ def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any], n
             expected=expected(),
             remedy=f"did you mean {near[0]!r}?" if near else None,
         )
-    judge = AspectJudge(preset(name, options))
-    return Entrant(name, {a.name: judge for a in aspects})
+    judge = preset(name, options)
+    return Entrant(name, {a.name: AspectJudge(judge, usual_granularity(judge, a)) for a in aspects})
 
 
 def _export(folder: str, aspects: Sequence[Aspect], names: Sequence[str]) -> Entrant:

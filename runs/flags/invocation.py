@@ -9,6 +9,7 @@ from pathlib import Path
 
 COMMANDS = {
     "compile": ("debate_judge.optimize.compile", "compile a judge for your raters"),
+    "check": ("debate_judge.runs.check", "what your rated data are understood as, and what they can prove"),
     "score": ("debate_judge.runs.score", "score new texts with an export"),
     "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),

@@ -112,6 +112,8 @@ def _title(aspect: str, one: Decided, units: str) -> str:
             f"{aspect}: positive is {_sides(one)[0]}, for ratings and, where a row does not say otherwise, for scores"
         )
         things = f"{total} labelled candidates of {one.sources} {units}"
+        if one.ties:
+            things += f" ({one.ties} more without a label, for their raters are evenly split, are left out)"
     label = max(one.labels, key=lambda name: one.labels[name])
     return (
         f"{what}\n{things}, {' / '.join(one.labels)} by the raters {_counts(one.labels)}; always deciding "
@@ -164,7 +166,12 @@ def _json(one: Decided) -> dict[str, Any]:
     by_cut = {"threshold": question.threshold, "cut": question.cut, "chosen_on": question.chosen_on or None}
     values: dict[str, Any] = {"kind": question.kind}
     values |= {"margin": question.margin} if question.kind == "pairs" else by_cut
-    values |= {"labels": dict(one.labels), "decisions": dict(one.decisions), "undecided": one.undecided}
+    values |= {
+        "labels": dict(one.labels),
+        "decisions": dict(one.decisions),
+        "undecided": one.undecided,
+        "ties": one.ties,
+    }
     values |= {"sources": one.sources, "majority_accuracy": one.majority_baseline}
     values["measures"] = {name: measure.to_json() for name, measure in one.measures.items()}
     if question.kind == "binary":

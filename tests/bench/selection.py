@@ -70,7 +70,7 @@ def scored(corpus: Corpus, runner: JudgeRunner) -> Scored:
     calls = np.zeros_like(values)
     for a, name in enumerate(names):
         aspect = corpus.task.aspect(name)
-        held = ChoiceScores(variants, {"dev": corpus}, [aspect], runner, label=name, rounded=[name])
+        held = ChoiceScores(variants, {"dev": corpus}, [aspect], runner, label=name, fixed={})
         for number, point in sorted(enumerate(points), key=lambda pair: -pair[1].rounds):
             found, _ = held.scores(point, ["dev"])
             by_group = group_values(found[name], "spearman", "summary")

@@ -93,6 +93,8 @@ def test_a_public_set_takes_another_wording_of_its_task_but_no_other_task(shared
         SUMMARIZATION, aspects=tuple(replace(a, definition="In my own words.") for a in SUMMARIZATION.aspects)
     )
     assert data.load(spec, worded).task is worded
+    stepped = replace(worded, aspects=tuple(replace(a, scale=Scale(1, 5, on_steps=True)) for a in worded.aspects))
+    assert data.load(spec, stepped).task is stepped
     with pytest.raises(InputError, match=r"(?s)rated for another task.*summarization"):
         data.load(spec, "dialogue")
     with pytest.raises(InputError, match=r"(?s)aspects and scales.*fluency \(1 to 5\)"):

@@ -22,7 +22,11 @@ def test_a_task_file_becomes_a_task(tmp_path: Path) -> None:
     task = read_task(path)
     assert (task.name, task.source_label, task.candidate_label) == ("support", "customer message", "reply")
     assert task.context_label == "background"
-    assert [(a.name, a.scale) for a in task.aspects] == [("tone", Scale(1, 5, 1)), ("well solved", Scale(-1, 1.5, 0.5))]
+    # Scores keep to a step that is stated.
+    assert [(a.name, a.scale) for a in task.aspects] == [
+        ("tone", Scale(1, 5, 1)),
+        ("well solved", Scale(-1, 1.5, 0.5, on_steps=True)),
+    ]
     assert task.aspect("tone").definition == "How it treats the customer."
 
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
-from debate_judge.data.schema import GRANULARITIES, Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.data.schema import (
+    GRANULARITIES,
+    Aspect,
+    Candidate,
+    Corpus,
+    Granularity,
+    Origin,
+    RatedGroup,
+    Scale,
+    Task,
+)
 from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
 from debate_judge.programs.debate.judge import Debate, is_open
@@ -104,10 +115,10 @@ PARTS: dict[ChoicePart, Corpus] = {
 
 
 def scores_of(
-    runner: JudgeRunner, aspects: tuple[Aspect, ...], rounded: Iterable[str] = ("clear", "sound")
+    runner: JudgeRunner, aspects: tuple[Aspect, ...], fixed: Mapping[str, Granularity] = MappingProxyType({})
 ) -> ChoiceScores:
     judges = {JudgeVariant("none", name): CrossFitted(judge) for name, judge in variants().items()}
-    return ChoiceScores(judges, PARTS, aspects, runner, label="test", rounded=rounded)
+    return ChoiceScores(judges, PARTS, aspects, runner, label="test", fixed=fixed)
 
 
 def every(space: Space, scores: ChoiceScores) -> Iterable[tuple[Point, Any]]:
@@ -152,9 +163,11 @@ def test_a_reading_is_what_a_debate_of_that_kind_says() -> None:
 def test_scores_that_may_not_be_rounded_are_read_as_given() -> None:
     whole, given = (Point("none", "strict", 0, False, g) for g in ("whole", "given"))
     with JudgeRunner(scripted_lm(MOODY), progress=False) as runner:
-        scores = scores_of(runner, ASPECTS, rounded=["clear"])
+        scores = scores_of(runner, ASPECTS, fixed={"sound": "given"})
         assert scores.scores(whole)[0]["sound"] == scores.scores(given)[0]["sound"]
         assert scores.scores(whole)[0]["clear"] != scores.scores(given)[0]["clear"]
+        kept = scores_of(runner, ASPECTS, fixed={"sound": "whole"})
+        assert kept.scores(given)[0]["sound"] == scores_of(runner, ASPECTS).scores(whole)[0]["sound"]
 
 
 def test_only_variants_that_were_needed_are_held_and_only_as_long_as_needed() -> None:
@@ -189,7 +202,7 @@ def test_what_learnt_from_a_train_group_never_judges_it() -> None:
     lm = scripted_lm(MOODY)
     with JudgeRunner(lm, progress=False) as runner:
         scores = ChoiceScores(
-            {JudgeVariant("guide", "strict"): crossed}, parts, ASPECTS[:1], runner, label="test", rounded=["clear"]
+            {JudgeVariant("guide", "strict"): crossed}, parts, ASPECTS[:1], runner, label="test", fixed={}
         )
         found, _ = scores.scores(Point("guide", "strict", 1, False, "given"))
         scores.scores(Point("guide", "strict", 1, True, "given"))

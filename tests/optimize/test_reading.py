@@ -156,7 +156,7 @@ def searched(script: Script) -> tuple[SearchResult, Sequence[str]]:
     with JudgeRunner(lm, progress=False) as runner:
         judges = variants_of({"strict": Debate(STRICT, DebateConfig(0))}, [], space)
         scores = ChoiceScores(judges, {"dev": CORPUS, "train": replace(CORPUS, groups=())}, (ASPECT,), runner,
-                              label="clear", rounded=["clear"])  # fmt: skip
+                              label="clear", fixed={})  # fmt: skip
         criterion = Criterion("spearman", "summary")
         found = search({"clear": scores}, space, SearchPlan(
             criterion=criterion, breadth=breadth(4), seed=0, study="s", storage=None))["clear"]  # fmt: skip

@@ -365,3 +365,20 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
     assert entrants([str(folders[0])], SETUP.aspects)[0].name == "mine"
     with pytest.raises(InputError, match="does not judge"):
         entrants([str(folders[0])], (COHERENCE, FLUENCY))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("debate", {}, "whole"),
+        ("debate", {"granularity": "half"}, "half"),
+        ("geval", {}, "whole"),
+        ("rouge-l", {}, "given"),
+        ("chateval-compare", {}, "given"),
+    ],
+)
+def test_scores_keep_to_the_steps_of_a_scale(name: str, options: dict[str, str], expected: str) -> None:
+    """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
+    stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
+    (found,) = entrants([name], (stepped, FLUENCY), options)
+    assert {a: judge.granularity for a, judge in found.aspects.items()} == {"coherence": expected, "fluency": "given"}

@@ -146,6 +146,9 @@ def test_raters_who_are_split_give_no_label() -> None:
     one = decided(scores(((1.0, 0.5), (0.9, 0.9)), ((0.0, 0.5), (0.1, 0.9))))
     assert one.labels == {POSITIVE: 1, NEGATIVE: 1}
     assert one.measures["accuracy"].value == 1.0
+    found = {"judge": {"quality": one}}
+    assert "2 more without a label, for their raters are evenly split, are left out" in render(found)
+    assert to_json(found)["judge"]["quality"]["ties"] == 2
 
 
 def test_what_has_no_label_or_no_decision() -> None:

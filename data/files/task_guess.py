@@ -1,0 +1,210 @@
+"""A task for a file that names none: aspects and scales guessed from its values, for the user to correct and keep.
+
+A guess is a proposal. Nothing is compiled or scored by it unless the user saves it as a task file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import OTHER_WORDS, ROLES, Columns, even, missing, rater_base
+from debate_judge.data.files.ratings import WORDS
+from debate_judge.data.files.records import Record
+from debate_judge.data.files.task_file import RESERVED
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.data.tasks import TASKS
+
+_ENDS = ((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
+"""Scales that people rate on; the first that holds all values is guessed."""
+
+_SYMMETRIC = (1, 2, 3, 5, 10, 100)
+
+_NO_RATING = re.compile(
+    r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+)
+"""Names of columns that number, date or measure what they stand beside."""
+
+_MOST_VALUES = 101
+"""A column with more different whole numbers counts something; it is no rating."""
+
+
+@dataclass(frozen=True)
+class GuessedTask:
+    """What a file without a task may be about."""
+
+    task: Task
+    columns: Columns
+    """Names for columns that are ours by another word, besides those that the user gave."""
+    built_in: bool
+    """Whether the task is one that comes with the program, as all its ratings fit."""
+
+    def toml(self) -> str:
+        """The task file."""
+        lines = [
+            "# Guessed from the names and values in the data. Correct what is wrong, and say in each",
+            "# definition what to look at and what the ends of the scale mean: it is the judge's rubric.",
+            *(f"{name} = {_quoted(getattr(self.task, name))}" for name in ("name", "source_label", "candidate_label")),
+        ]
+        for aspect in self.task.aspects:
+            scale = aspect.scale
+            lines += ["", f"[aspects.{_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
+            lines += [f"low = {scale.low:g}", f"high = {scale.high:g}"]
+            if scale.step != 1:
+                lines.append(f"step = {scale.step:g}")
+            elif not scale.binary:
+                lines.append("# step = 1    # with it all scores are whole points; without it they tie less")
+        return "\n".join(lines) + "\n"
+
+
+def guess_task(records: Iterable[Record], columns: Columns, name: str) -> GuessedTask:
+    """Guess the task of a file from all its records.
+
+    Args:
+        records: At least one.
+        columns: Names that the user gave.
+        name: For the task.
+
+    Raises:
+        InputError: The file has no texts, or nothing in it looks like ratings.
+    """
+    found = list(records)
+    if not found:
+        raise InputError("no records", file=name)
+    keys = tuple(dict.fromkeys(str(key) for record in found for key in record.values))
+    columns = _with_other_words(found[0], keys, columns)
+    roles, rest = columns.find(keys, ROLES)
+    values = _values(found, roles, rest, columns)
+    values = {aspect: given for aspect, given in values.items() if not _NO_RATING.fullmatch(even(aspect))}
+    scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given)) is not None}
+    if not scales:
+        raise found[0].error(
+            "nothing in the data looks like ratings",
+            expected="at least one column of numbers or of yes and no, with two different values",
+            found="columns " + ", ".join(keys),
+            remedy="texts without ratings can be scored; a compile needs ratings",
+        )
+    for task in TASKS.values():
+        if _fits(task, values):
+            return GuessedTask(task, columns, built_in=True)
+    source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
+    names = {a: a if usable_name(a) else re.sub(r"[^\w .-]+", "_", a).strip(" _.-") or "aspect" for a in scales}
+    columns = Columns({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
+    aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
+    label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
+    return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, built_in=False)
+
+
+def _with_other_words(first: Record, keys: tuple[str, ...], columns: Columns) -> Columns:
+    """The columns with those added that are called by a usual word for source or text."""
+    renamed = dict(columns.renamed)
+    found, rest = columns.find(keys, ROLES)
+    if "candidates" in keys:
+        return columns
+    for role in ("source", "text"):
+        if role not in found:
+            theirs = next((key for word in OTHER_WORDS[role] for key in rest if even(key) == word), None)
+            if theirs is not None:
+                renamed[role] = theirs
+            elif role == "text":
+                raise missing(first, role, keys)
+    return Columns(renamed)
+
+
+def _values(
+    records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: Columns
+) -> dict[str, list[object]]:
+    """What may be an aspect -> all its values."""
+    values: dict[str, list[object]] = {}
+    if "aspect" in roles and "rating" in roles:
+        for record in records:
+            name = record.text(roles["aspect"]).strip()
+            values.setdefault(name, []).extend(v for _, v in record.several(roles["rating"]))
+        return values
+    ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
+    names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
+    bases = [base for key in rest if (base := rater_base(key)) is not None]
+    for key in rest:
+        base = rater_base(key)
+        if base is not None and (bases.count(base) > 1 or base in map(even, rest)):
+            names[key] = next((name for name in rest if even(name) == base), base)
+    for record in records:
+        for held in _nested(record, roles):
+            for key in held.values:
+                values.setdefault(str(key), []).extend(v for _, v in held.several(str(key)))
+        for key, name in names.items():
+            if key in record.values:
+                values.setdefault(name, []).extend(v for _, v in record.several(key))
+    return values
+
+
+def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
+    """The objects of ratings in a record: its own, or those of its candidates."""
+    owners = record.children("candidates") if "candidates" in record.values else [record]
+    field = roles.get("ratings", "ratings")
+    return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
+
+
+def _scale(values: Sequence[object]) -> Scale | None:
+    """The scale that values may be on, or None where they are no ratings."""
+    known = [v for v in values if v is not None and v != ""]
+    words = [v for v in known if isinstance(v, bool) or (isinstance(v, str) and v.lower() in WORDS)]
+    numbers = [float(v) for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(words) + len(numbers) < len(known) or not all(map(math.isfinite, numbers)):
+        return None
+    if words:
+        return Scale(0, 1) if set(numbers) <= {0, 1} else None
+    different = set(numbers)
+    whole = all(number.is_integer() for number in different)
+    counts = whole and len(different) > 11 and (len(different) > _MOST_VALUES or len(different) == len(numbers))
+    if len(different) < 2 or counts:
+        return None
+    low, high = _ends(min(different), max(different))
+    # Means over raters lie between the points of a scale, so that only a narrow one has steps of its own.
+    return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
+
+
+def _ends(least: float, most: float) -> tuple[float, float]:
+    for low, high in _ENDS:
+        if low <= least and most <= high and (low == 0) == (least < 1):
+            return low, high
+    for end in _SYMMETRIC:
+        if -end <= least and most <= end:
+            return -end, end
+    return math.floor(least), math.ceil(most)
+
+
+def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
+    """Whether all that may be ratings are those of a task that comes with the program."""
+    scales = {even(aspect.name): aspect.scale for aspect in task.aspects}
+    numbers = {
+        even(n): [v for v in given if isinstance(v, int | float)] for n, given in values.items() if _scale(given)
+    }
+    return all(name in scales and all(map(scales[name].contains, given)) for name, given in numbers.items())
+
+
+def _definition(name: str, scale: Scale) -> str:
+    if scale.binary:
+        return f"Whether {_words(name)} holds: {scale.low:g} no, {scale.high:g} yes."
+    return f"How good the text is in {_words(name)}. {scale.low:g} is the worst, {scale.high:g} the best."
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[_\s]+", " ", name).strip()
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def usable_name(name: str) -> bool:
+    """Whether a column can be an aspect under its own name."""
+    return name not in RESERVED and re.fullmatch(r"\w[\w .-]*", name) is not None

@@ -1,0 +1,148 @@
+"""What `check` says of rated data, and the task that it proposes where none is named."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.files.task_file import read_task
+from debate_judge.data.inventory import inventory
+from debate_judge.data.schema import Scale
+from debate_judge.data.tasks import DIALOGUE
+from debate_judge.runs.check import main
+
+
+def rated(path: Path, sources: int = 30, tied: bool = False) -> Path:
+    """Two answers to each question, rated by two people, with words of people for the columns."""
+    draw = random.Random(0)
+    lines = ["question;model;answer;helpful_1;helpful_2;safe;id;why"]
+    for i in range(sources):
+        words = " ".join(draw.sample(["apple", "bridge", "cloud", "door", "engine", "field", "garden", "house"], 8))
+        for j, model in enumerate("ab"):
+            mean = 3 if tied else draw.choice([2, 3, 4])
+            safe = draw.choice(["yes", "No"])
+            lines.append(f"What of {words} {i}?;{model};It is {i} {j}.;{mean};{mean + 1};{safe};{2 * i + j};")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, task_file = rated(tmp_path / "support.csv"), tmp_path / "support.toml"
+    assert main([str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "columns separated by semicolons" in shown
+    assert "column 'question' is taken for 'source'" in shown
+    assert "one is guessed" in shown
+    assert not task_file.exists()
+    assert main([str(path), "--write-task", str(task_file)]) == 0
+    saved = capsys.readouterr().out
+    assert f"saved in {task_file}" in saved
+    assert f"--task {task_file} --columns source=question,text=answer --lm PROVIDER/MODEL --estimate" in saved
+    assert max(len(line) for line in shown.splitlines() if str(path) not in line) <= 100
+    task = read_task(task_file)
+    assert {a.name: a.scale for a in task.aspects} == {"helpful": Scale(1, 5), "safe": Scale(0, 1)}
+    assert (task.source_label, task.candidate_label) == ("question", "answer")
+    # The command that is proposed reads the same data.
+    corpus = data.load(str(path), str(task_file), ["source=question", "text=answer"])
+    assert len(corpus.groups) == 30
+    assert main([str(path), "--write-task", str(task_file)]) == 2
+    assert "a file is there already" in capsys.readouterr().err
+
+
+def test_what_was_understood_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = rated(tmp_path / "a.csv")
+    with path.open("a") as file:
+        file.write("Another question?;a;Same.;1;;yes;61;too short\nAnother question?;b;Same.;1;;;62;\n")
+    assert main([str(path), "--columns", "comments.helpful=why,candidate=model"]) == 0
+    shown = capsys.readouterr()
+    assert "31 sources, 62 candidates (2 a group)" in shown.out
+    assert "1 of raters" in shown.out
+    assert "1 candidates repeat a text of their group" in shown.out
+    rows = {line.split()[0]: line.split() for line in shown.out.splitlines() if line.startswith(("helpful ", "safe "))}
+    assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
+    assert rows["safe"][4:6] == ["61", "1"]
+    assert "12 held out for the evidence" in shown.out or "13 held out for the evidence" in shown.out
+    assert "find, in 80% of cases, a true difference" in shown.out
+    assert "not read: 'id'" in caplog.text
+
+
+def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text(
+        "source\ttext\toverall\tgroundedness\n" + "".join(f"s{i}\tt{i}\t{i % 5 + 1}\tyes\n" for i in range(40))
+    )
+    assert main([str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "task: dialogue, for all ratings fit it" in shown
+    assert "--task dialogue --lm" in shown
+    assert "groundedness: a compile would refuse: all ratings of it are equal" in " ".join(shown.split())
+    assert "a correlation of 0.60 over 16 held-out candidates has the interval [0.15, 0.84]" in shown
+
+
+def test_data_that_name_their_task_are_read_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["sample", "--task", "dialogue"]) == 0
+    assert "task: dialogue" in capsys.readouterr().out
+    assert main(["sample", "--write-task", str(tmp_path / "x.toml")]) == 2
+    assert "nothing to guess" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("source,text,id\ns,x,1\nt,y,2\n", "nothing in the data looks like ratings"),
+        ("source,score\ns,1\nt,2\n", "--columns text=COLUMN"),
+        ("source,text,tone\ns,x,1\nt,,2\n", "text is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(
+    tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    assert main([str(tmp_path / "a.csv")]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "ends", "step"),
+    [
+        ("0.25 0.5 1", (0, 1), 0.01),
+        ("1 2 2.67", (1, 3), 1),
+        ("0 3 5", (0, 5), 1),
+        ("-1 0 1", (-1, 1), 1),
+        ("10 55 90", (1, 100), 1),
+        ("pass Fail", (0, 1), 1),
+        ("-0.5 0.25", (-1, 1), 1),
+        ("150 320.5", (150, 321), 1),
+    ],
+)
+def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple[float, float], step: float) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,odd/name\n" + "".join(f"text {i},{value}\n" for i, value in enumerate(values.split())))
+    assert main([str(path), "--write-task", str(tmp_path / "t.toml")]) == 0
+    aspect = tomllib.loads((tmp_path / "t.toml").read_text())["aspects"]["odd_name"]
+    assert (aspect["low"], aspect["high"], aspect.get("step", 1)) == (*ends, step)
+
+
+def test_a_name_from_a_file_does_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,to\x1b[2Jne\nx,1\ny,2\n")
+    assert main([str(path)]) == 0
+    assert "\x1b" not in "".join(capsys.readouterr())
+
+
+def test_ties_are_counted_within_groups_or_over_all() -> None:
+    corpus = data.load("sample", DIALOGUE)
+    (found,) = [one for one in inventory(corpus).aspects if one.aspect.name == "understandability"]
+    assert found.pairs == 24 * 21
+    assert found.tied == sum(
+        a.rating("understandability") == b.rating("understandability")
+        for group in corpus.groups
+        for i, a in enumerate(group.candidates)
+        for b in group.candidates[:i]
+    )
