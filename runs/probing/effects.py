@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -108,15 +107,23 @@ def _share(found: Measure) -> Measure:
     return Measure(found.value, max(0.0, found.low), min(1.0, found.high), found.method)
 
 
-def figures(effects: Effects, judge: str) -> dict[str, float | None]:
-    """Metric name -> value, as runs hold them: `probe/JUDGE/MANIPULATION/ASPECT/change` and so on."""
+def figures(effects: Effects, judge: str, *, whole: bool) -> dict[str, float | None]:
+    """Metric name -> value, as runs hold them: `probe/JUDGE/MANIPULATION/ASPECT/change` and so on.
+
+    Args:
+        effects: Of one judge.
+        judge: Its name.
+        whole: Whether those of all aspects together (or of the only one) are wanted, or those of single aspects.
+    """
     values: dict[str, float | None] = {}
     for probe, by_aspect in effects.items():
         for aspect, one in by_aspect.items():
+            if (aspect == ALL or len(by_aspect) == 1) != whole:
+                continue
             prefix = f"probe/{judge.replace('/', '_')}/{probe}/{aspect}"
             for name, figure in (("change", one.change), ("moved", one.moved)):
                 if figure is not None:
                     ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
                     values |= {f"{prefix}/{name}{end}": value for end, value in ends.items()}
             values[f"{prefix}/unscored_after"] = float(one.unscored_after)
-    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+    return values

@@ -201,7 +201,8 @@ def _probe(plan: ProbePlan, runner: JudgeRunner, tracker: Tracker) -> Found:
     if plan.setting.held_out:
         tracker.dataset("held_out", setup.corpus, plan.setting.held_out)
     for name, effects in found.items():
-        tracker.metrics(figures(effects, name))
+        tracker.metrics(figures(effects, name, whole=True))
+        tracker.details(figures(effects, name, whole=False))
     tracker.json("probes.json", record)
     print(render(found, setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
     print(f"\nrun: {tracker.ui_hint}\n     then open {tracker.run_link()}")

@@ -187,8 +187,11 @@ def test_several_aspects_of_one_scale_are_taken_together() -> None:
     assert change(effects, "confident", "help") == 0
     assert change(effects, "confident", ALL) == pytest.approx(change(effects, "confident") / 2)
     assert effects["confident"][ALL].items == 2 * GROUPS * EACH
-    names = {name.rsplit("/", 1)[0] for name in figures(effects, "a/b")}
-    assert names == {f"probe/a_b/confident/{aspect}" for aspect in ("tone", "help", ALL)}
+    page, details = (
+        {name.rsplit("/", 1)[0] for name in figures(effects, "a/b", whole=whole)} for whole in (True, False)
+    )
+    assert page == {f"probe/a_b/confident/{ALL}"}
+    assert details == {f"probe/a_b/confident/{aspect}" for aspect in ("tone", "help")}
     apart = replace(both, aspects=(TONE, replace(HELP, scale=Scale(0, 10))))
     assert ALL not in probed(preset("single", {}), alone(value), "polite", setup=apart)[0]["polite"]
 
