@@ -13,6 +13,7 @@ COMMANDS = {
     "score": ("debate_judge.runs.score", "score new texts with an export"),
     "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
+    "probe": ("debate_judge.runs.probe", "what moves a judge's scores that should not"),
 }
 """Command -> its module and what it does."""
 

@@ -1,0 +1,41 @@
+"""What moves a judge's scores that should not: bias probes on held-out candidates.
+
+    python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl
+    python runs/probe.py --judges single,debate --data summeval --lm openai/gpt-4o-mini --probes longer,instruction
+    python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl --estimate
+
+Each candidate is scored as it is and manipulated: made longer, more polite, more confident, with an instruction to the
+judge, and so on; the table shows how far scores move, with 95 % intervals. Scored are the held-out sources of a
+compile's split, unless --part all says otherwise. The same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.probing.flags import ProbeFlags
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
+    arguments = make_parser("probe", __doc__, ProbeFlags).parse_args(argv)
+    # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    try:
+        from debate_judge.runs.probing.job import run
+
+        return run(read(ProbeFlags, arguments))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here, no LM call is paid twice", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

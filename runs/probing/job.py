@@ -1,0 +1,211 @@
+"""The one flow of a probe, readable top to bottom: judges and data, one pass, effects, table, run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import require_file, write_json
+from debate_judge.data.requirements import require_ratings
+from debate_judge.programs.lm.errors import describe
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
+from debate_judge.runs.comparison.entrants import Entrant, entrants
+from debate_judge.runs.comparison.legend import Setting, part_of, tuned_elsewhere
+from debate_judge.runs.comparison.results import EvalSetup
+from debate_judge.runs.estimates.dry_run import Target, reply_tokens
+from debate_judge.runs.estimates.table import render as estimate_table
+from debate_judge.runs.export.lm_choice import lm_of
+from debate_judge.runs.export.manifest import Export, read
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.probing.effects import effects_of, figures
+from debate_judge.runs.probing.estimate import estimate_probe
+from debate_judge.runs.probing.flags import ProbeFlags
+from debate_judge.runs.probing.measuring import probe_all
+from debate_judge.runs.probing.perturbations import PROBES, Manipulation
+from debate_judge.runs.probing.report import Found, document, render
+from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.runner.preflight import preflight, trials
+from debate_judge.runs.runner.runner import JudgeRunner, require_scored
+from debate_judge.runs.tracking.tracker import Tracker, TrackingError
+
+
+@dataclass(frozen=True)
+class ProbePlan:
+    """What a command line asks for, checked before a call is made."""
+
+    arguments: ProbeFlags
+    setup: EvalSetup
+    setting: Setting
+    entrants: tuple[Entrant, ...]
+    probes: tuple[Manipulation, ...]
+    spec: str
+    api_base: str | None
+    sampling: Mapping[str, Any]
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Judge -> what its figures have to be read with."""
+        found = {one.name: tuned_elsewhere(one.held_out, self.setting) for one in self.entrants}
+        return {name: note for name, note in found.items() if note}
+
+
+def run(arguments: ProbeFlags) -> int:
+    """Probe, print the table, write the other outputs; returns the exit code.
+
+    Raises:
+        InputError: An argument or a file cannot be used, or a judge cannot score.
+    """
+    plan = prepare(arguments)
+    if arguments.estimate is not None:
+        print(estimated(plan))
+        return 0
+    journal = Journal(replies_folder(arguments.store, plan.spec))
+    try:
+        lm = make_lm(
+            plan.spec,
+            api_base=plan.api_base,
+            store=journal,
+            concurrency=arguments.concurrency,
+            options=limits(arguments),
+            **plan.sampling,
+        )
+        if lm.destination is not None:
+            print(lm.destination, file=sys.stderr)
+        with JudgeRunner(lm) as runner, _tracker(plan) as tracker:
+            _probe(plan, runner, tracker)
+            if lm.meter.asked and plan.spec != OFFLINE:
+                print("\n" + cost_table(cost_rows(lm.meter, lm.price)), file=sys.stderr)
+    except dspy.LMError as error:
+        print(describe(error, plan.spec), file=sys.stderr)
+        return 3
+    except TrackingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 4
+    finally:
+        journal.close()
+    return 0
+
+
+def prepare(arguments: ProbeFlags) -> ProbePlan:
+    """Load and check everything.
+
+    Raises:
+        InputError: Something cannot be used.
+    """
+    names = [*arguments.program, *arguments.judges]
+    if not names:
+        raise InputError("no judge is named", field="--program", expected="the folder of an export, or --judges")
+    exports = [read(Path(folder), judges=names) for folder in arguments.program]
+    spec, api_base, sampling = _lm(arguments, exports)
+    corpus = data.load(arguments.data, arguments.task)
+    wanted = list(arguments.aspects) or _judged_by_all(corpus.rated_aspects(), exports)
+    require_ratings(corpus, wanted)
+    aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(wanted))
+    found = entrants(names, aspects, arguments.options())
+    part, held_out = part_of(corpus, wanted, arguments.part, arguments.seed)
+    require_file(arguments.json, "--json")
+    return ProbePlan(
+        arguments,
+        EvalSetup(part, aspects, "summary", ("spearman",), resamples=0, seed=arguments.seed),
+        Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, spec),
+        tuple(found),
+        tuple(PROBES[name] for name in arguments.probes or PROBES),
+        spec,
+        api_base,
+        sampling,
+    )
+
+
+def _judged_by_all(rated: tuple[str, ...], exports: list[Export]) -> list[str]:
+    judged = [name for name in rated if all(name in export.judge.aspects for export in exports)]
+    if not judged:
+        raise InputError(
+            "no aspect is both rated in the data and judged by every export",
+            field="--data",
+            expected=", ".join(exports[0].judge.aspects) if exports else "rated aspects",
+            found=", ".join(rated) or "none",
+        )
+    return judged
+
+
+def _lm(arguments: ProbeFlags, exports: list[Export]) -> tuple[str, str | None, dict[str, Any]]:
+    """Spec, address and sampling: those of the first export, unless others are given."""
+    spec, api_base = arguments.lm or OFFLINE, arguments.api_base
+    sampling: dict[str, Any] = {"temperature": 0.0, "max_tokens": 2000}
+    if exports:
+        spec, api_base, own = lm_of(exports[0], arguments.lm, api_base)
+        sampling |= own
+    given = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
+    return spec, api_base, sampling | {name: value for name, value in given.items() if value is not None}
+
+
+def estimated(plan: ProbePlan) -> str:
+    """What the probes would take, before anything is spent.
+
+    Raises:
+        InputError: The lengths of replies, or the LM, cannot be used.
+    """
+    arguments = plan.arguments
+    target = Target(
+        plan.spec,
+        plan.api_base,
+        replies_folder(arguments.store, plan.spec),
+        plan.sampling,
+        limits(arguments),
+        reply_tokens(arguments.estimate or ""),
+    )
+    found = estimate_probe(target, plan.setup, plan.entrants, plan.probes)
+    return estimate_table(found, "probe", ["A call that several judges need is made once, and counted for the first."])
+
+
+def _tracker(plan: ProbePlan) -> Tracker:
+    arguments = plan.arguments
+    corpus = Path(arguments.data.partition("=")[0]).stem
+    return Tracker(
+        uri=arguments.tracking_uri,
+        store=Path(arguments.store),
+        experiment=f"debate/{corpus}",
+        run_name=arguments.name or f"probe-{corpus}-{plan.spec.replace('/', '_')}",
+    )
+
+
+def _probe(plan: ProbePlan, runner: JudgeRunner, tracker: Tracker) -> Found:
+    """Score, compare and print; the run and the file get the same.
+
+    Raises:
+        dspy.LMError: The LM failed for good; what was answered is in its store.
+        InputError: A judge cannot score, or leaves too many candidates without a score.
+    """
+    setup, arguments = plan.setup, plan.arguments
+    if not arguments.no_preflight:
+        for one in plan.entrants:
+            for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
+                about = [a for a in setup.aspects if one.aspects[a.name].judge is judge]
+                preflight(runner, trials(one.name, judge, setup.corpus, about))
+    scored, plain = probe_all(runner, setup, plan.entrants, plan.probes)
+    for name, judgements in plain.items():
+        require_scored(judgements, arguments.max_unscored, f"candidates, as they are, by {name}")
+    items = sum(len(group.candidates) for group in setup.corpus.groups)
+    found = {name: effects_of(own, setup.aspects, items) for name, own in scored.items()}
+    record = document(found, setup, plan.setting, plan.notes)
+    tracker.params({"judges": ",".join(found), "probes": ",".join(p.name for p in plan.probes), "lm": plan.spec})
+    tracker.params({"part": arguments.part, "seed": arguments.seed})
+    if plan.setting.held_out:
+        tracker.dataset("held_out", setup.corpus, plan.setting.held_out)
+    for name, effects in found.items():
+        tracker.metrics(figures(effects, name, whole=True))
+        tracker.details(figures(effects, name, whole=False))
+    tracker.json("probes.json", record)
+    print(render(found, setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
+    print(f"\nrun: {tracker.ui_hint}\n     then open {tracker.run_link()}")
+    if arguments.json:
+        write_json(arguments.json, record, "--json")
+    return found

@@ -1,0 +1,136 @@
+"""The probe command: what it prints and writes, what it estimates, that it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.schema import group_record
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs import probe
+from debate_judge.runs.export import folder as export
+from debate_judge.runs.probing import job
+from debate_judge.runs.probing.estimate import estimate_probe
+from debate_judge.runs.probing.flags import ProbeFlags
+from debate_judge.runs.probing.perturbations import PROBES
+from tests.fakes import ScriptedLM, debater, scripted_lm
+
+ASPECTS = ["coherence", "relevance"]
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight groups of the sample, with three candidates each."""
+    path = tmp_path_factory.mktemp("data") / "rated.jsonl"
+    records = [group_record(group) for group in data.load("sample").groups[:8]]
+    lines = [{**r, "task": "summarization", "candidates": r["candidates"][:3]} for r in records]  # type: ignore[index]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    task = data.load("sample").task
+    judge = AspectJudge(build("debate", {**JUDGES["single"].config, "together": 8}), "half")
+    compiled = CompiledJudge(task, {name: judge for name in ASPECTS})
+    return export.save(tmp_path / "mine", compiled, lm={"spec": "offline"}, evidence={}, name="mine")
+
+
+def run(rated: Path, folder: Path, *more: str) -> int:
+    return probe.main(["--data", str(rated), "--part", "all", "--store", str(folder / "store"), *more])
+
+
+def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
+    rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--program", str(program), "--judges", "single", "--probes", "order,longer", "--json", str(tmp_path / "p")]
+    assert run(rated, tmp_path, *given) == 0
+    printed = capsys.readouterr().out
+    found: dict[str, Any] = json.loads((tmp_path / "p").read_text())
+    assert list(found["judges"]) == ["mine", "single"]
+    assert set(found["probes"]) == {"order", "longer"}
+    assert found["lm"] == {"spec": "offline", "stand_in": True}
+    assert found["data"]["aspects"] == ASPECTS
+    longer = found["judges"]["mine"]["longer"]
+    assert set(longer) == {*ASPECTS, "all aspects"}
+    assert longer["coherence"]["items"] == 24
+    assert longer["coherence"]["change"]["low"] < longer["coherence"]["change"]["value"]
+    assert found["judges"]["mine"]["order"]["relevance"]["items"] == 16
+    assert found["judges"]["single"]["order"]["relevance"]["change"] is None
+    assert "stand-in, not a language model" in printed
+    assert "compiled on another split" not in printed
+    # The same again asks nothing and says the same; the run holds it, too.
+    journal = sorted((tmp_path / "store" / "replies").rglob("*.jsonl"))
+    size = sum(file.stat().st_size for file in journal)
+    assert run(rated, tmp_path, *given) == 0
+    assert sum(file.stat().st_size for file in journal) == size
+    assert capsys.readouterr().out.partition("run:")[0] == printed.partition("run:")[0]
+    kept = [json.loads(file.read_text()) for file in (tmp_path / "store" / "artifacts").rglob("probes.json")]
+    assert kept == [found, found]
+
+
+def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_path: Path) -> None:
+    flags = ProbeFlags(
+        data=str(rated), part="all", program=(str(program),), judges=("single",), store=str(tmp_path / "store")
+    )
+    plan = job.prepare(flags)
+    found = estimate_probe(job.Target("offline"), plan.setup, plan.entrants, plan.probes)
+    assert list(found.rows) == ["as they are", *PROBES]
+    lm: dict[str, int] = {}
+
+    def counting(*arguments: Any, **options: Any) -> Any:
+        made = make(*arguments, **options)
+        lm["meter"] = made.meter
+        return made
+
+    make, job.make_lm = job.make_lm, counting  # type: ignore[assignment]
+    try:
+        assert job.run(flags) == 0
+    finally:
+        job.make_lm = make
+    meter: Any = lm["meter"]
+    assert {round(used.calls) for used in found.total} == {meter.executed.total()}
+
+
+def test_an_estimate_spends_nothing(
+    rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(rated, tmp_path, "--program", str(program), "--lm", "openai/gpt-4o-mini", "--estimate") == 0
+    printed = capsys.readouterr().out
+    assert "Estimate for openai/gpt-4o-mini" in printed
+    assert "instruction" in printed
+    assert not (tmp_path / "store").exists()
+
+
+def test_too_many_candidates_without_a_score_end_it(
+    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mute(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
+        return scripted_lm(debater(score="no number"), store=store, concurrency=concurrency)
+
+    monkeypatch.setattr(job, "make_lm", mute)
+    assert run(rated, tmp_path, "--judges", "single", "--probes", "polite", "--no-preflight") == 2
+    assert "have no score" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "no judge is named"),
+        (["--judges", "single", "--probes", "lenght"], "unknown probe 'lenght'"),
+        (["--judges", "singel"], "unknown judge 'singel'"),
+        (["--judges", "single", "--aspects", "beauty"], "beauty"),
+        (["--program", "nowhere"], "no such folder"),
+    ],
+)
+def test_what_cannot_be_probed_is_refused(
+    more: list[str], told: str, rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(rated, tmp_path, *more) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
