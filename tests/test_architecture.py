@@ -73,7 +73,8 @@ ROOMS = {
         ("reports",),
         ("estimates",),
         ("comparison",),
-        ("agreement", "compare", "score"),
+        ("agreement", "compare", "score", "report"),
+        ("view",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.
@@ -347,7 +348,10 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 
 
 def test_there_are_commands() -> None:
-    expected = {"optimize/compile.py", "runs/score.py", "runs/compare.py", "runs/agreement.py"}
+    expected = {
+        "optimize/compile.py",
+        *(f"runs/{name}.py" for name in ("agreement", "compare", "report", "score", "view")),
+    }
     assert expected == {name_of(path) for path in commands()}
 
 

@@ -12,6 +12,8 @@ COMMANDS = {
     "score": ("debate_judge.runs.score", "score new texts with an export"),
     "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
+    "report": ("debate_judge.runs.report", "make the page of a compile or comparison again"),
+    "view": ("debate_judge.runs.view", "open the page of a compile or comparison in the browser"),
 }
 """Command -> its module and what it does."""
 
