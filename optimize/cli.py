@@ -1,4 +1,4 @@
-"""One console script for the commands: `debate compile|score|agreement|compare|probe`, the same code as the files."""
+"""One console script for the commands: `debate compile`, `debate score` and so on, the same code as the files."""
 
 from __future__ import annotations
 

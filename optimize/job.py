@@ -43,7 +43,7 @@ from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.debates import DebateTexts
 from debate_judge.runs.reports.html.document import Report
-from debate_judge.runs.reports.html.keeping import keep
+from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.looks import Looks, record_look
@@ -166,11 +166,10 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
 
 def keep_report(settings: Settings, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path:
     """Write the report into the export's folder and into the run; returns the page to look at."""
-    kept = keep(report, texts, export, Path(settings.store), full=settings.report == "full")
-    pages = [kept.data, kept.page, *([kept.full_page] if kept.full_page else [])]
-    for file in pages:
+    files = keep(report, texts, ReportFiles(export), Path(settings.store), full=settings.report == "full")
+    for file in files:
         tracker.text(file.name, file.read_text(encoding="utf-8"))
-    return pages[-1]
+    return files[-1]
 
 
 def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:

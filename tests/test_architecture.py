@@ -74,7 +74,8 @@ ROOMS = {
         ("estimates",),
         ("comparison",),
         ("probing",),
-        ("agreement", "check", "compare", "probe", "score"),
+        ("agreement", "check", "compare", "probe", "report", "score"),
+        ("view",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.
@@ -352,7 +353,7 @@ print("LOADED", *sorted(set(heavy) & set(sys.modules)))
 def test_there_are_commands() -> None:
     expected = {
         "optimize/compile.py",
-        *(f"runs/{name}.py" for name in ("score", "compare", "agreement", "check", "probe")),
+        *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "probe", "report", "score", "view")),
     }
     assert expected == {name_of(path) for path in commands()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import DRAW_SYSTEMS, JSON_FILE, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import DRAW_SYSTEMS, JSON_FILE, REPORT, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
@@ -49,6 +49,11 @@ class TableFlags:
     style: Literal["text", "markdown", "latex"] = setting("text", "of the table")
     intervals: Literal["average", "all"] = setting("average", "in which columns")
     published: bool = setting(False, "show what papers printed on this set beside, apart")
+    report: Literal["none", "plain", "full"] = REPORT
+    tracking_uri: str | None = setting(
+        None, "also log a run to this MLflow server; by default to --store's own runs, if it has any", metavar="URL",
+        decides=False,
+    )  # fmt: skip
     figure: str | None = setting(None, "also draw the table: .png, .svg or .pdf", metavar="FILE")
     json: str | None = JSON_FILE
 

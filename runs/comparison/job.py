@@ -17,7 +17,7 @@ from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.journal import Journal, StoreError
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
-from debate_judge.runs.comparison.ablations.plan import AblationPlan, ablate
+from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.estimate import estimate_comparison
@@ -26,7 +26,9 @@ from debate_judge.runs.comparison.legend import Setting, document, legend, tuned
 from debate_judge.runs.comparison.published import fitting, published
 from debate_judge.runs.comparison.published import to_json as published_json
 from debate_judge.runs.comparison.published_decisions import decisions_to_json, fitting_decisions, published_decisions
-from debate_judge.runs.comparison.results import Comparison, EvalSetup, compare_all
+from debate_judge.runs.comparison.report.leaving import told
+from debate_judge.runs.comparison.report.sections import ComparedJudges
+from debate_judge.runs.comparison.results import EvalSetup, compare_all
 from debate_judge.runs.comparison.scoring import problem, score_all
 from debate_judge.runs.comparison.setup import Work, prepare
 from debate_judge.runs.comparison.table import plain_table, prose, render
@@ -59,9 +61,9 @@ def run(arguments: CompareFlags) -> int:
         if lm.destination is not None:
             print(lm.destination, file=sys.stderr)
         with JudgeRunner(lm) as runner:
-            compared(arguments, work, runner)
-            if work.plan is not None:
-                ablated(arguments, work, work.plan, runner)
+            found = compared(arguments, work, runner)
+            findings = None if work.plan is None else ablated(arguments, work, work.plan, runner)
+            told(arguments, work, found, findings, lm)
             if runner.lm.meter.asked and arguments.lm != OFFLINE:
                 print("\n" + cost_table(cost_rows(runner.lm.meter, runner.lm.price)), file=sys.stderr)
     except dspy.LMError as error:
@@ -93,7 +95,7 @@ def estimated(arguments: CompareFlags, work: Work) -> str:
     return estimate_table(found, "judge", notes)
 
 
-def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Comparison:
+def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> ComparedJudges:
     """Score, compare and print; files are written as asked.
 
     Raises:
@@ -113,21 +115,18 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
     print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
     print("\n" + prose(legend(comparison, setting, priced=price is not None), arguments.style))
     record = document(comparison, setting)
-    unscaled = {c.name for c in ready if not all(one.judge.on_scale for one in c.aspects.values())}
     decided = {
         s.name: decide(
-            s.entry.scores, work.questions, on_scale=s.name not in unscaled, resamples=setup.resamples,
-            seed=setup.seed,
+            s.entry.scores, work.questions, on_scale=s.entry.on_scale, resamples=setup.resamples, seed=setup.seed
         )
         for s in comparison.results
-    }  # fmt: skip
+    }
     if work.questions:
         print("\n" + _decisions(decided, arguments.style))
         record["decisions"] = decisions_json(decided)
+    beside: BesideRaters = {}
     if any(several_raters(s.entry.scores) for s in comparison.results):
-        beside = {
-            s.name: setup.beside_raters(s.entry.scores, on_scale=s.name not in unscaled) for s in comparison.results
-        }
+        beside = {s.name: setup.beside_raters(s.entry.scores, on_scale=s.entry.on_scale) for s in comparison.results}
         print("\n" + _raters(beside, setup, arguments.style))
         record["raters"] = raters_json(beside)
     if arguments.published:
@@ -142,10 +141,10 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
         from debate_judge.runs.comparison.figures import table_figure
 
         table_figure(comparison, setting.where, setting.note).savefig(work.figure)
-    return comparison
+    return ComparedJudges(comparison, decided if work.questions else {}, beside, price is not None)
 
 
-def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: JudgeRunner) -> None:
+def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: JudgeRunner) -> Findings:
     """Do the ablations, print their tables, and write their figures and all numbers to the folder.
 
     Raises:
@@ -175,6 +174,7 @@ def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: Jud
     for name, figure in ablation_figures(findings, setup, setting.where, setting.note).items():
         figure.savefig(folder / f"{name}.png")
     print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
+    return findings
 
 
 def _ready(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> tuple[list[Entrant], dict[str, str]]:

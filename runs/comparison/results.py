@@ -23,6 +23,7 @@ from debate_judge.data.agreement.tables import (
     compare,
 )
 from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.programs.judge import Judgement
 from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.runner.billing import JudgeUsage
 
@@ -107,6 +108,10 @@ class EntrantScores:
     """A remark for the legend of the table."""
     together: int = 1
     """Most candidates that were judged in one conversation."""
+    judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict, repr=False)
+    """Aspect -> what the scores were read off, in corpus order; none for scores from a file."""
+    on_scale: bool = True
+    """Whether the scores lie on the scales of the aspects."""
     joint: int = 1
     """Most aspects that were judged in one conversation."""
 

@@ -86,7 +86,10 @@ def _entry(
     together = max((j.transcript.together for j in everything), default=1)
     joint = max((j.transcript.joint for j in everything), default=1)
     calls, unscored = calls_per_item(everything), {str(reason): n for reason, n in sorted(reasons.items())}
-    return EntrantScores(scores, calls, usage, different, unscored, together=together, joint=joint)
+    on_scale = all(one.judge.on_scale for one in entrant.aspects.values())
+    return EntrantScores(
+        scores, calls, usage, different, unscored, together=together, joint=joint, judgements=found, on_scale=on_scale
+    )
 
 
 def problem(error: Exception) -> str:

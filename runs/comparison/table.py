@@ -42,20 +42,25 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
     """
     if style == "latex":
         return _latex(comparison, all_intervals)
+    header, rows = cells(comparison, all_intervals=all_intervals, bold=style == "markdown")
+    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+
+
+def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table; the best value of a column, if it is marked, has a star or is bold."""
     marks = "/".join(SYMBOLS[s] for s in comparison.setup.statistics)
     columns = comparison.setup.columns
     rows = []
     for result in comparison.results:
-        cells = []
+        found = []
         for column in columns:
             row = _row(comparison, result, column)
             shown = "/".join(number(a.value) for a in row)
             extent = _extent(row[0]) if all_intervals or column == columns[-1] else ""
             best = comparison.best[column] == result.name
-            cells.append((f"**{shown}**" if style == "markdown" else f"{shown} *") + extent if best else shown + extent)
-        rows.append([result.name, *cells, *_tail(comparison, result)])
-    header = ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)]
-    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+            found.append((f"**{shown}**" if bold else f"{shown} *") + extent if best else shown + extent)
+        rows.append([result.name, *found, *_tail(comparison, result)])
+    return ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)], rows
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:

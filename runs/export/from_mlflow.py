@@ -31,26 +31,48 @@ def fetch(uri: str, judges: Collection[str] = ()) -> Export:
     Raises:
         InputError: There is no such store, nothing at this address in it, or no export there.
     """
+    # The judge is wholly in memory once it is read, so the copy need not stay.
+    with _downloaded(uri, "a store with a model that a compile has registered") as place:
+        return read(place, judges)
+
+
+def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
+    """The text that a run holds as the artifact `name`.
+
+    Args:
+        run_id: MLflow's id of the run.
+        name: Path of the artifact in the run.
+        folder: Folder of an embedded store; None for the tracking store that `fetch` takes.
+
+    Raises:
+        InputError: There is no such store, no such run or no such artifact.
+    """
+    with _downloaded(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", folder) as place:
+        return Path(place).read_text(encoding="utf-8")
+
+
+@contextmanager
+def _downloaded(uri: str, expected: str, folder: Path | None = None) -> Iterator[str]:
+    """The place of a copy, for as long as the block lasts."""
     prepare_mlflow()
     from mlflow.artifacts import download_artifacts
 
-    # The judge is wholly in memory once it is read, so the copy need not stay.
-    with _store(uri) as store, tempfile.TemporaryDirectory(prefix="judge-") as folder:
+    with _store(uri, folder) as store, tempfile.TemporaryDirectory(prefix="artifact-") as copies:
         try:
-            place = download_artifacts(artifact_uri=uri, dst_path=folder)
+            place = download_artifacts(artifact_uri=uri, dst_path=copies)
         except Exception as error:
             raise InputError(
                 f"MLflow could not give {uri}: {clean_text(str(error))}",
                 field="tracking URI",
-                expected="a store with a model that a compile has registered",
+                expected=expected,
                 found=clean_text(store),
                 remedy=_REMEDY,
             ) from error
-        return read(place, judges)
+        yield place
 
 
 @contextmanager
-def _store(uri: str) -> Iterator[str]:
+def _store(uri: str, folder: Path | None) -> Iterator[str]:
     """The URI of the store, which is MLflow's for as long as the block lasts.
 
     MLflow resolves `models:/` with its global URI, whichever one a call is given, and makes an empty database where it
@@ -59,15 +81,14 @@ def _store(uri: str) -> Iterator[str]:
     import mlflow
 
     is_set = mlflow.is_tracking_uri_set()
-    store: str = mlflow.get_tracking_uri() if is_set else f"sqlite:///{EMBEDDED.resolve()}"
+    before: str | None = mlflow.get_tracking_uri() if is_set else None
+    embedded = EMBEDDED if folder is None else folder / EMBEDDED.name
+    store = before if before is not None and folder is None else f"sqlite:///{embedded.resolve()}"
     file = sqlite_file(store)
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to take {uri} from", file=file, expected="a database", remedy=_REMEDY)
-    if is_set:
-        yield store
-        return
     mlflow.set_tracking_uri(store)
     try:
         yield store
     finally:
-        mlflow.set_tracking_uri(None)
+        mlflow.set_tracking_uri(before)

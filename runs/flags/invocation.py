@@ -14,6 +14,8 @@ COMMANDS = {
     "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
     "probe": ("debate_judge.runs.probe", "what moves a judge's scores that should not"),
+    "report": ("debate_judge.runs.report", "make the page of a compile or comparison again"),
+    "view": ("debate_judge.runs.view", "open the page of a compile or comparison in the browser"),
 }
 """Command -> its module and what it does."""
 

@@ -13,6 +13,9 @@ from debate_judge.runs.reports.html.debates import VERSION, Debates, DebateTexts
 
 FORMAT = "debate-judge report"
 
+AGAIN = "run the compile or comparison again, with --report plain or full; answered calls are not paid again"
+"""What to do where a report is missing or broken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -59,19 +62,33 @@ def report_from(values: Any, place: str) -> Report:
         raise _broken(error, place) from None
 
 
-def texts_from(values: Any, place: str) -> DebateTexts:
-    """The texts that were kept at `place`.
+def texts_from(values: Any, place: str, report: Report) -> DebateTexts:
+    """The texts of a report, which were kept at `place`.
 
     Raises:
-        InputError: They are no texts of a report, or of one of another version.
+        InputError: They are no texts of a report, or of another one.
     """
     if not isinstance(values, dict):
         raise InputError("these are not the texts of a report", file=place)
     _require_version(values, place)
     try:
-        return _TEXTS.validate_python(values)
+        texts = _TEXTS.validate_python(values)
     except ValidationError as error:
         raise _broken(error, place) from None
+    _require_fitting(texts, report, place)
+    return texts
+
+
+def _require_fitting(texts: DebateTexts, report: Report, place: str) -> None:
+    items = report.debates.items
+    turns = [tuple(len(outcome.path) for outcome in item.outcomes) for item in items]
+    fits = texts.report == report.identity and turns == [tuple(map(len, one.turns)) for one in texts.items]
+    known = texts.candidates.keys() & texts.sources.keys()
+    if not fits or any(i.group not in known or i.candidate not in texts.candidates[i.group] for i in items):
+        raise InputError(
+            "these are the texts of another report", file=place, expected=report.identity, found=texts.report,
+            remedy=AGAIN,
+        )  # fmt: skip
 
 
 def _require_version(values: dict[str, Any], place: str) -> None:
@@ -82,7 +99,7 @@ def _require_version(values: dict[str, Any], place: str) -> None:
             field="version",
             expected=str(VERSION),
             found=values.get("version"),
-            remedy="run the command that made it again; answered calls are not paid again",
+            remedy=AGAIN,
         )
 
 
@@ -93,5 +110,5 @@ def _broken(error: ValidationError, place: str) -> InputError:
         file=place,
         field=".".join(map(str, first["loc"])),
         expected=str(first["msg"]),
-        remedy="run the command that made it again; answered calls are not paid again",
+        remedy=AGAIN,
     )

@@ -7,52 +7,152 @@ that judged them; a page with texts, `report-full.html`, is written only where t
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.reading import json_object
 from debate_judge.data.files.writing import opening
+from debate_judge.runs.export.from_mlflow import run_artifact
 from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report, to_json
+from debate_judge.runs.reports.html.document import AGAIN, Report, report_from, texts_from, to_json
 from debate_judge.runs.reports.html.page import Page
 
-DATA, PAGE, FULL_PAGE = "report.json", "report.html", "report-full.html"
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})")
 
 
 @dataclass(frozen=True)
-class KeptReport:
-    """The files of a report."""
+class ReportFiles:
+    """The files of one report."""
 
-    data: Path
-    page: Path
-    full_page: Path | None
-    """The page with texts; None where none is wanted."""
+    folder: Path
+    stem: str = "report"
+
+    @property
+    def data(self) -> Path:
+        """What the pages are made from."""
+        return self.folder / f"{self.stem}.json"
+
+    @property
+    def page(self) -> Path:
+        return self.folder / f"{self.stem}.html"
+
+    @property
+    def full_page(self) -> Path:
+        """The page with the texts of the data, where one is wanted."""
+        return self.folder / f"{self.stem}-full.html"
+
+    def wanted(self, *, full: bool) -> Path:
+        """The page to look at."""
+        return self.full_page if full else self.page
 
 
-def keep(report: Report, texts: DebateTexts, folder: Path, store: Path, *, full: bool) -> KeptReport:
-    """Write a report into `folder` and its texts into `store`; with `full` also the page with texts.
+@dataclass(frozen=True)
+class FoundReport:
+    """A report that was found again."""
+
+    report: Report
+    files: ReportFiles
+    """Where its pages go."""
+    store: Path
+    """Where its texts should be."""
+
+    def make(self, *, full: bool) -> Path:
+        """Make the page again; returns the one that is wanted.
+
+        Raises:
+            InputError: The texts are not in the store, or a file cannot be written.
+        """
+        texts = self._texts() if full else None
+        file = self.files.wanted(full=full)
+        _write(file, Page(self.report).html(texts))
+        return file
+
+    def _texts(self) -> DebateTexts:
+        file = texts_file(self.store, self.report.identity)
+        if not file.is_file():
+            raise InputError(
+                "the texts of this report are not in the store",
+                file=file,
+                field="--full",
+                remedy=f"give the store of the command that made it with --store, or {AGAIN}",
+            )
+        return texts_from(json_object(file, remedy=AGAIN).values, str(file), self.report)
+
+
+def keep(report: Report, texts: DebateTexts, files: ReportFiles, store: Path, *, full: bool) -> list[Path]:
+    """Write a report and its page, and its texts into `store`; with `full` also the page with texts.
+
+    Returns:
+        The files beside what is reported on, the page to look at last.
 
     Raises:
         InputError: A file cannot be written.
     """
-    _write(texts_file(store, report.identity), as_json(texts))
-    _write(folder / DATA, as_json(report))
     page = Page(report)
-    _write(folder / PAGE, page.html())
-    if full:
-        _write(folder / FULL_PAGE, page.html(texts))
-    return KeptReport(folder / DATA, folder / PAGE, folder / FULL_PAGE if full else None)
+    _write(texts_file(store, report.identity), _as_json(texts))
+    _write(files.data, _as_json(report))
+    _write(files.page, page.html())
+    if not full:
+        return [files.data, files.page]
+    _write(files.full_page, page.html(texts))
+    return [files.data, files.page, files.full_page]
+
+
+def find_report(address: str, store: Path | None, default_store: Path) -> FoundReport:
+    """Find a report by what it reports on.
+
+    Args:
+        address: Folder of an export or of a comparison's report, the `.json` file of a report, or the id of an MLflow
+            run, also as `runs:/ID`.
+        store: Folder that holds the texts and the embedded MLflow store; None for the one that an export lies in, else
+            the default.
+        default_store: The store of commands that name none.
+
+    Raises:
+        InputError: There is no report.
+    """
+    run = _RUN.fullmatch(address)
+    if run is not None and not Path(address).exists():
+        own = store or default_store
+        text = run_artifact(run[1], "report.json", store)
+        return FoundReport(report_from(_values(text, address), address), ReportFiles(own / "reports" / run[1]), own)
+    path = Path(address)
+    file = path / "report.json" if path.is_dir() else path
+    if file.suffix != ".json" or not file.is_file():
+        raise InputError(
+            "no report is here",
+            file=address,
+            expected="the folder of an export, a report.json, or the id of an MLflow run",
+            remedy=AGAIN,
+        )
+    report = report_from(json_object(file, remedy=AGAIN).values, str(file))
+    above = file.resolve().parents
+    lies_in = next((folder for folder in above[:3] if (folder / "reports").is_dir()), default_store)
+    return FoundReport(report, ReportFiles(file.parent, file.stem), store or lies_in)
 
 
 def texts_file(store: Path, identity: str) -> Path:
     """Where the texts of a report are in a store."""
-    return store / "reports" / f"{identity}.json"
+    # An identity comes from a file that anyone may have written, and must not lead elsewhere.
+    return store / "reports" / (re.sub(r"\W", "_", identity)[:80] + ".json")
 
 
-def as_json(value: Report | DebateTexts) -> str:
+def _values(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError("this is not the data of a report", file=place, remedy=AGAIN) from None
+
+
+def _as_json(value: Report | DebateTexts) -> str:
     return json.dumps(to_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _write(path: Path, text: str) -> None:
-    with opening(path, "--store"):
+    with opening(path, "--report"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        # As the text has them: on no system may a line's end become another, for the page's policy holds a hash.
+        path.write_text(text, encoding="utf-8", newline="\n")

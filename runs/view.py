@@ -1,0 +1,44 @@
+"""Open the page of a compile or a comparison in the browser.
+
+    python runs/view.py runs/store/exports/NAME
+    python runs/view.py RUN_ID --full
+
+The page is made again first (see `debate report`). Its path is printed, so that it can be opened elsewhere where this
+machine has no browser.
+"""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Sequence
+
+from debate_judge.data.errors import InputError
+from debate_judge.runs.flags.declared import command_settings
+from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.report import FoundReportFlags, made
+
+
+@command_settings
+class ViewFlags(FoundReportFlags):
+    """Settings of one view."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Open the page; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
+    given = make_parser("view", __doc__, ViewFlags).parse_args(argv)
+    try:
+        page = made(read(ViewFlags, given))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(page)
+    if not webbrowser.open(page.resolve().as_uri()):
+        print("no browser could be opened here; open this file with one", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
