@@ -96,7 +96,7 @@ def units(
             (aspect,),
             runner,
             label=aspect.name,
-            rounded=[aspect.name],
+            fixed={},
         )
         for aspect in CORPUS.task.aspects
     }
