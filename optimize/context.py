@@ -12,11 +12,11 @@ from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.search.choice_scores import ChoicePart
 from debate_judge.optimize.search.course import Breadth, breadth_of
-from debate_judge.optimize.search.knowledge import TOGETHER, TOGETHER_AT_MOST
+from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, TOGETHER_AT_MOST
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
+from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
@@ -78,24 +78,36 @@ class CompilePlan:
     def readings(self) -> tuple[Reading, ...]:
         """How the candidates of a source may be read, the cheapest first: side by side and alone if the judge can,
         there are several of a source, and the user has not said how."""
-        judge, settings = self.judge, self.settings
-        own: Reading = "side by side" if judge.together > 1 else "alone"
-        if TOGETHER in settings.options() or TOGETHER not in options_of(settings.judge):
-            return (own,)
-        if own != "alone" or all(len(group.candidates) < 2 for group in self.data.corpus.groups):
-            return (own,)
-        try:
-            judge.from_config({**judge.config(), TOGETHER: TOGETHER_AT_MOST})
-        except InputError:
-            # Its other settings do not go with it: probabilities are those of one score.
+        own: Reading = "joint" if self.judge.joint else "side by side" if self.judge.together > 1 else "alone"
+        groups = self.data.corpus.groups
+        if own != "alone" or all(len(group.candidates) < 2 for group in groups) or not self._may_read(TOGETHER):
             return (own,)
         return ("side by side", own)
 
+    @property
+    def joint(self) -> bool:
+        """Whether all aspects may be tried in one call: if there are several, the judge can, and the user has not said
+        how candidates are read."""
+        return len(self.data.aspects) > 1 and not self.judge.joint and self._may_read(JOINT)
+
+    def _may_read(self, way: str) -> bool:
+        """Whether the judge can read in a way, and the user has not said how it reads."""
+        judge, settings = self.judge, self.settings
+        if {TOGETHER, JOINT} & settings.options().keys() or way not in options_of(settings.judge):
+            return False
+        try:
+            judge.from_config({**judge.config(), way: TOGETHER_AT_MOST if way == TOGETHER else True})
+        except InputError:
+            # Its other settings do not go with it: probabilities are those of one score.
+            return False
+        return True
+
     def read(self, reading: Reading) -> Judge:
-        """A copy of the judge before any tuning, which reads the candidates of a source in one of `readings`."""
+        """A copy of the judge before any tuning, which reads in one of `readings`, or where it may in `joint` calls."""
         one = self.judge.deepcopy()
         if len(self.readings) > 1:
-            one.together = TOGETHER_AT_MOST if reading == "side by side" else 0
+            one.together = 0 if reading == "alone" else TOGETHER_AT_MOST
+        one.joint = one.joint or reading == "joint"
         return one
 
     @property

@@ -23,7 +23,7 @@ from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, search_stage
+from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of
 from debate_judge.optimize.search.outcomes import Outcomes, SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
@@ -158,6 +158,11 @@ def _stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
             unranked = (extent(_items(of.choice(unit, ranked=False)[part], unit)) for of in (plan, sample))
             calibrating = Stage.of(calibration_label(label), *unranked)
             found |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
+            joint = Stage.of(f"{JOINTLY}: search", *by)
+            found |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
+        found[f"{JOINTLY}: held-out"] = Stage.of(
+            f"{JOINTLY}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
+        )
         for aspect in unit:
             found[f"{aspect.name}: held-out"] = Stage.of(
                 f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)

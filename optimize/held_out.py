@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from debate_judge.data.agreement.decisions import Decided, decide, with_tuned_threshold
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
@@ -12,8 +13,9 @@ from debate_judge.data.agreement.results import Agreement
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, agreement_table, compare
 from debate_judge.data.schema import Granularity
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
+from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, usual_granularity
+from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_judges, usual_granularity
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.billing import stage
@@ -82,23 +84,33 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     """
     plan = run.plan
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
+    items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
     # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
     thrifty = not plan.breadth.debates_read_otherwise
     single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if thrifty else -1])
-    for aspect in plan.data.aspects:
-        items = corpus_items(plan.data.splits.held_out, aspect)
-        chosen = compiled.aspects[aspect.name]
-        first = AspectJudge(chosen.judge.with_debate(rounds=0, tie_breaker=False), chosen.granularity)
-        # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
-        plain = {
-            name: AspectJudge(judge, usual_granularity(judge, aspect))
-            for name, judge in (("uncompiled", uncompiled), ("single", single))
-        }
-        judges = {**plain, "compiled": chosen, "informed_single": first}
-        for name, one in judges.items():
-            with stage(f"{aspect.name}: held-out"):
-                judgements = run.runner.judge(one.judge, items, f"{aspect.name}: held-out, {name}")
-            found[name][aspect.name] = judgements, one.granularity
+    chosen = shared_judges({name: compiled.aspects[name].judge for name in items})
+    once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
+    # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
+    asked = {
+        "uncompiled": shared_judges(dict.fromkeys(items, uncompiled)),
+        "single": shared_judges(dict.fromkeys(items, single)),
+        "compiled": chosen,
+        "informed_single": once,
+    }
+    aspects = plan.data.aspects
+    read: dict[str, dict[str, Granularity]] = {
+        "uncompiled": {aspect.name: usual_granularity(uncompiled, aspect) for aspect in aspects},
+        "single": {aspect.name: usual_granularity(single, aspect) for aspect in aspects},
+    }
+    own = {name: compiled.aspects[name].granularity for name in items}
+    for name, judges in asked.items():
+        for one in judges:
+            label = one.aspects[0] if len(one.aspects) == 1 else JOINTLY
+            with stage(f"{label}: held-out"):
+                told = [item for aspect in one.aspects for item in items[aspect]]
+                judgements = iter(run.runner.judge(one.judge, told, f"{label}: held-out, {name}"))
+            for aspect in one.aspects:
+                found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
     return found
 
 

@@ -44,7 +44,7 @@ from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.reports.html.debates import DebateTexts
 from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
-from debate_judge.runs.runner.preflight import preflight, trials
+from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.looks import Looks, record_look
 from debate_judge.runs.tracking.tracker import Tracker
@@ -136,8 +136,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         announce(plan, tracker)
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if not settings.no_preflight:
-            judges = dict.fromkeys((aspect.name for aspect in plan.data.aspects), _fullest(plan))
-            preflight(runner, trials(settings.judge, judges, plan.data.corpus, plan.data.aspects))
+            preflight(runner, _trials(plan))
             preflight_reflection(settings, run.reflection)
         judge, searches = select_all(run)
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
@@ -206,10 +205,19 @@ def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
     )
 
 
-def _fullest(plan: CompilePlan) -> Judge:
-    """The judge with every role that the search may give it."""
+def _trials(plan: CompilePlan) -> list[Trial]:
+    """What is tried beforehand: the judge with every role that the search may give it, in every reading."""
     searched = "tie_breaker" in named(plan.settings.judge).searched
-    return plan.judge.with_debate(tie_breaker=True if searched else None)
+    readings = [*plan.readings, *(("joint",) if plan.joint else ())]
+    fullest = [plan.read(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
+    aspects = plan.data.aspects
+    return [
+        trial
+        for judge in fullest
+        for trial in trials(
+            plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.data.corpus, aspects
+        )
+    ]
 
 
 def _rated_data(settings: Settings, judge: Judge) -> CompileData:

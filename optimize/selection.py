@@ -66,6 +66,8 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         )
         for unit in plan.units
     }
+    for scores in units.values():
+        scores.share_calls(units.values())
     logger.info("searching knowledge, reading, rounds, persona, tie-breaker and granularity on train and dev")
     search_plan = SearchPlan(
         criterion=Criterion(plan.statistic, plan.data.level, settings.choose, settings.tolerance),
@@ -168,6 +170,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         rewritten=rewritten,
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
         readings=plan.readings,
+        joint=plan.joint,
         # An export of such a judge holds texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )

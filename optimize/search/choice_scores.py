@@ -14,18 +14,20 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
 from debate_judge.optimize.search.points import JudgeVariant, Point
+from debate_judge.optimize.search.spots import ChoicePart, Spot, by_judge, shared
 from debate_judge.programs.judge import Item, Judge, Judgement, corpus_items
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 
-ChoicePart = Literal["dev", "train"]
 PARTS: tuple[ChoicePart, ...] = ("dev", "train")
+
+JOINTLY = "aspects jointly"
+"""What stands for the label of a unit where calls are about several."""
 
 Place = tuple[str, str]
 """Aspect name and group id."""
@@ -89,6 +91,7 @@ class ChoiceScores:
         self._runner = runner
         self._label = label
         self._fixed = fixed
+        self._units: tuple[ChoiceScores, ...] = (self,)
         self._debates: dict[JudgeVariant, Held] = {}
         # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
         self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
@@ -174,61 +177,78 @@ class ChoiceScores:
             found.append(table.aspects[aspect][level][statistic])
         return found
 
+    def share_calls(self, units: Iterable[ChoiceScores]) -> None:
+        """Have joint judges asked about the aspects of all these units, of which this is one, at once."""
+        self._units = tuple(units)
+
     def _debate(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
         """Debates of at least so many rounds about the items of these groups."""
-        what = f"{self._label}: debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
-        held = self._debates.setdefault(variant, self._nothing())
-        self._ask(
-            held, variant, "debates", rounds, only,
-            lambda judge, items, _, __: self._runner.converse(judge, items, rounds, what),
-        )  # fmt: skip
-        return held
+        what = f"debates, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}"
+
+        def held(unit: ChoiceScores) -> Held:
+            return unit._debates.setdefault(variant, unit._nothing())
+
+        def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
+            return self._runner.converse(judge, [spot.item for spot in spots], rounds, f"{label}: {what}")
+
+        self._ask(held, variant, "debates", rounds, only, ask)
+        return held(self)
 
     def _broken(self, variant: JudgeVariant, rounds: int, only: Collection[str] | None) -> Held:
-        what = (
-            f"{self._label}: ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
-        )
-        debates = self._debate(variant, rounds, only)
+        what = f"ties, {variant.persona}, knowledge: {variant.knowledge}, {variant.reading}, n = {rounds}"
+        self._debate(variant, rounds, only)
 
-        def ask(judge: Judge, items: list[Item], part: ChoicePart, places: list[int]) -> list[Transcript]:
-            own = debates[part].transcripts
-            told = [t.until(rounds) for place in places if (t := own[place]) is not None]
-            return self._runner.break_tie(judge, items, told, what)
+        def held(unit: ChoiceScores) -> Held:
+            return unit._ties_broken.setdefault((variant, rounds), unit._nothing())
 
-        held = self._ties_broken.setdefault((variant, rounds), self._nothing())
+        def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
+            told = [spot.unit._debates[variant][spot.part].transcripts[spot.place] for spot in spots]
+            open_at_n = [transcript.until(rounds) for transcript in told if transcript is not None]
+            return self._runner.break_tie(judge, [spot.item for spot in spots], open_at_n, f"{label}: {what}")
+
         self._ask(held, variant, "tie-breaks", rounds, only, ask)
-        return held
+        return held(self)
 
     def _nothing(self) -> Held:
         return {part: _Held.none(items) for part, items in self._items.items()}
 
     def _ask(
         self,
-        held: Held,
+        held: Callable[[ChoiceScores], Held],
         variant: JudgeVariant,
         kind: str,
         rounds: int,
         only: Collection[str] | None,
-        ask: Callable[[Judge, list[Item], ChoicePart, list[int]], list[Transcript]],
+        ask: Callable[[Judge, Sequence[Spot], str], list[Transcript]],
     ) -> None:
         """Let the judge of each place have the items that it was not asked about for so many rounds; `ask` takes judge,
-        items, their part and places in it."""
-        for part, items in self._items.items():
-            own = held[part]
-            places_of: dict[int, tuple[Judge, list[int]]] = {}
-            for place, item in enumerate(items):
-                if own.rounds[place] >= rounds or (only is not None and item.group not in only):
-                    continue
-                judge = self.variants[variant].at(part, (item.aspect.name, item.group))
-                if judge is None:
-                    own.rounds[place] = math.inf
-                else:
-                    places_of.setdefault(id(judge), (judge, []))[1].append(place)
-            for judge, places in places_of.values():
-                with stage(search_stage(self._label, kind, part)):
-                    transcripts = ask(judge, [items[place] for place in places], part, places)
-                for place, transcript in zip(places, transcripts, strict=True):
-                    own.transcripts[place], own.rounds[place] = transcript, rounds
+        items, and what they are labelled."""
+        joint = variant.reading == "joint" and len(self._units) > 1
+        label = JOINTLY if joint else self._label
+        for part in self._items:
+            units = self._units if joint else (self,)
+            spots = [spot for unit in units for spot in unit._open(held(unit), variant, part, rounds, only)]
+            for judge, those in shared(spots) if joint else by_judge(spots):
+                with stage(search_stage(label, kind, part)):
+                    transcripts = ask(judge, those, label)
+                for spot, transcript in zip(those, transcripts, strict=True):
+                    own = held(spot.unit)[part]
+                    own.transcripts[spot.place], own.rounds[spot.place] = transcript, rounds
+
+    def _open(
+        self, held: Held, variant: JudgeVariant, part: ChoicePart, rounds: int, only: Collection[str] | None
+    ) -> list[Spot]:
+        """The items of a part of which less is known than so many rounds, with who is to be asked about each."""
+        own, found = held[part], []
+        for place, item in enumerate(self._items[part]):
+            if own.rounds[place] >= rounds or (only is not None and item.group not in only):
+                continue
+            judge = self.variants[variant].at(part, (item.aspect.name, item.group))
+            if judge is None:
+                own.rounds[place] = math.inf
+            else:
+                found.append(Spot(self, part, place, item, judge))
+        return found
 
 
 def search_stage(label: str, kind: str, part: ChoicePart) -> str:

@@ -26,6 +26,9 @@ ASKED = "granularity"
 TOGETHER = "together"
 """Entry of a judge's configuration that says how many candidates of a source share its calls."""
 
+JOINT = "joint"
+"""Entry of a judge's configuration that says whether aspects share its calls as well."""
+
 TOGETHER_AT_MOST = 8
 """Candidates that a search lets a judge read side by side: few enough that it attends to each."""
 
@@ -149,7 +152,9 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
         if variant.asked != self._space.asked[0]:
             ways[ASKED] = variant.asked
         if variant.reading != self._space.readings[0]:
-            ways[TOGETHER] = TOGETHER_AT_MOST if variant.reading == "side by side" else 0
+            several = variant.reading == "side by side" or "side by side" in self._space.readings
+            ways[TOGETHER] = TOGETHER_AT_MOST if several and variant.reading != "alone" else 0
+            ways |= {JOINT: True} if variant.reading == "joint" else {}
         if ways:
             plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)

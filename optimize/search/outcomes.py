@@ -127,9 +127,11 @@ class Outcomes:
             return -_EQUAL
         return NEARLY if len(self.groups) >= MANY_GROUPS else 0.0
 
-    def chosen(self) -> dict[str, Point]:
-        """The choice for each unit, by the criterion's rule, among the points that may be chosen."""
-        points = sorted((p for p in self.by_point if p.knowledge not in self.space.barred), key=self.space.plainness)
+    def chosen(self, joint: bool = True) -> dict[str, Point]:
+        """The choice for each unit, by the criterion's rule, among the points that may be chosen; not among joint ones
+        without `joint`."""
+        allowed = [p for p in self.by_point if p.knowledge not in self.space.barred and (joint or p.reading != "joint")]
+        points = sorted(allowed, key=self.space.plainness)
         numbers = RULES[self.criterion.rule].choose(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
 

@@ -13,8 +13,8 @@ NO_KNOWLEDGE = "none"
 FREE = "free"
 """How finely scores are asked for where the prompt does not say."""
 
-Reading = Literal["alone", "side by side"]
-"""Whether a call is about one candidate, or about several of one source."""
+Reading = Literal["alone", "side by side", "joint"]
+"""Whether a call is about one candidate, about several of one source, or about these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -79,6 +79,8 @@ class Space:
     """How finely scores may be asked for, the judge's own way first; the others are tried with its own persona."""
     readings: tuple[Reading, ...] = ("alone",)
     """How the candidates of a source may be read, the judge's own way first; every judge may read them in each."""
+    joint: bool = False
+    """Whether what aspects have chosen may be tried with all of them in a call."""
 
     @property
     def longest(self) -> int:

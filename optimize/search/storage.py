@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Dropped, Outcome
-from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.points import Point, Reading, Space
 
 if TYPE_CHECKING:
     import optuna
@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 7
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
+
+JOINT = "joint"
+"""Parameter of the points that are tried with all aspects in a call."""
 
 
 def _choices(space: Space, rounds: int) -> dict[str, tuple[Any, ...]]:
@@ -42,8 +45,8 @@ def suggest(space: Space, trial: optuna.Trial) -> Point:
 def _point(space: Space, params: Mapping[str, Any]) -> Point:
     head = next(v for v in space.heads if v.knowledge == params["knowledge"])
     persona, tie = params.get("persona", head.persona), params.get("tie_breaker", False)
-    ways = params["granularity"], params["asked"], params["reading"]
-    return Point(params["knowledge"], persona, params["rounds"], tie, *ways)
+    reading: Reading = "joint" if JOINT in params else params["reading"]
+    return Point(params["knowledge"], persona, params["rounds"], tie, params["granularity"], params["asked"], reading)
 
 
 Found = Mapping[str, Outcome] | Dropped
@@ -56,10 +59,12 @@ def finished(space: Space, point: Point, found: Found) -> optuna.trial.FrozenTri
 
     choices = _choices(space, point.rounds)
     distributions = {name: optuna.distributions.CategoricalDistribution(values) for name, values in choices.items()}
-    known: dict[str, Any] = {
-        "params": {name: getattr(point, name) for name in distributions},
-        "distributions": distributions,
-    }
+    params = {name: getattr(point, name) for name in distributions}
+    if point.reading not in space.readings:
+        # A parameter of its own, which no sampler asks for: joint points are tried in the end, by what was chosen.
+        params |= {"reading": space.readings[0], JOINT: True}
+        distributions[JOINT] = optuna.distributions.CategoricalDistribution((False, True))
+    known: dict[str, Any] = {"params": params, "distributions": distributions}
     if isinstance(found, Dropped):
         attributes = {"groups": found.groups, "of": found.of, "behind": dict(found.behind)}
         return optuna.trial.create_trial(state=optuna.trial.TrialState.PRUNED, user_attrs=attributes, **known)

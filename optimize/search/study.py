@@ -4,7 +4,8 @@ One Optuna study with persistent storage and two objectives, agreement and LM ca
 aspects. All aspects are asked about the same points, so that the choice for one can lean on the others (`pooling`);
 values of single aspects are attributes of the trials. What costs least is tried first (`course`), then a TPE sampler
 spends what is left of the budget. In the end what is best for each aspect is tried in the other reading, where there is
-one. Every point that costs no further call is evaluated.
+one, and what several aspects have chosen with all aspects in a call (`joint`). Every point that costs no further call
+is evaluated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import Breadth, course
+from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
 from debate_judge.optimize.search.race import Challenge, MayWin, race
@@ -94,7 +96,7 @@ def search(
     outcomes = Outcomes(units, space, plan.criterion)
     with only_process(plan.storage):
         _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage)).all()
-    return outcomes.results(plan.strategy.chosen(outcomes))
+    return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)))
 
 
 class _Trying:
@@ -115,7 +117,7 @@ class _Trying:
         self._seen: dict[Point, optuna.trial.FrozenTrial] = {}
 
     def all(self) -> None:
-        """Try the course, then what the sampler asks for, then the best in the other readings."""
+        """Try the course, then what the sampler asks for, then the best in the other readings and jointly."""
         space, plan, strategy = self._space, self._plan, self._plan.strategy
         left = plan.breadth.probes
         for probe in course(space, plan.breadth, self._worth):
@@ -130,6 +132,8 @@ class _Trying:
         if plan.breadth.debates_read_otherwise:
             for probe in _read_again(self._outcomes, strategy):
                 self._try(probe)
+        for probe in joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else ():
+            self._try(probe)
 
     def _worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
         whole = [point for point in points if point in self._outcomes.by_point]

@@ -19,8 +19,9 @@ from debate_judge.data.schema import (
     Scale,
     Task,
 )
-from debate_judge.optimize.search.choice_scores import ChoicePart, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
+from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.programs.debate.judge import Debate, is_open
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
