@@ -81,10 +81,7 @@ def comparison_report(
         "Decisions": _decisions(found),
         "Beside single raters": _raters(found, setup),
         **{f"Ablation: {study.name}": _study(study, setup) for study in (findings.studies if findings else ())},
-        **{
-            f"Human against judge: {name}": beside_ratings(setup.aspects, judged[name])
-            for name in list(judged)[:_MOST_DRAWN]
-        },
+        "Human against judge": _beside(setup, judged),
         "Bill": _bill(comparison, lm),
         "How to repeat it": _repeat(arguments, work),
     }
@@ -92,7 +89,7 @@ def comparison_report(
     report = Report(
         "comparison",
         f"compare-{name}-{identity[:8]}",
-        f"{name}: {', '.join(judged)}; {arguments.lm}",
+        f"{name}: {len(judged)} judges, {arguments.lm}",
         identity,
         tuple(Section(t, tuple(blocks), t != "How to repeat it") for t, blocks in sections.items() if blocks),
         debates,
@@ -211,6 +208,13 @@ def _study(study: Study, setup: EvalSetup) -> list[ReportBlock]:
         LineSeries(name, tuple(Span.of(row[i]) for row in by_column.values())) for i, name in enumerate(study.variants)
     )
     return [JudgesChart(study.title, label, setup.columns, series)]
+
+
+def _beside(setup: EvalSetup, judged: Mapping[str, JudgedScores]) -> list[ReportBlock]:
+    blocks: list[ReportBlock] = []
+    for name in list(judged)[:_MOST_DRAWN]:
+        blocks += [Paragraph("", name), *beside_ratings(setup.aspects, judged[name])]
+    return blocks
 
 
 def _bill(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:

@@ -31,6 +31,9 @@ _WIDTH = 4.4
 """Inches: at their natural size charts fit a phone, and their texts are as large as the page's."""
 
 
+_MOST_NAMED = 10
+"""Points of a chart that can all have a number."""
+
 _MOST_INTERVALS = 6
 """Lines of a chart that can all have intervals."""
 
@@ -136,29 +139,32 @@ def _rounds(chart: RoundsChart, name: str) -> DrawnChart:
 def _cost(chart: CostChart, name: str) -> DrawnChart:
     figure, axes = _blank(3.0, grid="both")
     x, y = [p.calls for p in chart.tried], [p.agreement for p in chart.tried]
-    axes.plot(x, y, "o", ms=4, color=MUTED, alpha=0.5, ls="none")
-    ordered = sorted(chart.front, key=_place)
-    axes.plot([p.calls for p in ordered], [p.agreement for p in ordered], "o-", lw=1.0, ms=5, color=SERIES[0], zorder=3)
-    legend = [LegendEntry("●", "var(--muted)", f"tried: {len(chart.tried)}")]
-    for number, point in enumerate(ordered, start=1):
+    axes.plot(x, y, "o", ms=5, color=MUTED, alpha=0.5, ls="none")
+    front = sorted(chart.front, key=_place)
+    axes.plot([p.calls for p in front], [p.agreement for p in front], "o-", lw=1.0, ms=5, color=SERIES[0], zorder=3)
+    others = [p for p in chart.tried if p not in front] if len(chart.tried) <= _MOST_NAMED else []
+    legend = [] if others else [LegendEntry("●", "var(--muted)", f"tried: {len(chart.tried)}")]
+    for number, point in enumerate([*front, *others], start=1):
+        colours = (SERIES[0], "var(--series-0)") if point in front else (INK, "var(--muted)")
         # A front rises to the right: above left and below right are off the line, by turns for near neighbours.
         offset = (-7, 4) if number % 2 else (7, -12)
         axes.annotate(
-            str(number), _place(point), offset, textcoords="offset points", ha="center", color=SERIES[0], zorder=4,
+            str(number), _place(point), offset, textcoords="offset points", ha="center", color=colours[0], zorder=4,
             fontsize=9,
         )  # fmt: skip
-        legend.append(LegendEntry(str(number), "var(--series-0)", point.name))
+        legend.append(LegendEntry(str(number), colours[1], point.name))
     if chart.chosen is not None:
         _ring(axes, *_place(chart.chosen))
         legend.append(LegendEntry("◯", "currentColor", f"chosen: {chart.chosen.name}"))
     axes.margins(0.1)
     axes.set_xlabel("LM calls per item", color=INK)
     svg = inline(figure, name, f"{chart.title}: {chart.measure} against LM calls per item")
-    return DrawnChart(chart.title, svg, tuple(legend), f"{chart.measure}; numbered: the Pareto front")
+    which = "blue" if others else "numbered"
+    return DrawnChart(chart.title, svg, tuple(legend), f"{chart.measure}; {which}: the Pareto front")
 
 
 def _judges(chart: JudgesChart, name: str) -> DrawnChart:
-    rows = [plain(row, 18) for row in chart.rows]
+    rows = [plain(row, 24) for row in chart.rows]
     count = len(chart.series)
     figure, axes = _blank(
         0.6 + 0.15 * len(rows) * (count + 1), left=0.3 + 0.075 * max(map(len, rows)), bottom=0.3, grid="x"

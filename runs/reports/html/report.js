@@ -81,7 +81,8 @@
     box.append(field);
     form.append(box);
     fields[name] = field;
-    field.addEventListener(name === "search" ? "input" : "change", later);
+    field.addEventListener("change", later);
+    if (name === "search") field.addEventListener("input", later);
   }
 
   const distinct = (values) => [...new Set(values)].sort((a, b) => (a > b ? 1 : a < b ? -1 : 0));
@@ -189,7 +190,7 @@
   let waiting = 0;
   function later(event) {
     clearTimeout(waiting);
-    if (event && event.target === search) { waiting = setTimeout(apply, 150); return; }
+    if (event.type === "input") { waiting = setTimeout(apply, 150); return; }
     if (fields.judge && Number(fields.judge.value) !== judge) { judge = Number(fields.judge.value); change(); }
     apply();
   }

@@ -62,7 +62,7 @@ def inline(figure: Figure, name: str, label: str) -> str:
 
 
 def plain(text: str, most: int = 40) -> str:
-    """`text` for a figure: on one line, shortened, and never read as mathematics."""
-    short = " ".join(text.split())
+    """`text` for a figure: on one line, shortened, without signs that no font has, and never read as mathematics."""
+    short = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
     short = short if len(short) <= most else short[: most - 1] + "…"
     return short.replace("$", r"\$")

@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 MOST_WORDS = 20_000
 """Of both texts together; longer ones are shown one after the other."""
 
-_NUMBER = re.compile(r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?( \[[^\]]*\])?( \*)?(( / )[\d.,]+)*")
+_FIGURE = r"[-−+<>~]?\s?\$?\d[\d.,]*\s?%?"
+_NUMBER = re.compile(rf"{_FIGURE}(\s?/\s?{_FIGURE})*( \*)?( \[[^\]]*\])?")
+"""Also several with a slash between them, the star of a best value, and an interval."""
 
 
 class WordRun(NamedTuple):
