@@ -6,18 +6,43 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from debate_judge.data.errors import did_you_mean
 from debate_judge.runs.flags.invocation import COMMANDS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the first argument names."""
+    """Run the command that the first argument names; `help` and `--version` are answered here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] not in COMMANDS:
-        wanted = bool(arguments) and arguments[0] in ("-h", "--help")
-        lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
-        usage = "\n".join(["usage: debate COMMAND ...", "", *lines, "", "debate COMMAND --help describes its flags"])
-        print(usage, file=sys.stdout if wanted else sys.stderr)
-        return 0 if wanted else 2
-    module = importlib.import_module(COMMANDS[arguments[0]][0])
-    code: int = module.main(arguments[1:])
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if name == "--version":
+        print(f"debate {version()}")
+        return 0
+    if name in ("help", "-h", "--help"):
+        if not rest:
+            print(usage())
+            return 0
+        name, rest = rest[0], ["--help"]
+    if name not in COMMANDS:
+        near = did_you_mean(name, COMMANDS)
+        problem = [f"unknown command {name!r}" + (f"; {near}" if near else ""), ""] if name else []
+        print("\n".join([*problem, usage()]), file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(COMMANDS[name][0]).main(rest)
     return code
+
+
+def usage() -> str:
+    """What there is."""
+    lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
+    lines += ["", "debate help COMMAND describes its flags, debate --version names the version"]
+    return "\n".join(["usage: debate COMMAND ...", "", *lines])
+
+
+def version() -> str:
+    """Of the installed package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("debate-judge")
+    except metadata.PackageNotFoundError:
+        return "unknown: the package is not installed"

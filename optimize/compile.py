@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.lm import EstimateFlags
+from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import make_parser, read
 
 EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
@@ -59,6 +59,8 @@ def _run(settings: Settings, estimate: str | None) -> int:
     import os
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    if estimate is None:
+        require_server(settings.lm, settings.api_base, settings.store)
     with _progress_lines():
         return _compile(settings) if estimate is None else _estimate(settings, estimate)
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.comparison.flags import CompareFlags
+from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import make_parser, read
 
 
@@ -27,9 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     try:
+        flags = read(CompareFlags, arguments)
+        if flags.estimate is None:
+            require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
 
-        return run(read(CompareFlags, arguments))
+        return run(flags)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, MAX_UNSCORED, STORE
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits
+from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def _run(arguments: ScoreFlags) -> int:
     import os
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+    if arguments.lm and arguments.estimate is None:
+        require_server(arguments.lm, arguments.api_base, arguments.store)
     _say("loading ...")
     import dspy
 

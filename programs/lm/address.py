@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
@@ -67,3 +69,35 @@ def without_credentials(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its usual name or its address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def require_listening(url: str, field: str = "--api-base") -> None:
+    """Refuse the address of a server on this machine that is not running, without loading a library.
+
+    Raises:
+        InputError: The port is refused.
+    """
+    parts = urlsplit(url)
+    if not is_loopback(parts.hostname or ""):
+        return
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((parts.hostname, port), timeout=2).close()
+    except ConnectionError as error:
+        raise InputError(
+            "no server listens there",
+            field=field,
+            found=without_credentials(url),
+            remedy="start the server, or correct the address",
+        ) from error
+    except OSError:
+        # It may be slow, or behind something that this test does not know; the first call will tell.
+        return

@@ -12,6 +12,8 @@ from debate_judge.programs.lm.redaction import clean_text
 
 UNREACHABLE = "unreachable"
 """`provider_code` of a failure to connect, which no item can be to blame for."""
+NOT_LISTENING = "nothing listens"
+"""`provider_code` of a failure to connect to a port of this machine: the server is not running."""
 STRAY = "stray answer"
 """`provider_code` of a failure in which something other than the call's answer came: the server may charge for it."""
 
@@ -98,6 +100,8 @@ def remedy(error: dspy.LMError, spec: str) -> str:
         return f"the account behind {variable} has no credit left: add some, then {again}"
     if isinstance(error, BudgetSpentError):
         return f"raise --budget and {again}"
+    if error.provider_code == NOT_LISTENING:
+        return f"start the server, or correct its address (--api-base, {spec.partition('/')[0].upper()}_API_BASE)"
     if isinstance(error, ProviderDownError):
         return f"wait until the provider answers, then {again}"
     return f"mend it and {again}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Literal
 
+from debate_judge.programs.lm.address import address_of, base_variable, require_listening
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs.flags.declared import flag_group, setting
 
@@ -30,6 +33,24 @@ class LMFlags(EndpointFlags):
     lm: str = setting("offline", "offline (text statistics, no LM) or PROVIDER/MODEL")
     temperature: float = setting(0.0, "of every call that is not one of several samples", ge=0)
     max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
+
+
+def require_server(spec: str, api_base: str | None, store: str) -> None:
+    """Refuse a server on this machine that is not running, unless the store may have all answers of it.
+
+    Args:
+        spec: PROVIDER/MODEL.
+        api_base: The flag; without it the address may be in the environment.
+        store: Of the run.
+
+    Raises:
+        InputError: Its port is refused.
+    """
+    variable = base_variable(spec)
+    address = api_base or os.environ.get(variable) or ""
+    known = Path(store) / "replies" / spec.replace("/", "_")
+    if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
+        require_listening(address_of(address) or "", "--api-base" if api_base else variable)
 
 
 @flag_group("limits on LM calls")

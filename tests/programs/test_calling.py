@@ -12,7 +12,7 @@ import dspy
 import pytest
 from dspy import lm15
 
-from debate_judge.programs.lm.errors import STRAY, UNREACHABLE, BudgetSpentError, ProviderDownError
+from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, UNREACHABLE, BudgetSpentError, ProviderDownError
 from debate_judge.programs.lm.limits.caller import Caller
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Reply
@@ -36,7 +36,7 @@ class Provider:
         self.share = rng.choice((0.0, 0.05, 0.3, 0.6))
         """Of attempts that fail while it is up."""
         self.gone = rng.choice((None, 0.0, rng.uniform(0, 60)))
-        self.way = rng.choice((*FAULTS, "unreachable"))
+        self.way = rng.choice((*(way for way in FAULTS if way != "not running"), "unreachable"))
         self.per_second = rng.choice((None, None, 2.0, 20.0))
         self.level, self.at = 5.0, 0.0
         self.start = 0.0
@@ -100,6 +100,10 @@ async def no_connection(rng: random.Random) -> None:
     raise lm15.TransportError("cannot reach the server", provider_code=UNREACHABLE)
 
 
+async def not_running(rng: random.Random) -> None:
+    raise lm15.TransportError("cannot reach the server", provider_code=NOT_LISTENING)
+
+
 FAULTS: dict[str, Callable[[random.Random], Awaitable[None]]] = {
     "429": refuse,
     "429 wait": refuse_for,
@@ -107,6 +111,7 @@ FAULTS: dict[str, Callable[[random.Random], Awaitable[None]]] = {
     "dropped": drop,
     "silence": hang,
     "unreachable": no_connection,
+    "not running": not_running,
 }
 
 
@@ -158,7 +163,7 @@ def test_every_call_ends_and_none_is_made_again_after_its_answer(seed: int) -> N
             assert seconds < (0.0 if provider.gone is None else provider.gone + OUTAGE) + 160, number
 
 
-@pytest.mark.parametrize("way", ["429", "429 wait", "500", "dropped", "silence", "unreachable"])
+@pytest.mark.parametrize("way", ["429", "429 wait", "500", "dropped", "silence", "unreachable", "not running"])
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_an_outage_without_end_is_no_failure_of_any_call(way: str, count: int) -> None:
     provider = Provider(1)
@@ -170,8 +175,8 @@ def test_an_outage_without_end_is_no_failure_of_any_call(way: str, count: int) -
     assert {type(r) for r in results} - {asyncio.CancelledError} == {ProviderDownError}
     # Where nothing has ever been, nobody waits for it to come back. Refusals of one call or two may be their own
     # matter until their deadline.
-    longest = 1000 if way.startswith("429") else 420
-    assert (20 if way == "unreachable" else 300) <= seconds < (40 if way == "unreachable" else longest)
+    least, longest = {"unreachable": (20, 40), "not running": (0, 3)}.get(way, (300, 420))
+    assert least <= seconds < (1000 if way.startswith("429") else longest)
 
 
 @pytest.mark.parametrize("count", [1, 2, 12])

@@ -103,6 +103,15 @@ def test_an_item_is_never_shown_the_ratings_of_its_own_source() -> None:
     assert prompts(alone, train) == prompts(debate(), train)
 
 
+def test_a_text_without_a_source_is_shown_the_ratings_of_other_texts_alone() -> None:
+    alone = replace(RIVER, source="", context="")
+    other = replace(alone, candidate="Another text.")
+    judge = with_examples(debate(rounds=0), (alone, other))
+    for prompt in prompts(judge, replace(ITEM, source="", context="", text=alone.candidate)):
+        (shown,) = lines(section(prompt, "examples"))
+        assert shown == {"candidates": [{"candidate": "Another text.", "rating": 4.33, "ratings": [5, 4, 4]}]}
+
+
 def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None:
     asked = prompts(with_examples(debate(), ALL, nearest=1))
     assert {section(prompt, "examples") for prompt in asked} == {""}

@@ -16,8 +16,14 @@ import orjson
 from dspy import lm15
 from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.programs.lm.errors import STRAY, UNREACHABLE
-from debate_judge.programs.lm.http.connection import Answer, StrayAnswerError, UnreachableError, WireError
+from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, UNREACHABLE
+from debate_judge.programs.lm.http.connection import (
+    Answer,
+    NotListeningError,
+    StrayAnswerError,
+    UnreachableError,
+    WireError,
+)
 from debate_judge.programs.lm.http.pool import Wire, wire
 from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
 from debate_judge.programs.lm.limits.retries import retry_after
@@ -91,7 +97,8 @@ class OpenAICompatible:
         try:
             answer = await self._open().post(orjson.dumps(body_of(model, messages, settings)))
         except UnreachableError as error:
-            raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=UNREACHABLE) from error
+            code = NOT_LISTENING if isinstance(error, NotListeningError) else UNREACHABLE
+            raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=code) from error
         except StrayAnswerError as error:
             raise lm15.TransportError(str(error), provider_code=STRAY) from error
         except WireError as error:

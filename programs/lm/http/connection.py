@@ -43,6 +43,10 @@ class UnreachableError(WireError):
     """No connection could be made."""
 
 
+class NotListeningError(UnreachableError):
+    """No connection could be made to a port of this machine, where no network can be to blame."""
+
+
 class StaleError(WireError):
     """A connection that had been used before ended without a byte of an answer; a new one may bring it."""
 

@@ -33,9 +33,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import h11
 
+from debate_judge.programs.lm.address import is_loopback
 from debate_judge.programs.lm.http.connection import (
     Answer,
     Connection,
+    NotListeningError,
     StaleError,
     StrayAnswerError,
     UnreachableError,
@@ -181,7 +183,7 @@ class Pool:
         except TimeoutError as error:
             raise UnreachableError(f"no connection within {self._connect_deadline:g} s") from error
         except OSError as error:
-            raise UnreachableError(str(error)) from error
+            raise (NotListeningError if is_loopback(self._host) else UnreachableError)(str(error)) from error
         return connection
 
     def _drop_idle(self) -> None:

@@ -7,7 +7,7 @@ import time
 
 import dspy
 
-from debate_judge.programs.lm.errors import UNREACHABLE, ProviderDownError
+from debate_judge.programs.lm.errors import NOT_LISTENING, UNREACHABLE, ProviderDownError
 from debate_judge.programs.lm.options import LMOptions
 
 _LOG = logging.getLogger(__name__)
@@ -20,6 +20,8 @@ then, so that a hiccup met by all calls together is no outage."""
 _LONGEST_PROBE = 10.0
 _START = 20.0
 """Seconds of patience with an address that never answered: the server is not running, or the address is wrong."""
+_START_HERE = 0.4
+"""The same for a port of this machine that refuses: less than a first wait, so that the second attempt is the last."""
 
 
 class CircuitBreaker:
@@ -40,6 +42,8 @@ class CircuitBreaker:
         """Streaks that were certainly the provider's fault."""
         self._present = False
         """Whether the provider's address has ever answered, if only with an error."""
+        self._not_listening = False
+        """Whether a port of this machine has refused a connection."""
         self._reset()
 
     def _reset(self) -> None:
@@ -101,7 +105,8 @@ class CircuitBreaker:
             self._callers.add(caller)
         limited = isinstance(error, dspy.LMRateLimitError)
         self._failures += not limited
-        self.unreachable |= error.provider_code == UNREACHABLE
+        self._not_listening |= error.provider_code == NOT_LISTENING
+        self.unreachable |= error.provider_code in (UNREACHABLE, NOT_LISTENING)
         self._present |= error.status is not None
         silent = now - self._since
         if self.doubtful and silent >= self._patience():
@@ -127,13 +132,16 @@ class CircuitBreaker:
 
     def _patience(self) -> float:
         patience = self._options.patience
-        return min(patience, _START) if self.unreachable and not (self.answers or self._present) else patience
+        if not self.unreachable or self.answers or self._present:
+            return patience
+        return min(patience, _START_HERE if self._not_listening else _START)
 
     def _down(self, error: dspy.LMError, silent: float) -> ProviderDownError:
         return ProviderDownError(
             f"no call was answered for {silent:.0f} s; the last failure: {_brief(error)}",
             model=self._model,
             status=error.status,
+            provider_code=NOT_LISTENING if self._not_listening and not self._present else None,
         )
 
 

@@ -1,0 +1,75 @@
+"""The console script: help, version, unknown commands, and a server that is not running."""
+
+from __future__ import annotations
+
+import socket
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.cli import main
+from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.lm import require_server
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"debate {metadata.version('debate-judge')}\n"
+
+
+@pytest.mark.parametrize("asked", [["help"], ["--help"], ["-h"]])
+def test_help_names_the_commands(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_about_a_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", name])
+    assert ended.value.code == 0
+    assert f"debate {name} [-h]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [["scor"], ["help", "scor"]])
+def test_an_unknown_command_is_answered_with_its_neighbour(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(asked) == 2
+    assert "unknown command 'scor'; did you mean 'score'?" in capsys.readouterr().err
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is_loaded(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"http://{host}:{closed_port()}/v1"
+    for command in ("compile", "compare"):
+        assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 2
+        shown = capsys.readouterr().err
+        assert "field '--api-base': no server listens there" in shown
+        assert address in shown
+    score = ["score", "--program", "x", "--in", "x.csv", "--out", "y.csv", "--lm", "openai/m", "--api-base", address]
+    assert main([*score, "--store", str(tmp_path)]) == 2
+    assert "no server listens there" in capsys.readouterr().err
+
+
+def test_answers_of_earlier_runs_need_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"http://127.0.0.1:{closed_port()}/v1"
+    (tmp_path / "replies" / "openai_m").mkdir(parents=True)
+    (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
+    require_server("openai/m", address, str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_BASE", address)
+    with pytest.raises(InputError, match="field 'OPENAI_API_BASE': no server listens there"):
+        require_server("openai/other", None, str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_server("openai/other", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
