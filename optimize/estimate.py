@@ -22,6 +22,7 @@ from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.calibrating import calibration_label
+from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import breadth_of
@@ -49,6 +50,9 @@ NOTES = (
     "sample (expected). Held-out: chosen is the cheapest point (lower), the dearest (upper), or the one that",
     "the search chooses on the sample (expected).",
 )
+
+
+LEARNING_NOTE = "Tuning and held-out include the steps of the learning curve."
 
 
 def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: str = "") -> Estimate:
@@ -79,7 +83,10 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     def work(case: EstimateCase, runner: JudgeRunner) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
         run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
-        score_held_out(run, select_all(run)[0])
+        judge, searches = select_all(run)
+        score_held_out(run, judge)
+        if settings.learning_curve:
+            learning_curve(run, searches, len(plan.data.splits.train.groups))
         steps.update()
 
     with steps, _without_progress_lines():
@@ -90,7 +97,8 @@ def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
     breadth = breadth_of(settings.effort, settings.trials)
     most = f"at most {breadth.candidates:,} candidates of each aspect"
-    return [line.format(probes=breadth.probes, most=most, effort=settings.effort) for line in NOTES]
+    lines = [line.format(probes=breadth.probes, most=most, effort=settings.effort) for line in NOTES]
+    return [*lines, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
 
 def _row(stage: str, role: str) -> str:

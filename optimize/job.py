@@ -22,6 +22,7 @@ from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
+from debate_judge.optimize.measures.learning_curve import LearningCurve, require_learning, tracked_curve
 from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -88,6 +89,7 @@ class Result:
     report: Path | None
     """The page, the one with texts where that is wanted."""
     tracked: TrackedRun
+    curve: LearningCurve | None = None
 
     @cached_property
     def calibration(self) -> Mapping[str, CalibrationEffect]:
@@ -104,6 +106,7 @@ class Result:
             **({"calibration": calibration_tables.to_json(self.calibration)} if self.calibration else {}),
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            **({"learning_curve": self.curve.to_json()} if self.curve else {}),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "looks": asdict(self.looks),
             "guides": guides(self.judge),
@@ -142,6 +145,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
         held_out = compare_held_out(plan, score_held_out(run, judge), searches)
         looks = _looked_at(plan, held_out)
+        curve = tracked_curve(run, tracker, searches)
         export = publish(run, tracker, judge, searches, held_out, looks)
         page = None
         if settings.report != "none":
@@ -159,6 +163,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             ),
             export=export,
             report=page,
+            curve=curve,
             tracked=TrackedRun(run_id=tracker.run_id, ui_hint=tracker.ui_hint, link=tracker.run_link()),
         )
 
@@ -179,6 +184,7 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     """
     named(settings.judge)
     one_of("tuner", settings.tuner, tuple(TUNERS))
+    require_learning(settings)
     options = settings.options()
     judge = _start(settings, options)
     if settings.wanted_examples:

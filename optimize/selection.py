@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -13,7 +14,7 @@ from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.measures.calibrating import calibrations
-from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores
+from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, CrossFitted
 from debate_judge.optimize.search.knowledge import (
     ASKED,
     TUNED,
@@ -25,7 +26,7 @@ from debate_judge.optimize.search.knowledge import (
     variants_of,
 )
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
-from debate_judge.optimize.search.points import FREE, Point, Space
+from debate_judge.optimize.search.points import FREE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import FORMAT, Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
@@ -41,6 +42,31 @@ from debate_judge.runs.tracking.values import CHOICE
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class TunedJudges:
+    """What was learnt from train: the judges to choose from."""
+
+    variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
+    """Label of a unit -> its judges."""
+    space: Space
+
+
+def learn(run: Run) -> TunedJudges:
+    """Tune on train, for every aspect.
+
+    Raises:
+        dspy.LMError: The LM failed for good.
+    """
+    plan = run.plan
+    # What is learnt and tried first is learnt and tried in the cheapest reading. A copy, for a judge may keep what it
+    # has derived, and the uncompiled one is to be measured as it comes.
+    base = plan.read(plan.readings[0])
+    learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
+    personas = _judges(plan, base)
+    space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
+    return TunedJudges({label: variants_of(personas, kinds, space) for label, kinds in learnt.items()}, space)
+
+
 def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
     """Tune and choose for every aspect; returns the compiled judge, and for each aspect the search that chose.
 
@@ -49,20 +75,15 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         dspy.LMError: The LM failed for good.
     """
     plan, settings = run.plan, run.plan.settings
-    # What is learnt and tried first is learnt and tried in the cheapest reading. A copy, for a judge may keep what it
-    # has derived, and the uncompiled one is to be measured as it comes.
-    base = plan.read(plan.readings[0])
-    learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
-    personas = _judges(plan, base)
-    space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
+    learnt = learn(run)
     units = {
         label_of(unit): ChoiceScores(
-            variants_of(personas, learnt[label_of(unit)], space),
+            learnt.variants[label_of(unit)],
             plan.choice(unit),
             unit,
             run.runner,
             label=label_of(unit),
-            fixed=_fixed(plan, base, unit),
+            fixed=_fixed(plan, unit),
         )
         for unit in plan.units
     }
@@ -77,7 +98,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         storage=Path(settings.store) / "studies" / f"{plan.identity}-{FORMAT}.log",
         race=not settings.no_race,
     )
-    found = run.search(units, space, search_plan, partial(_log, run))
+    found = run.search(units, learnt.space, search_plan, partial(_log, run))
     searches, judges = {}, {}
     for unit in plan.units:
         one = found[label_of(unit)]
@@ -156,8 +177,8 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
-    rounded = any(_rounded(plan, base, aspect) for aspect in plan.data.aspects)
-    fixed = len(_fixed(plan, base, plan.data.aspects)) == len(plan.data.aspects)
+    rounded = any(_rounded(plan, aspect) for aspect in plan.data.aspects)
+    fixed = len(_fixed(plan, plan.data.aspects)) == len(plan.data.aspects)
     # Where the user has said how scores are asked for, they are.
     own = str(base.config().get(ASKED, ""))
     ways = get_args(Asked) if rounded and own == FREE else (own or FREE,)
@@ -176,19 +197,19 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
     )
 
 
-def _fixed(plan: CompilePlan, base: Judge, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
+def _fixed(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
     """Aspect -> its granularity where the search has none to choose: that of its steps, or as given."""
-    usual = {aspect.name: usual_granularity(base, aspect) for aspect in aspects}
-    return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, base, a)}
+    usual = {aspect.name: usual_granularity(plan.judge, aspect) for aspect in aspects}
+    return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
 
 
-def _rounded(plan: CompilePlan, base: Judge, aspect: Aspect) -> bool:
+def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
     """Always, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the
     cut does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the
     grade.
     """
     question = plan.data.questions.get(aspect.name)
-    return base.on_scale and (question is None or question.kind != "binary")
+    return plan.judge.on_scale and (question is None or question.kind != "binary")
 
 
 def _log(run: Run, point: Point, found: Found) -> None:

@@ -110,6 +110,11 @@ class SearchFlags:
         metavar="N",
     )
     export_examples: bool = setting(False, "allow a judge with --examples to be chosen, and its export to hold texts")
+    learning_curve: bool = setting(
+        False,
+        "also measure what 0, 4, 8, 16, ... train sources teach, to see whether more would pay",
+        decides=False,
+    )
     seed: int = SEED
     resamples: int = resampling(100)
 

@@ -14,6 +14,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_table
 from debate_judge.runs.reports.text import interval, text_table
@@ -57,6 +58,7 @@ def table(result: Result) -> str:
         *_decisions(result),
         *_raters(result),
         *(["", calibration_tables.render(result.calibration), ""] if result.calibration else []),
+        *(["", learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
         *_guides(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",

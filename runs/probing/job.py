@@ -187,9 +187,8 @@ def _probe(plan: ProbePlan, runner: JudgeRunner, tracker: Tracker) -> Found:
     setup, arguments = plan.setup, plan.arguments
     if not arguments.no_preflight:
         for one in plan.entrants:
-            for judge in {id(a.judge): a.judge for a in one.aspects.values()}.values():
-                about = [a for a in setup.aspects if one.aspects[a.name].judge is judge]
-                preflight(runner, trials(one.name, judge, setup.corpus, about))
+            judges = {name: own.judge for name, own in one.aspects.items()}
+            preflight(runner, trials(one.name, judges, setup.corpus, setup.aspects))
     scored, plain = probe_all(runner, setup, plan.entrants, plan.probes)
     for name, judgements in plain.items():
         require_scored(judgements, arguments.max_unscored, f"candidates, as they are, by {name}")

@@ -8,16 +8,15 @@ among others that are as they were; were all manipulated, a judge that sets them
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from debate_judge.data.schema import Aspect
 from debate_judge.programs.judge import Item, Judgement, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.probing.perturbations import Manipulation
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import CandidateTable, Seat, Seating, seated
+from debate_judge.runs.runner.tables import CandidateTable, Seat, Seating, SharedSeating, seated_by_aspect
 
 TURNS = 2
 """Questions that share the manipulated candidates of one table."""
@@ -36,16 +35,21 @@ Scored = Mapping[str, Mapping[str, Sequence[ScoredTwice]]]
 """Manipulation -> aspect -> candidates that it could be applied to, in corpus order."""
 
 
+Moved = Mapping[Seat, tuple[CandidateTable, int]]
+"""Where an item is read as it is -> the question in which it is read manipulated, and its place in it."""
+
+
 @dataclass(frozen=True)
 class _Asked:
-    """The questions to one judge in one aspect: as the candidates are, then for each manipulation."""
+    """The questions to one judge in the aspects that share its calls."""
 
     entrant: Entrant
-    aspect: Aspect
+    shared: SharedSeating
+    """As the candidates are."""
     items: Sequence[Item]
-    seating: Seating
-    changed: Mapping[str, Mapping[int, tuple[CandidateTable, int]]]
-    """Manipulation -> number of an item -> where it is read manipulated: the question, and its place in it."""
+    """One aspect after the other."""
+    moved: Mapping[str, Moved]
+    """By manipulation."""
 
 
 def probe_all(
@@ -72,7 +76,12 @@ def probe_all(
         dspy.LMError: The LM failed for good; what was answered is in its store.
         InputError: A judge cannot score anything at all.
     """
-    asked = [_asked(setup, entrant, aspect, probes) for entrant in entrants for aspect in setup.aspects]
+    items = {aspect.name: corpus_items(setup.corpus, aspect) for aspect in setup.aspects}
+    asked = [
+        _asked(entrant, shared, items, probes, setup.seed)
+        for entrant in entrants
+        for shared in seated_by_aspect({name: one.judge for name, one in entrant.aspects.items()}, items)
+    ]
     tables = [_tables(one) for one in asked]
     jobs = [_job(one, those) for one, those in zip(asked, tables, strict=True)]
     done = run_together(runner, jobs, "probes", progress=progress)
@@ -84,57 +93,73 @@ def probe_all(
         told = {table.key: found for table, found in zip(those, results, strict=True)}
         own = scored.setdefault(one.entrant.name, {probe.name: {} for probe in probes})
         for probe in probes:
-            own[probe.name][one.aspect.name] = list(_twice(one, probe, told))
-        as_they_are = [told[one.seating.tables[table].key][place] for table, place in one.seating.seats]
+            own[probe.name] |= _twice(one, probe, told)
+        seating = one.shared.seating
+        as_they_are = [told[seating.tables[table].key][place] for table, place in seating.seats]
         plain[one.entrant.name] = [*plain.get(one.entrant.name, ()), *as_they_are]
     return {name: own for name, own in scored.items()}, plain
 
 
-def _asked(setup: EvalSetup, entrant: Entrant, aspect: Aspect, probes: Sequence[Manipulation]) -> _Asked:
-    items = corpus_items(setup.corpus, aspect)
-    seating = seated(entrant.aspects[aspect.name].judge, items)
-    changed: dict[str, dict[int, tuple[CandidateTable, int]]] = {}
-    for probe in probes:
-        by_seat = dict(_reversed(seating) if probe.change is None else _manipulated(seating, probe, setup.seed))
-        changed[probe.name] = {n: by_seat[seat] for n, seat in enumerate(seating.seats) if seat in by_seat}
-    return _Asked(entrant, aspect, items, seating, changed)
+def _asked(
+    entrant: Entrant,
+    shared: SharedSeating,
+    items: Mapping[str, Sequence[Item]],
+    probes: Sequence[Manipulation],
+    seed: int,
+) -> _Asked:
+    moved = {
+        probe.name: dict(_reversed(shared.seating) if probe.change is None else _changed(shared.seating, probe, seed))
+        for probe in probes
+    }
+    return _Asked(entrant, shared, [item for name in shared.aspects for item in items[name]], moved)
 
 
-def _manipulated(seating: Seating, probe: Manipulation, seed: int) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
+def _changed(seating: Seating, probe: Manipulation, seed: int) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
     for number, table in enumerate(seating.tables):
-        new = [probe.applied(item, seed) for item in table.items]
+        texts = table.texts
+        # Asked about in several aspects at once, a candidate is one text in all of them.
+        first = {item.text: item for item in reversed(table.items)}
+        new = {text: probe.applied(first[text], seed).text for text in texts}
         for turn in range(TURNS):
-            mine = [place for place in range(turn, len(new), TURNS) if new[place] is not table.items[place]]
-            mixed = CandidateTable(tuple(new[p] if p in mine else item for p, item in enumerate(table.items)))
-            yield from (((number, place), (mixed, place)) for place in mine)
+            mine = {text for text in texts[turn::TURNS] if new[text] != text}
+            mixed = [replace(item, text=new[item.text]) if item.text in mine else item for item in table.items]
+            question = CandidateTable(tuple(mixed))
+            yield from (((number, place), (question, place)) for place, i in enumerate(table.items) if i.text in mine)
 
 
 def _reversed(seating: Seating) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
     for number, table in enumerate(seating.tables):
-        last = len(table.items) - 1
-        other = CandidateTable(table.items[::-1])
-        # Who sits in the middle stays there.
-        yield from (((number, place), (other, last - place)) for place in range(last + 1) if 2 * place != last)
+        stands = {text: place for place, text in enumerate(table.texts)}
+        order = sorted(range(len(table.items)), key=lambda place: -stands[table.items[place].text])
+        question = CandidateTable(tuple(table.items[place] for place in order))
+        for new, old in enumerate(order):
+            # Who sits in the middle stays there.
+            if 2 * stands[table.items[old].text] != len(stands) - 1:
+                yield (number, old), (question, new)
 
 
 def _tables(one: _Asked) -> list[CandidateTable]:
     """Every different question."""
-    tables = [*one.seating.tables, *(table for by in one.changed.values() for table, _ in by.values())]
+    tables = [*one.shared.seating.tables, *(table for moved in one.moved.values() for table, _ in moved.values())]
     return list({table.key: table for table in tables}.values())
 
 
 def _job(one: _Asked, tables: Sequence[CandidateTable]) -> PassJob[Sequence[Judgement]]:
-    judge = one.entrant.aspects[one.aspect.name].judge
-    return PassJob(one.entrant.name, lambda table: judge.judge_table(table.items), tables)
+    return PassJob(one.entrant.name, lambda table: one.shared.judge.judge_table(table.items), tables)
 
 
-def _twice(one: _Asked, probe: Manipulation, told: Mapping[str, Sequence[Judgement]]) -> Iterator[ScoredTwice]:
-    """Scores before and after; of a changed order those at the later and at the earlier place."""
-    judge = one.entrant.aspects[one.aspect.name]
-    for number, (table, place) in one.changed[probe.name].items():
-        old_table, old_place = one.seating.seats[number]
-        before = judge.reported(told[one.seating.tables[old_table].key][old_place], one.aspect)
-        after = judge.reported(told[table.key][place], one.aspect)
-        if probe.change is None and old_place < place:
+def _twice(one: _Asked, probe: Manipulation, told: Mapping[str, Sequence[Judgement]]) -> dict[str, list[ScoredTwice]]:
+    """Aspect -> scores before and after; of a changed order those at the later and at the earlier place."""
+    found: dict[str, list[ScoredTwice]] = {name: [] for name in one.shared.aspects}
+    moved, seating = one.moved[probe.name], one.shared.seating
+    for item, seat in zip(one.items, seating.seats, strict=True):
+        if seat not in moved:
+            continue
+        table, place = moved[seat]
+        judge = one.entrant.aspects[item.aspect.name]
+        before = judge.reported(told[seating.tables[seat[0]].key][seat[1]], item.aspect)
+        after = judge.reported(told[table.key][place], item.aspect)
+        if probe.change is None and seat[1] < place:
             before, after = after, before
-        yield ScoredTwice(one.items[number].group, before, after)
+        found[item.aspect.name].append(ScoredTwice(item.group, before, after))
+    return found

@@ -62,6 +62,34 @@ def agreement_by_rounds(
     return figure
 
 
+def agreement_by_sources(
+    series: Mapping[str, Sequence[Agreement]], sources: Sequence[int], *, title: str, note: str | None = None
+) -> Figure:
+    """Draw held-out agreement against the number of train sources learnt from, one line with intervals per series.
+
+    Args:
+        series: Aspect -> agreement after each step; undefined values are left out.
+        sources: Of the steps; they are drawn at equal distances, for each is about twice the one before.
+        title: Title of the figure.
+        note: A line under the figure.
+    """
+    figure, (axes,) = blank(7.2, 4.2, title, note)
+    styles = looks()
+    for i, (name, agreements) in enumerate(series.items()):
+        shift = (i - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))
+        colour, marker = next(styles)
+        known = [(n + shift, a.value) for n, a in enumerate(agreements) if a.value is not None]
+        axes.plot([x for x, _ in known], [y for _, y in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=name)
+        intervals(axes, [(n + shift, a) for n, a in enumerate(agreements)], colour, vertical=True)
+    one = next((a for agreements in series.values() for a in agreements), None)
+    axes.set_xlabel("train sources learnt from")
+    axes.set_ylabel("held-out agreement" if one is None else f"held-out {_basis(one)}")
+    axes.set_xticks(range(len(sources)), [str(size) for size in sources])
+    grid(axes, "y")
+    legend(axes)
+    return figure
+
+
 def held_out_agreement(
     tables: Mapping[str, AgreementTable],
     statistic: Statistic,

@@ -20,7 +20,7 @@ from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import PROBES, sentences
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm, section
-from tests.programs.tables import reading
+from tests.programs.tables import joint_reading, reading
 
 TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
 HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
@@ -242,6 +242,23 @@ def test_in_the_middle_there_is_no_other_place() -> None:
     setup = replace(SETUP, corpus=three)
     effects, _ = probed(preset("single", {"together": 3}), reading(lambda _, t: value(t)), "order", setup=setup)
     assert (effects["order"]["tone"].items, effects["order"]["tone"].skipped) == (2 * GROUPS, GROUPS)
+
+
+def test_aspects_that_share_a_call_share_the_manipulated_text() -> None:
+    """Both aspects in one call; the judge likes courtesy in one of them and the first place in the other."""
+    both = replace(SETUP, aspects=(TONE, HELP))
+
+    def liking(prompt: str, candidate: str, aspect: str) -> float:
+        courteous = any(word in candidate for word in ("Thank", "thanks"))
+        first = section(prompt, "candidate_1") == candidate
+        return value(candidate) + (courteous if aspect == "tone" else first)
+
+    judge = preset("single", {"together": 4, "joint": True})
+    effects, lm = probed(judge, joint_reading(liking), "polite", "order", setup=both)
+    assert len(lm.prompts) == (1 + 2 + 1) * GROUPS
+    assert (change(effects, "polite"), change(effects, "polite", "help")) == (1, 0)
+    assert (change(effects, "order"), change(effects, "order", "help")) == (0, 0.5)
+    assert effects["polite"][ALL].items == 2 * GROUPS * EACH
 
 
 def test_pairs_are_compared_in_both_orders() -> None:

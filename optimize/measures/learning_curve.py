@@ -1,0 +1,208 @@
+"""The learning curve: held-out agreement after learning from fewer train sources, to see whether more would pay.
+
+Held fixed is what was chosen for each aspect: rounds, persona, Tie-breaker, reading, granularity. It is given what the
+tuner learns from 0, 4, 8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve says
+what learning is worth to this judge; with fewer ratings another one might have been chosen, and dev serves whole. An
+aspect whose chosen judge knows nothing of the raters is shown with what the tuner learnt: more ratings might make it
+worth choosing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table, compare
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.search.knowledge import TUNED
+from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
+from debate_judge.optimize.selection import TunedJudges, learn
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs.judge import corpus_items
+from debate_judge.runs.reports.figures import agreement_by_sources
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.runner import group_scores
+from debate_judge.runs.tracking.tracker import Tracker
+
+logger = logging.getLogger(__name__)
+
+FIRST: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
+"""Sources of the first step that learns; without groups a source is a single text, and of four of them little is
+learnt."""
+
+_WORTH_A_STEP = 4 / 3
+"""Times by which a step has to be larger than the one before."""
+
+
+@dataclass(frozen=True)
+class LearningStep:
+    """What the judge does after learning from so many sources."""
+
+    sources: int
+    table: AgreementTable
+    """On held-out."""
+    difference: Difference | None
+    """In the objective, averaged over aspects: minus the step before; None for the first."""
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """All steps; the first has learnt nothing, the last learns from all train sources."""
+
+    steps: tuple[LearningStep, ...]
+    fixed: Mapping[str, Point]
+    """Aspect -> what is held fixed; its knowledge is the kind that is learnt."""
+    added: tuple[str, ...]
+    """Aspects whose chosen judge knows nothing of the raters."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; every number finite or null."""
+        return {
+            "steps": [
+                {
+                    "sources": step.sources,
+                    "agreement": step.table.to_json(),
+                    "minus_step_before": None if step.difference is None else asdict(step.difference),
+                }
+                for step in self.steps
+            ],
+            "fixed": {aspect: asdict(point) for aspect, point in self.fixed.items()},
+            "knows_nothing_as_chosen": list(self.added),
+        }
+
+
+def require_learning(settings: Settings) -> None:
+    """Refuse a learning curve of a compile that learns nothing.
+
+    Raises:
+        InputError: It has no tuner and shows no examples.
+    """
+    if settings.learning_curve and settings.tuner == "none" and not settings.examples:
+        raise InputError(
+            "nothing is learnt, so that there is no learning curve",
+            field="--learning-curve",
+            expected="a tuner, or --examples",
+            found="--tuner none",
+        )
+
+
+def tracked_curve(run: Run, tracker: Tracker, searches: Mapping[str, SearchResult]) -> LearningCurve | None:
+    """The learning curve, with its figure and numbers in the run; None where the settings do not ask for one.
+
+    Raises:
+        dspy.LMError: The LM failed for good.
+    """
+    plan = run.plan
+    if not plan.settings.learning_curve:
+        return None
+    found, level, statistic = learning_curve(run, searches), plan.data.level, plan.statistic
+    tracker.json("learning_curve.json", found.to_json())
+    for step in found.steps:
+        tracker.metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
+    series = {a: [step.table.aspects[a][level][statistic] for step in found.steps] for a in found.fixed}
+    if len(series) > 1:
+        series["average"] = [step.table.average[level][statistic] for step in found.steps]
+    title = "Held-out agreement by what was learnt, the chosen judge held fixed"
+    sources = [step.sources for step in found.steps]
+    tracker.figure("figures/learning-curve.png", agreement_by_sources(series, sources, title=title, note=plan.note))
+    return found
+
+
+def sizes_of(sources: int, level: Level) -> list[int]:
+    """Numbers of train sources: 0, the first step doubled as long as that leaves a step to all, and all."""
+    found, size = [0], FIRST[level]
+    while size * _WORTH_A_STEP <= sources:
+        found.append(size)
+        size *= 2
+    return [*found, sources]
+
+
+def learning_curve(run: Run, searches: Mapping[str, SearchResult], whole: int | None = None) -> LearningCurve:
+    """Learn from more and more of train, and score held-out with what was chosen.
+
+    Args:
+        run: The compile; what it has learnt from all of train comes from its store of replies.
+        searches: Aspect -> the search that chose its judge.
+        whole: Train sources that those of the run are a sample of, for an estimate; by default they are all.
+
+    Raises:
+        dspy.LMError: The LM failed for good.
+    """
+    plan = run.plan
+    here = len(plan.data.splits.train.groups)
+    everything = learn(run)
+    fixed = {aspect: _fixed(everything, found.chosen.point) for aspect, found in searches.items()}
+    added = tuple(a for a, f in searches.items() if f.chosen.point.knowledge == NO_KNOWLEDGE != fixed[a].knowledge)
+    steps: list[LearningStep] = []
+    before: Mapping[str, Sequence[GroupScores]] | None = None
+    for size in sizes_of(whole or here, plan.data.level):
+        logger.info("learning curve: %d of %d train sources", size, whole or here)
+        part = size if whole is None else round(size * here / whole)
+        learnt = everything if part in (0, here) else learn(_with_part(run, part))
+        points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
+        scores = _scores(run, learnt, points, searches, size)
+        steps.append(_step(plan, size, scores, before))
+        before = scores
+    return LearningCurve(tuple(steps), fixed, added)
+
+
+def first_sources(train: Corpus, size: int, seed: int) -> Corpus:
+    """A part of train of so many sources, in its order; each part holds the smaller ones."""
+    order = list(range(len(train.groups)))
+    random.Random(f"learning curve {seed}").shuffle(order)
+    kept = set(order[:size])
+    return replace(train, groups=tuple(group for number, group in enumerate(train.groups) if number in kept))
+
+
+def _with_part(run: Run, size: int) -> Run:
+    """The run with a part of train, and a name of its own for what tuners keep."""
+    plan = run.plan
+    part = first_sources(plan.data.splits.train, size, plan.settings.seed)
+    splits = replace(plan.data.splits, train=part)
+    return replace(run, plan=replace(plan, identity=f"{plan.identity}-{size}", data=replace(plan.data, splits=splits)))
+
+
+def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
+    """The chosen point, with the first kind of knowledge that was learnt where it knows nothing."""
+    kinds = [*learnt.space.knowledge[1:], *(variant.knowledge for variant in learnt.space.rewritten)]
+    if chosen.knowledge != NO_KNOWLEDGE or not kinds:
+        return chosen
+    return replace(chosen, knowledge=kinds[0], persona=TUNED if kinds[0] == TUNED else chosen.persona)
+
+
+def _scores(
+    run: Run, learnt: TunedJudges, points: Mapping[str, Point], searches: Mapping[str, SearchResult], size: int
+) -> dict[str, list[GroupScores]]:
+    found: dict[str, list[GroupScores]] = {}
+    held_out = run.plan.data.splits.held_out
+    for unit in run.plan.units:
+        for aspect in unit:
+            point = points[aspect.name]
+            # A kind that was not learnt from so few sources is no knowledge there.
+            judge = learnt.variants[label_of(unit)][point.variant].judge
+            judge = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+            with stage(f"{aspect.name}: held-out"):
+                what = f"{aspect.name}: learning curve, {size}"
+                judgements = run.runner.judge(judge, corpus_items(held_out, aspect), what)
+            granularity = searches[aspect.name].scores.granularity(aspect.name, point)
+            found[aspect.name] = group_scores(held_out, aspect, judgements, granularity)
+    return found
+
+
+def _step(
+    plan: CompilePlan,
+    size: int,
+    scores: Mapping[str, Sequence[GroupScores]],
+    before: Mapping[str, Sequence[GroupScores]] | None,
+) -> LearningStep:
+    resamples, seed, level = plan.settings.resamples, plan.settings.seed, plan.data.level
+    difference = None
+    if before is not None:
+        difference = compare(scores, before, statistic=plan.statistic, level=level, resamples=resamples, seed=seed)
+    return LearningStep(size, agreement_table(scores, resamples=resamples, seed=seed, levels=(level,)), difference)

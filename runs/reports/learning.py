@@ -1,0 +1,65 @@
+"""A learning curve as a table and in words. Only renders; every number comes in finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from debate_judge.data.agreement.tables import AgreementTable, Difference, Level, Statistic
+from debate_judge.runs.reports.text import interval, power_text, text_table
+
+
+class CurveStep(Protocol):
+    """What a judge does after learning from so many sources."""
+
+    @property
+    def sources(self) -> int: ...
+    @property
+    def table(self) -> AgreementTable: ...
+    @property
+    def difference(self) -> Difference | None: ...
+
+
+def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added: Sequence[str]) -> str:
+    """The table under its title, and what the last step says.
+
+    Args:
+        steps: From nothing learnt to everything learnt.
+        level: Of the agreement.
+        statistic: Its correlation.
+        added: Aspects whose chosen judge knows nothing of the raters.
+    """
+    aspects = list(steps[0].table.aspects)
+    average = ["average"] if len(aspects) > 1 else []
+    rows = []
+    for step in steps:
+        cells = [step.table.aspects[aspect] for aspect in aspects] + [step.table.average] * len(average)
+        minus = "–" if step.difference is None else interval(step.difference)
+        rows.append([str(step.sources), *(interval(cell[level][statistic]) for cell in cells), minus])
+    lines = [
+        "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else "
+        "held fixed",
+        "",
+        text_table(["train sources", *aspects, *average, "minus the step before"], rows, numbers=("train sources",)),
+        _last(steps),
+    ]
+    if added:
+        lines.append(f"As chosen, the judge of {', '.join(added)} knows nothing of the raters; here it does.")
+    return "\n".join(lines)
+
+
+def _last(steps: Sequence[CurveStep]) -> str:
+    """Whether more ratings would pay, as far as the last step tells."""
+    before, last = steps[-2:]
+    found = last.difference
+    if found is None or found.value is None or found.low is None or found.high is None:
+        return "Would more ratings pay? Nothing can be said."
+    step = f"from {before.sources} to {last.sources} sources agreement changes by {interval(found)}"
+    if found.low > 0:
+        told = f"It seems so: {step}."
+    elif found.high < 0:
+        told = f"It does not seem so: {step}."
+    else:
+        power = power_text(found)
+        told = f"These sources cannot tell: {step}" + (f"; {power}." if power else ".")
+    return f"Would more ratings pay? {told}"

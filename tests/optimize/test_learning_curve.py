@@ -1,0 +1,160 @@
+"""The learning curve: what it learns from, that its end is the compiled judge, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import AgreementTable, Difference, agreement_table, compare
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.estimate import estimate_compile, notes
+from debate_judge.optimize.measures.learning_curve import first_sources, sizes_of
+from debate_judge.optimize.settings import Settings
+from debate_judge.runs.flags.named_texts import personas
+from debate_judge.runs.reports.learning import render
+
+ASPECTS = ("consistency", "relevance")
+QUICK = [
+    "--report",
+    "none",
+    "--aspects",
+    ",".join(ASPECTS),
+    "--max-rounds",
+    "0",
+    "--resamples",
+    "100",
+    "--no-preflight",
+]
+
+
+def test_steps_double_up_to_all() -> None:
+    assert sizes_of(7, "summary") == [0, 4, 7]
+    assert sizes_of(32, "summary") == [0, 4, 8, 16, 32]
+    assert sizes_of(40, "summary") == [0, 4, 8, 16, 40]
+    assert sizes_of(3, "summary") == [0, 3]
+    assert sizes_of(60, "sample") == [0, 16, 32, 60]
+
+
+def test_each_part_holds_the_smaller_ones_in_the_order_of_train() -> None:
+    train = data.load("sample")
+    parts = [first_sources(train, size, 3) for size in (0, 4, 8, 24)]
+    ids = [[group.id for group in part.groups] for part in parts]
+    assert [len(part) for part in ids] == [0, 4, 8, 24]
+    assert set(ids[1]) < set(ids[2]) < set(ids[3])
+    assert ids[3] == [group.id for group in train.groups]
+    assert ids[2] == [name for name in ids[3] if name in ids[2]]
+    assert ids[1] != [group.id for group in first_sources(train, 4, 4).groups]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A compile with a learning curve, the same once more, and what was estimated before."""
+    folder = tmp_path_factory.mktemp("compile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sample = Path(data.__file__).parent / "sample" / "summarization.jsonl"
+        records = [json.loads(line) for line in sample.read_text().splitlines()]
+        few = [{**record, "candidates": record["candidates"][:4]} for record in records]
+        Path("few.jsonl").write_text("".join(json.dumps(record) + "\n" for record in few))
+        settings = Settings(data="few.jsonl", aspects=ASPECTS, max_rounds=0, learning_curve=True)
+        found: dict[str, Any] = {"estimate": estimate_compile(settings, personas(None)), "settings": settings}
+        for name in ("first", "second"):
+            assert command.main([*QUICK, "--data", "few.jsonl", "--learning-curve", "--json", f"{name}.json"]) == 0
+            found[name] = json.loads(Path(f"{name}.json").read_text())
+        found["figures"] = [path.name for path in folder.rglob("learning-curve.png")]
+        kept = sorted(folder.rglob("learning_curve.json"))
+        found["kept"] = [json.loads(path.read_text()) for path in kept]
+    return found
+
+
+def test_the_last_step_is_the_compiled_judge(compiled: dict[str, Any]) -> None:
+    result = compiled["first"]
+    curve = result["learning_curve"]
+    assert [step["sources"] for step in curve["steps"]] == [0, 4, 7]
+    last = curve["steps"][-1]["agreement"]["aspects"]
+    for aspect in ASPECTS:
+        own = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
+        assert (last[aspect]["summary"]["spearman"] == own) == (aspect not in curve["knows_nothing_as_chosen"])
+        fixed, chosen = curve["fixed"][aspect], result["chosen"][aspect]
+        assert {**fixed, "knowledge": ""} == {**chosen, "knowledge": ""}
+        assert fixed["knowledge"] == "guide"
+    assert curve["steps"][0]["minus_step_before"] is None
+    for before, after in zip(curve["steps"], curve["steps"][1:], strict=False):
+        found = after["minus_step_before"]
+        values = [step["agreement"]["average"]["summary"]["spearman"]["value"] for step in (before, after)]
+        assert found["value"] == pytest.approx(values[1] - values[0])
+        assert found["low"] < found["value"] < found["high"]
+
+
+def test_it_learns_something_else_from_fewer_sources(compiled: dict[str, Any]) -> None:
+    steps = compiled["first"]["learning_curve"]["steps"]
+    values = [step["agreement"]["aspects"]["consistency"]["summary"]["spearman"]["value"] for step in steps]
+    assert len(set(values)) == 3
+
+
+def test_it_is_kept_in_the_run_and_asks_nothing_a_second_time(compiled: dict[str, Any]) -> None:
+    first, second = compiled["first"], compiled["second"]
+    assert second["lm_calls"]["executed"] == 0
+    assert second["learning_curve"] == first["learning_curve"]
+    assert len(compiled["figures"]) == 2
+    assert compiled["kept"] == [first["learning_curve"]] * 2
+
+
+def test_the_estimate_knows_it(compiled: dict[str, Any]) -> None:
+    low, usual, high = (used.calls for used in compiled["estimate"].total)
+    executed = compiled["first"]["lm_calls"]["executed"]
+    assert low - 1e-6 <= executed <= high + 1e-6
+    assert usual == pytest.approx(executed, rel=0.35)
+    assert any("learning curve" in line for line in notes(compiled["settings"]))
+
+
+def test_it_decides_nothing() -> None:
+    assert Settings(learning_curve=True).identity() == Settings().identity()
+
+
+def test_without_learning_there_is_no_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command.main([*QUICK, "--tuner", "none", "--learning-curve"]) == 2
+    assert "nothing is learnt" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@dataclass(frozen=True)
+class Step:
+    sources: int
+    table: AgreementTable
+    difference: Difference | None
+
+
+def steps(*noises: float) -> list[Step]:
+    """Judges that rank 12 groups of four, the worse the larger their number."""
+    found: list[Step] = []
+    before: dict[str, list[GroupScores]] | None = None
+    for number, noise in enumerate(noises):
+        own = {"clarity": [group(i, i / 12 < noise) for i in range(12)]}
+        minus = None if before is None else compare(own, before, resamples=100)
+        found.append(Step(4 * number, agreement_table(own, resamples=100), minus))
+        before = own
+    return found
+
+
+def group(number: int, wrong: bool) -> GroupScores:
+    scores = (2.0, 1.0, 4.0, 3.0) if wrong else (1.0, 2.0, 3.0, 4.0)
+    return GroupScores(f"g{number}", tuple("abcd"), (1.0, 2.0, 3.0, 4.0), scores)
+
+
+def test_the_last_step_is_put_into_words() -> None:
+    assert "It seems so: from 4 to 8 sources" in render(steps(1, 0.9, 0.1), "summary", "spearman", ())
+    assert "It does not seem so: from 0 to 4" in render(steps(0.1, 0.9), "summary", "spearman", ())
+    unclear = render(steps(0.5, 0.4), "summary", "spearman", ("clarity",))
+    assert "These sources cannot tell" in unclear
+    assert "show a true difference of" in unclear
+    assert "the judge of clarity knows nothing of the raters" in unclear
