@@ -52,9 +52,13 @@ def asked(text: str) -> Asked:
     raise InputError("not a granularity", field="--granularity", expected="free, half or whole", found=text)
 
 
-def issue_size(scale: Scale, granularity: Asked) -> float:
-    """By how much an objection must move the score to be an issue: the smallest step that scores are asked for in."""
-    return scale.step if granularity == "whole" else scale.step / 2
+def issue_size(scale: Scale) -> float:
+    """By how much an objection must move the score to be an issue: half a step of the scale.
+
+    The Critic arrives at its own score in tenths. Where scores are whole points, another point is nearer to it from
+    half a point on; to ask for a whole one would silence it.
+    """
+    return scale.step / 2
 
 
 def fineness(scale: Scale, granularity: Asked) -> str:
@@ -130,7 +134,7 @@ def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any, toge
     if not together:
         standard = f"The Scorer replies with {form(scorer)}.\n{standard}"
     text = f"{aspect_text(aspect)}\n{fineness(aspect.scale, granularity)}"
-    size = issue_size(aspect.scale, granularity)
+    size = issue_size(aspect.scale)
     told = rules(GUIDE if guide_in(standard) else DEFINITION, f"{size:g}")
     told += SEVERAL if together else f"The Critic replies with {form(critic)}."
     return Briefing(standard, text, told, size)

@@ -12,8 +12,8 @@ class Scoring(JudgeSignature):
     """Judge the candidate in the given aspect alone, by its definition; use the source as far as the definition needs
     it. Faults and merits of other kinds do not count, however plain they are. Traces of processing, such as lower case,
     blanks around punctuation, a dateline or a missing last full stop, count for nothing. Name the places in the texts
-    that decide the score; for a clean text say that nothing was found. Use the whole scale: the best score is for a
-    text in which you find nothing that the definition names, and trifles take nothing off."""
+    that raise or lower the score; for a clean text say that nothing was found. Use the whole scale: the best score is
+    for a text in which you find nothing that the definition names, and trifles take nothing off."""
 
     # Scorer, Critic and Tie-breaker all read these instructions, as the standard that they argue from: so they say
     # how to judge, and not who is to speak (`programs.debate.briefing`).

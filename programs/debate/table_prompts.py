@@ -33,8 +33,8 @@ OPENING_ALONE = (
     "score it."
 )
 REVISION = (
-    "You are the Scorer. Say first of each disputed candidate how far the latest objection holds in the texts. Then "
-    "score afresh with that put right, as if for the first time; if none of it holds, keep the score."
+    "You are the Scorer. Say first of each disputed candidate how far the latest objection holds against the texts. "
+    "Then change its score by what the part that holds is worth; if none of it does, keep the score."
 )
 REVISION_JOINT = REVISION.replace("disputed candidate", "disputed score")
 EACH_BY_ITSELF = (
@@ -110,7 +110,11 @@ def reviewing_request(cells: Sequence[Cell]) -> str:
     issue = f"the issue with its evidence; so for each {name} that has an issue, under its own header, and no other"
     return _request(
         (
-            ("review", f"your own judgement of each {name}, then the cases against its latest score"),
+            (
+                "review",
+                f"for each of {listed(cells)} your own score and what it rests on, then what speaks for a "
+                "higher score than its latest one and what for a lower",
+            ),
             (DECISIONS, told),
             (first, issue),
         )

@@ -12,8 +12,8 @@ from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 
 class TieBreaking(JudgeSignature):
-    """The rounds of the debate are used up. Check each disputed point against the texts, settle it by the standard
-    and the definition of the aspect, and give the final score."""
+    """The rounds of the debate are used up. Check each disputed point against the texts, settle it by the guide to
+    the raters, or by the definition of the aspect where there is none, and give the final score."""
 
     reasoning: str = dspy.OutputField(desc="the disputed points and how the texts settle them")
     side: str = dspy.OutputField(desc="whose latest position is nearer to your score, Scorer or Critic")

@@ -110,10 +110,10 @@ def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
     [
         ("free", Scale(1, 5), "0.5", "A score may lie between two points of the scale, where the candidate does."),
         ("half", Scale(1, 5), "0.5", "Scores are given in steps of 0.5."),
-        ("whole", Scale(1, 5), "1", "Scores are whole points of the scale."),
+        ("whole", Scale(1, 5), "0.5", "Scores are whole points of the scale."),
         ("free", Scale(0, 1), "0.5", "A score may lie between the two ends, where the candidate does."),
         ("half", Scale(0, 100, 10), "5", "Scores are given in steps of 5."),
-        ("whole", Scale(0, 100, 10), "10", "Scores are given in steps of 10."),
+        ("whole", Scale(0, 100, 10), "5", "Scores are given in steps of 10."),
     ],
 )
 def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
