@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from debate_judge.optimize.search.outcomes import Outcomes
 from debate_judge.optimize.search.points import Point, Probe
@@ -24,32 +25,67 @@ def joint_probes(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Probe]
     space = outcomes.space
     if not space.joint:
         return []
-    # Roles that were rewritten for one unit are no other unit's.
-    own = {variant.knowledge for variant in space.rewritten} if len(outcomes.units) > 1 else set()
     found = {
         replace(point, reading="joint", granularity=space.granularities[0])
         for label, point in chosen.items()
-        if point.knowledge not in own and len(_company(outcomes, chosen, label)) > 1
+        if len(_company(outcomes, chosen, label)) > 1
     }
     return [Probe(p.variant, p.rounds, p.tie_breaker) for p in sorted(found)]
 
 
 def in_company(outcomes: Outcomes, chosen: Mapping[str, Point]) -> dict[str, Point]:
-    """The choices, in which joint ones that go with no other give way to the best that are not joint."""
+    """The choices, as far as joint ones go with others.
+
+    Where every point is joint, persona, rounds and Tie-breaker are chosen for all aspects at once; elsewhere a joint
+    choice that goes with no other gives way to the best that is not joint.
+    """
+    if outcomes.space.readings == ("joint",) and len({_speakers(outcomes, p) for p in chosen.values()}) > 1:
+        return _of_one_mind(outcomes)
     joint = {label: point for label, point in chosen.items() if point.reading == "joint"}
     alone = [label for label in joint if len(_company(outcomes, joint, label)) < 2]
     if not outcomes.space.joint or not alone:
         return dict(chosen)
-    others = outcomes.chosen(joint=False)
+    others = outcomes.chosen(lambda point: point.reading != "joint")
     return {label: others[label] if label in alone else point for label, point in chosen.items()}
+
+
+def _of_one_mind(outcomes: Outcomes) -> dict[str, Point]:
+    """For each unit the choice among the points of the same speakers, those that are worth the most to all aspects."""
+    groups: dict[_Speakers, dict[Point, None]] = {}
+    for point in outcomes.by_point:
+        if point.knowledge not in outcomes.space.barred:
+            groups.setdefault(_speakers(outcomes, point), {})[point] = None
+    worth = outcomes.worth([point for points in groups.values() for point in points])
+    found = []
+    for points in groups.values():
+        chosen = outcomes.chosen(points.__contains__)
+        by_aspect = [chosen[label] for label, scores in outcomes.units.items() for _ in scores.aspects]
+        values = [worth[point][number] for number, point in enumerate(by_aspect)]
+        calls = sum(outcomes.by_point[point][label].calls for label, point in chosen.items())
+        found.append((round(sum(values) / len(values), 9), -calls, chosen))
+    return max(found, key=lambda one: one[:2])[2]
 
 
 def _company(outcomes: Outcomes, chosen: Mapping[str, Point], label: str) -> list[str]:
     """The aspects of the units whose choices go with that of one unit, its own among them."""
-    units = [other for other, point in chosen.items() if _speakers(point) == _speakers(chosen[label])]
+    own = _speakers(outcomes, chosen[label])
+    # Roles that were rewritten for one unit are no other unit's.
+    units = [
+        u for u, point in chosen.items() if u == label or (_speakers(outcomes, point) == own and not own.rewritten)
+    ]
     return [aspect.name for unit in units for aspect in outcomes.units[unit].aspects]
 
 
-def _speakers(point: Point) -> tuple[int, str, bool]:
+class _Speakers(NamedTuple):
     """What judges that share a call have in common."""
-    return (point.rounds, point.persona, point.tie_breaker) if point.rounds else (0, "", False)
+
+    rounds: int
+    persona: str
+    tie_breaker: bool
+    rewritten: bool
+
+
+def _speakers(outcomes: Outcomes, point: Point) -> _Speakers:
+    rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
+    # Of a single call no persona is heard.
+    return _Speakers(point.rounds, point.persona if point.rounds else "", point.tie_breaker, rewritten)

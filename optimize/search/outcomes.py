@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -127,10 +127,9 @@ class Outcomes:
             return -_EQUAL
         return NEARLY if len(self.groups) >= MANY_GROUPS else 0.0
 
-    def chosen(self, joint: bool = True) -> dict[str, Point]:
-        """The choice for each unit, by the criterion's rule, among the points that may be chosen; not among joint ones
-        without `joint`."""
-        allowed = [p for p in self.by_point if p.knowledge not in self.space.barred and (joint or p.reading != "joint")]
+    def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
+        """The choice for each unit, by the criterion's rule, among these of the points that may be chosen."""
+        allowed = [point for point in self.by_point if point.knowledge not in self.space.barred and among(point)]
         points = sorted(allowed, key=self.space.plainness)
         numbers = RULES[self.criterion.rule].choose(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}

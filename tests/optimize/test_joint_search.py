@@ -160,7 +160,7 @@ def outcomes(space: Space = SPACE, shared: bool = False) -> Outcomes:
     of = {"a+b+c": aspects} if shared else {one.name: [one] for one in aspects}
     made = {label: SimpleNamespace(aspects=own) for label, own in of.items()}
     fallback = {label: Point("none", "strict", 0, False, "given", reading="alone") for label in made}
-    return cast(Outcomes, SimpleNamespace(space=space, units=made, chosen=lambda joint: fallback))
+    return cast(Outcomes, SimpleNamespace(space=space, units=made, chosen=lambda among: fallback))
 
 
 def point(rounds: int, persona: str = "strict", knowledge: str = "guide", reading: Any = "side by side") -> Point:
@@ -202,6 +202,33 @@ def test_a_joint_choice_that_goes_with_no_other_gives_way() -> None:
     assert (found["a"].reading, found["b"].reading, found["c"]) == ("alone", "alone", own["c"])
     pair = own | {"b": point(1, reading="joint")}
     assert in_company(outcomes(), pair) == pair
+
+
+def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
+    """What an aspect alone would have chosen costs it the calls that it would have for itself."""
+    worth = {
+        point(1, knowledge="none"): {"a": 0.9, "b": 0.1},
+        point(1, "plain"): {"a": 0.2, "b": 0.8},
+        point(1, "plain", "none"): {"a": 0.7, "b": 0.3},
+        point(2): {"a": 0.6, "b": 0.7},
+    }
+
+    def best(among: Any) -> dict[str, Point]:
+        return {label: max(filter(among, worth), key=lambda p: worth[p][label]) for label in ("a", "b")}
+
+    made = SimpleNamespace(
+        space=Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False,), readings=("joint",)),
+        units={label: SimpleNamespace(aspects=[SimpleNamespace(name=label)]) for label in ("a", "b")},
+        by_point={p: {label: SimpleNamespace(calls=1.0) for label in found} for p, found in worth.items()},
+        worth=lambda points: {p: list(worth[p].values()) for p in points},
+        chosen=best,
+    )
+    own = best(lambda p: True)
+    assert (own["a"], own["b"]) == (point(1, knowledge="none"), point(1, "plain"))
+    # Under the plain persona each has .7 and .8; what is known of the raters may differ.
+    assert in_company(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
+    alike = dict.fromkeys(("a", "b"), point(2))
+    assert in_company(cast(Outcomes, made), alike) == alike
 
 
 # --- with whose judges ---
