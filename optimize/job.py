@@ -149,7 +149,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         export = publish(run, tracker, judge, searches, held_out, looks)
         page = None
         if settings.report != "none":
-            report = compile_report(run, judge, searches, held_out, looks)
+            report = compile_report(run, judge, searches, held_out, looks, curve)
             page = keep_report(settings, tracker, export, *report)
         meter = runner.lm.meter
         return Result(

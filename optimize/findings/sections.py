@@ -8,11 +8,14 @@ from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.measures.calibrating import calibration_effects
+from debate_judge.optimize.measures.learning_curve import LearningCurve
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.optimize.wording import describe, guides, in_words
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
-from debate_judge.runs.reports import costs
+from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import costs, learning
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.html.blocks import (
@@ -47,6 +50,7 @@ def compile_report(
     searches: Mapping[str, SearchResult],
     held_out: HeldOut,
     looks: Looks,
+    curve: LearningCurve | None = None,
 ) -> tuple[Report, DebateTexts]:
     """What the page of a compile shows, without the texts of the data, and these.
 
@@ -56,6 +60,7 @@ def compile_report(
         searches: Aspect -> the search that chose its judge.
         held_out: What the compared judges did on held-out.
         looks: How often these held-out figures were looked at.
+        curve: The learning curve, where it was asked for.
     """
     plan = run.plan
     kind = next(iter(judge.aspects.values())).judge.kind
@@ -69,7 +74,9 @@ def compile_report(
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
         "Beside single raters": _raters(plan, held_out),
+        "Scores on the raters' scale": _calibrated(calibration_effects(plan, judge, held_out)),
         "What was learnt of the raters": _learnt(plan, judge),
+        "Would more ratings pay?": _curve(plan, curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
         "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
@@ -160,6 +167,25 @@ def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
         return []
     rows = rows_of(rater_tables.rows(held_out.raters))
     return [DataTable(rater_tables.HEADER, rows, rater_tables.title(plan.data.level, plan.statistic))]
+
+
+def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
+    if not found:
+        return []
+    table = DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), calibration_tables.TITLE)
+    return [table, Paragraph(calibration_tables.ranks(found), look="small")]
+
+
+def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
+    if curve is None:
+        return []
+    rows = rows_of(learning.rows(curve.steps, plan.data.level, plan.statistic))
+    question, mark, answer = learning.in_words(curve.steps).partition("? ")
+    blocks: list[ReportBlock] = [
+        Paragraph(answer, question + mark.strip()),
+        DataTable(learning.header(curve.steps), rows, learning.TITLE),
+    ]
+    return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
 
 def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:

@@ -14,7 +14,6 @@ from debate_judge.optimize.held_out import HeldOut
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
-from debate_judge.runs.runner.runner import group_scores
 
 
 def calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
@@ -56,7 +55,6 @@ def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldO
     for aspect in plan.data.aspects:
         own = judge.aspects[aspect.name]
         if own.calibration is not None:
-            judgements = held_out.judgements("compiled")[aspect.name]
-            scores = group_scores(plan.data.splits.held_out, aspect, judgements, own.granularity)
+            scores = held_out.scores["compiled"][aspect.name]
             found[aspect.name] = effect_of(own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale)
     return found

@@ -12,6 +12,7 @@ from debate_judge.runs.reports.drawing import COLOURS, GREY, blank, entry, grid,
 from debate_judge.runs.reports.text import basis
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from debate_judge.data.agreement.tables import Agreement, AgreementTable, Level, Statistic
@@ -38,17 +39,8 @@ def agreement_by_rounds(
         note: A line under the figure, e.g. that the LM was a stand-in.
     """
     figure, (axes,) = blank(7.2, 4.2, title, note)
-    styles = looks()
-    for i, (persona, agreements) in enumerate(series.items()):
-        # Side by side, or the intervals would hide one another.
-        shift = (i - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))
-        colour, marker = next(styles)
-        known = [(n + shift, a.value) for n, a in enumerate(agreements) if a.value is not None]
-        axes.plot(
-            [x for x, _ in known], [y for _, y in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=persona
-        )
-        intervals(axes, [(n + shift, a) for n, a in enumerate(agreements)], colour, vertical=True)
-        for n, a in enumerate(agreements):
+    for persona, shift in _lines(axes, series).items():
+        for n, a in enumerate(series[persona]):
             if chosen == (persona, n) and a.value is not None:
                 ring(axes, n + shift, a.value)
     if chosen is not None:
@@ -74,13 +66,7 @@ def agreement_by_sources(
         note: A line under the figure.
     """
     figure, (axes,) = blank(7.2, 4.2, title, note)
-    styles = looks()
-    for i, (name, agreements) in enumerate(series.items()):
-        shift = (i - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))
-        colour, marker = next(styles)
-        known = [(n + shift, a.value) for n, a in enumerate(agreements) if a.value is not None]
-        axes.plot([x for x, _ in known], [y for _, y in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=name)
-        intervals(axes, [(n + shift, a) for n, a in enumerate(agreements)], colour, vertical=True)
+    _lines(axes, series)
     one = next((a for agreements in series.values() for a in agreements), None)
     axes.set_xlabel("train sources learnt from")
     axes.set_ylabel("held-out agreement" if one is None else f"held-out {_basis(one)}")
@@ -172,6 +158,20 @@ def pareto(
     grid(axes, "both")
     legend(axes)
     return figure
+
+
+def _lines(axes: Axes, series: Mapping[str, Sequence[Agreement]]) -> dict[str, float]:
+    """Draw a line with 95 % intervals for each series; returns by how much each is moved aside, or the intervals would
+    hide one another."""
+    shifts: dict[str, float] = {}
+    styles = looks()
+    for i, (name, agreements) in enumerate(series.items()):
+        shift = shifts[name] = (i - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))
+        colour, marker = next(styles)
+        known = [(n + shift, a.value) for n, a in enumerate(agreements) if a.value is not None]
+        axes.plot([x for x, _ in known], [y for _, y in known], marker, ls="-", color=colour, ms=5, lw=1.2, label=name)
+        intervals(axes, [(n + shift, a) for n, a in enumerate(agreements)], colour, vertical=True)
+    return shifts
 
 
 def _basis(agreement: Agreement) -> str:

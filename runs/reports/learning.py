@@ -8,6 +8,11 @@ from typing import Protocol
 from debate_judge.data.agreement.tables import AgreementTable, Difference, Level, Statistic
 from debate_judge.runs.reports.text import interval, power_text, text_table
 
+TITLE = (
+    "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else held "
+    "fixed"
+)
+
 
 class CurveStep(Protocol):
     """What a judge does after learning from so many sources."""
@@ -29,26 +34,35 @@ def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added
         statistic: Its correlation.
         added: Aspects whose chosen judge knows nothing of the raters.
     """
+    shown = text_table(header(steps), rows(steps, level, statistic), numbers=("train sources",))
+    lines = [TITLE, "", shown, in_words(steps)]
+    return "\n".join([*lines, unlearnt(added)] if added else lines)
+
+
+def header(steps: Sequence[CurveStep]) -> tuple[str, ...]:
+    """Of the table."""
     aspects = list(steps[0].table.aspects)
-    average = ["average"] if len(aspects) > 1 else []
-    rows = []
+    return ("train sources", *aspects, *(["average"] if len(aspects) > 1 else []), "minus the step before")
+
+
+def rows(steps: Sequence[CurveStep], level: Level, statistic: Statistic) -> list[tuple[str, ...]]:
+    """One per step, under `header`."""
+    found = []
     for step in steps:
-        cells = [step.table.aspects[aspect] for aspect in aspects] + [step.table.average] * len(average)
+        cells = [table[level][statistic] for table in step.table.aspects.values()]
+        if len(cells) > 1:
+            cells.append(step.table.average[level][statistic])
         minus = "–" if step.difference is None else interval(step.difference)
-        rows.append([str(step.sources), *(interval(cell[level][statistic]) for cell in cells), minus])
-    lines = [
-        "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else "
-        "held fixed",
-        "",
-        text_table(["train sources", *aspects, *average, "minus the step before"], rows, numbers=("train sources",)),
-        _last(steps),
-    ]
-    if added:
-        lines.append(f"As chosen, the judge of {', '.join(added)} knows nothing of the raters; here it does.")
-    return "\n".join(lines)
+        found.append((str(step.sources), *map(interval, cells), minus))
+    return found
 
 
-def _last(steps: Sequence[CurveStep]) -> str:
+def unlearnt(aspects: Sequence[str]) -> str:
+    """Where the judge of the curve is not the chosen one."""
+    return f"As chosen, the judge of {', '.join(aspects)} knows nothing of the raters; here it does."
+
+
+def in_words(steps: Sequence[CurveStep]) -> str:
     """Whether more ratings would pay, as far as the last step tells."""
     before, last = steps[-2:]
     found = last.difference

@@ -12,12 +12,16 @@ from debate_judge import data
 from debate_judge.data.schema import group_record
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.lm.reply import Memory
+from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import probe
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.probing import job
 from debate_judge.runs.probing.estimate import estimate_probe
 from debate_judge.runs.probing.flags import ProbeFlags
+from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import PROBES
+from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
 
 ASPECTS = ["coherence", "relevance"]
@@ -81,20 +85,10 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     plan = job.prepare(flags)
     found = estimate_probe(job.Target("offline"), plan.setup, plan.entrants, plan.probes)
     assert list(found.rows) == ["as they are", *PROBES]
-    lm: dict[str, int] = {}
-
-    def counting(*arguments: Any, **options: Any) -> Any:
-        made = make(*arguments, **options)
-        lm["meter"] = made.meter
-        return made
-
-    make, job.make_lm = job.make_lm, counting  # type: ignore[assignment]
-    try:
-        assert job.run(flags) == 0
-    finally:
-        job.make_lm = make
-    meter: Any = lm["meter"]
-    assert {round(used.calls) for used in found.total} == {meter.executed.total()}
+    lm = make_lm("offline", store=Memory())
+    with JudgeRunner(lm, progress=False) as runner:
+        probe_all(runner, plan.setup, plan.entrants, plan.probes, progress=False)
+    assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 
 def test_an_estimate_spends_nothing(
