@@ -8,10 +8,12 @@ from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.optimize.wording import describe, guides, in_words
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
+from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import costs
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
@@ -69,6 +71,7 @@ def compile_report(
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
         "Beside single raters": _raters(plan, held_out),
+        "Scores on the raters' scale": _calibration(plan, judge, held_out),
         "What was learnt of the raters": _learnt(plan, judge),
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
@@ -160,6 +163,14 @@ def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
         return []
     rows = rows_of(rater_tables.rows(held_out.raters))
     return [DataTable(rater_tables.HEADER, rows, rater_tables.title(plan.data.level, plan.statistic))]
+
+
+def _calibration(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> list[ReportBlock]:
+    found = calibration_effects(plan, judge, held_out)
+    if not found:
+        return []
+    told = f"{calibration_tables.TITLE}\n{calibration_tables.ranks(found)}"
+    return [DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), told)]
 
 
 def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:

@@ -9,7 +9,12 @@ from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.text import text_table
 
-_HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
+HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
+
+TITLE = (
+    "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an\n"
+    "increasing function fitted on train and dev; bias is score minus mean rating"
+)
 
 Effects = Mapping[str, CalibrationEffect]
 """Aspect -> what its calibration changes."""
@@ -17,7 +22,12 @@ Effects = Mapping[str, CalibrationEffect]
 
 def render(found: Effects) -> str:
     """The table under its title, with what it leaves as it is."""
-    rows = [
+    return f"{TITLE}\n\n{text_table(HEADER, rows(found))}\n{ranks(found)}"
+
+
+def rows(found: Effects) -> list[tuple[str, ...]]:
+    """One per aspect, under `HEADER`."""
+    return [
         (
             aspect,
             cell(one.error),
@@ -30,14 +40,10 @@ def render(found: Effects) -> str:
         )
         for aspect, one in found.items()
     ]
-    title = (
-        "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by "
-        "an\nincreasing function fitted on train and dev; bias is score minus mean rating"
-    )
-    return f"{title}\n\n{text_table(_HEADER, rows)}\n{_ranks(found)}"
 
 
-def _ranks(found: Effects) -> str:
+def ranks(found: Effects) -> str:
+    """Whether the mapped scores are in the order of the judge's own."""
     changed = [aspect for aspect, one in found.items() if not one.keeps_ranks]
     if changed:
         return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."
