@@ -19,6 +19,7 @@ from debate_judge.data.requirements import require_level, require_ratings
 from debate_judge.data.schema import Aspect, Corpus, fingerprint
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
+from debate_judge.optimize.findings.leaving import leave_report
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
@@ -42,9 +43,6 @@ from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
-from debate_judge.runs.reports.html.debates import DebateTexts
-from debate_judge.runs.reports.html.document import Report
-from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.looks import Looks, record_look
@@ -87,7 +85,7 @@ class Result:
     lm_use: LMUse
     export: Path
     report: Path | None
-    """The page, the one with texts where that is wanted."""
+    """The page, the one with texts where that is wanted; None where none was wanted or none could be written."""
     tracked: TrackedRun
     curve: LearningCurve | None = None
 
@@ -149,8 +147,8 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         export = publish(run, tracker, judge, searches, held_out, looks)
         page = None
         if settings.report != "none":
-            report = compile_report(run, judge, searches, held_out, looks, curve)
-            page = keep_report(settings, tracker, export, *report)
+            found = compile_report(run, judge, searches, held_out, looks, curve)
+            page = leave_report(plan, tracker, export, *found)
         meter = runner.lm.meter
         return Result(
             plan=plan,
@@ -166,14 +164,6 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             curve=curve,
             tracked=TrackedRun(run_id=tracker.run_id, ui_hint=tracker.ui_hint, link=tracker.run_link()),
         )
-
-
-def keep_report(settings: Settings, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path:
-    """Write the report into the export's folder and into the run; returns the page to look at."""
-    files = keep(report, texts, ReportFiles(export), Path(settings.store), full=settings.report == "full")
-    for file in files:
-        tracker.text(file.name, file.read_text(encoding="utf-8"))
-    return files[-1]
 
 
 def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:

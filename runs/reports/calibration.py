@@ -9,9 +9,7 @@ from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
 from debate_judge.runs.reports.text import text_table
 
-HEADER = (
-    "aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on",
-)  # fmt: skip
+HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
 TITLE = (
     "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an\n"
@@ -45,7 +43,7 @@ def rows(found: Effects) -> list[tuple[str, ...]]:
 
 
 def ranks(found: Effects) -> str:
-    """Whether the order of scores is as it was."""
+    """Whether the mapped scores are in the order of the judge's own."""
     changed = [aspect for aspect, one in found.items() if not one.keeps_ranks]
     if changed:
         return f"The order of some scores changes, with the Spearman correlation, in {', '.join(changed)}."

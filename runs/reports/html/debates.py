@@ -34,6 +34,8 @@ class JudgeOutcome:
     """LM calls; None for scores from a file."""
     together: int = 1
     """Candidates that were judged in one conversation."""
+    joint: int = 1
+    """Aspects that were judged in one conversation."""
     path: tuple[PathStep, ...] = ()
 
 

@@ -324,6 +324,13 @@
     return box;
   }
 
+  function shared({ together, joint }) {
+    const parts = [];
+    if (together > 1) parts.push(together + " candidates");
+    if (joint > 1) parts.push(joint + " aspects");
+    return parts.length ? " (shared by " + parts.join(" and ") + ")" : "";
+  }
+
   function outcomes(i) {
     const table = make("table");
     const head = make("tr");
@@ -335,7 +342,7 @@
       line.append(free("th", "", judges[which].name));
       for (const cell of [
         number(outcome.score), apart ? signed(outcome.score - means[i]) : "–", String(outcome.rounds),
-        (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls),
+        (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls) + shared(outcome),
       ]) line.append(make("td", "", cell));
       body.append(line);
     });

@@ -1,0 +1,41 @@
+"""Where the report of a compile is left: in its export's folder and in its run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import opening
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.runs.reports.html.debates import DebateTexts
+from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.keeping import ReportFiles, keep
+from debate_judge.runs.tracking.tracker import Tracker
+
+logger = logging.getLogger(__name__)
+
+
+def leave_report(plan: CompilePlan, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path | None:
+    """Write the report and log it; returns the page to look at.
+
+    A page that cannot be written costs a warning and not the compile, which is paid for by now.
+    """
+    settings = plan.settings
+    full = settings.report == "full"
+    try:
+        files = keep(report, texts, ReportFiles(export), Path(settings.store), full=full)
+        if full:
+            _warn_of_texts(export / "README.md")
+    except InputError as error:
+        logger.warning("no report: %s", error)
+        return None
+    for file in files:
+        tracker.text(file.name, file.read_text(encoding="utf-8"))
+    return files[-1]
+
+
+def _warn_of_texts(readme: Path) -> None:
+    """An export says what it holds; the page with texts is the one part of it that quotes the data."""
+    with opening(readme, "--report"), readme.open("a", encoding="utf-8") as out:
+        out.write("\nreport-full.html quotes the texts of the data: take it out before the export goes to others.\n")

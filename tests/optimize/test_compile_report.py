@@ -1,0 +1,233 @@
+"""The reports of a compile and of a comparison: where they lie, what they hold, and that they can be made again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.optimize import compile as compile_command
+from debate_judge.runs import compare, report, view
+from debate_judge.runs.mlflow_setup import prepare_mlflow
+from tests.browser import Browser, needs_browser
+from tests.optimize.small_corpus import small_corpus
+
+ASPECTS = ("--aspects", "coherence,fluency")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one compile and one comparison, of data with comments; the data lie beside it."""
+    folder = tmp_path_factory.mktemp("report")
+    data = small_corpus(folder)
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    for group in lines:
+        for candidate in group["candidates"]:
+            candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    quick = ["--max-rounds", "1", "--trials", "3", "--resamples", "100", "--json", str(folder / "compiled.json")]
+    shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
+    assert compile_command.main([*shared, *quick]) == 0
+    judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--baseline", "single"]
+    outputs = ["--json", str(folder / "table.json"), "--resamples", "100", "--report", "full"]
+    assert compare.main([*shared, *judges, *outputs]) == 0
+    return folder / "store"
+
+
+def export_of(store: Path) -> Path:
+    (found,) = (store / "exports").iterdir()
+    return found
+
+
+def texts_of(store: Path) -> list[str]:
+    """The beginnings of all texts of the data, none of which is a common phrase."""
+    found = []
+    for line in (store.parent / "small.jsonl").read_text().splitlines():
+        group = json.loads(line)
+        found += [group["source"], *(candidate["text"] for candidate in group["candidates"])]
+    return [*(text[:60] for text in found), "remark on"]
+
+
+def kept(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def artifact(store: Path, run_id: str, name: str) -> str | None:
+    (found,) = [*(store / "artifacts").glob(f"{run_id}/artifacts/{name}")] or [None]
+    return None if found is None else found.read_text()
+
+
+def test_the_default_report_and_all_of_the_export_quote_no_text(store: Path) -> None:
+    export = export_of(store)
+    assert {file.name for file in export.iterdir()} >= {"report.html", "report.json", "manifest.json"}
+    assert not (export / "report-full.html").exists()
+    files = [file for file in export.rglob("*") if file.is_file()]
+    quoted = [(file.name, text) for file in files for text in texts_of(store) if text in file.read_text()]
+    assert quoted == []
+    assert "quotes no text of the data" in (export / "report.html").read_text()
+
+
+def test_the_run_holds_the_same_files_and_no_texts_either(store: Path) -> None:
+    run_id = kept(store.parent / "compiled.json")["run_id"]
+    for name in ("report.html", "report.json"):
+        assert artifact(store, run_id, name) == (export_of(store) / name).read_text()
+    assert artifact(store, run_id, "report-full.html") is None
+
+
+def test_the_report_says_what_the_compile_printed(store: Path) -> None:
+    found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
+    titles = [section["title"] for section in found["sections"]]
+    assert titles[:2] == ["Verdict", "Agreement on held-out sources"]
+    assert titles[-2:] == ["Bill", "How to repeat it"]
+    table = next(block for block in found["sections"][1]["blocks"] if block["kind"] == "table")
+    value = result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
+    assert table["rows"][-1][0] == "average"
+    assert table["rows"][-1][4].startswith(f"{value:.2f} [")
+    command = found["sections"][-1]["blocks"][0]["text"]
+    assert command.startswith("debate compile ")
+    assert {"--data small.jsonl", "--aspects coherence,fluency", "--trials 3"} <= set(re.findall(r"--\w+ \S+", command))
+    assert not re.findall("--(store|json)", command)
+    assert str(store) not in json.dumps(found)
+    assert "stand-in" in found["stand_in"]
+
+
+def test_it_is_made_again_from_export_run_and_file(store: Path, tmp_path: Path) -> None:
+    export = export_of(store)
+    first = (export / "report.html").read_bytes()
+    run_id = kept(store.parent / "compiled.json")["run_id"]
+    places = {
+        str(export): export / "report.html",
+        str(export / "report.json"): export / "report.html",
+        run_id: store / "reports" / run_id / "report.html",
+        f"runs:/{run_id}": store / "reports" / run_id / "report.html",
+    }
+    for address, page in places.items():
+        page.unlink(missing_ok=True)
+        assert report.main([address, "--store", str(store)]) == 0
+        assert page.read_bytes() == first
+
+
+def test_texts_come_from_the_store_alone(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "export"
+    shutil.copytree(export_of(store), copy)
+    monkeypatch.chdir(tmp_path)
+    assert report.main([str(copy), "--full"]) == 2
+    assert "the texts of this report are not in the store" in capsys.readouterr().err
+    assert report.main([str(copy), "--full", "--store", str(store)]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == copy / "report-full.html"
+    text = page.read_text()
+    assert "remark on" in text
+    assert "quotes the texts of the data" in text
+
+
+def test_texts_of_another_report_are_refused(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "report.json"
+    found = kept(export_of(store) / "report.json")
+    found["debates"]["items"].pop()
+    copy.write_text(json.dumps(found))
+    assert report.main([str(copy), "--full", "--store", str(store)]) == 2
+    assert "these are the texts of another report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"format": "something else"}, "this is not the data of a report"),
+        ({"format": "debate-judge report", "version": 0}, "made by another version"),
+        ({"format": "debate-judge report", "version": 1}, "the data of the report cannot be used"),
+    ],
+)
+def test_what_is_no_report_is_refused(
+    content: object, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(content))
+    assert report.main([str(tmp_path)]) == 2
+    assert says in capsys.readouterr().err
+    assert view.main([str(tmp_path / "nowhere")]) == 2
+    assert "no report is here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_view_opens_the_page_or_says_where_it_is(
+    there: bool, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: asked.append(address) or there)
+    assert view.main([str(export_of(store))]) == 0
+    printed = capsys.readouterr()
+    page = export_of(store) / "report.html"
+    assert printed.out.strip() == str(page)
+    assert asked == [page.resolve().as_uri()]
+    assert ("no browser" in printed.err) == (not there)
+
+
+def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
+    data, out = store.parent / "small.jsonl", tmp_path / "t.json"
+    arguments = ["--data", str(data), "--store", str(tmp_path / "store"), *ASPECTS, "--judges", "rouge-l"]
+    assert compare.main([*arguments, "--json", str(out), "--report", "none"]) == 0
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["t.json"]
+    assert not (tmp_path / "store" / "reports").exists()
+
+
+# --- comparisons ---
+
+
+def test_a_comparison_leaves_its_report_beside_its_table(store: Path) -> None:
+    folder = store.parent
+    plain, full = ((folder / f"table-report{end}.html").read_text() for end in ("", "-full"))
+    assert not [text for text in texts_of(store) if text in plain]
+    assert "remark on" in full
+    found = kept(folder / "table-report.json")
+    assert [judge["name"] for judge in found["debates"]["judges"]] == ["single", "rouge-l", export_of(store).name]
+    assert [judge["on_scale"] for judge in found["debates"]["judges"]] == [True, False, True]
+
+
+def test_a_comparison_in_a_store_with_runs_is_one_of_them(store: Path) -> None:
+    prepare_mlflow()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{store / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'debate/small'")
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    found = kept(store.parent / "table-report.json")
+    own = runs[found["name"]]
+    assert "| judge |" in own.data.tags["mlflow.note.content"]
+    names = {file.path for file in client.list_artifacts(own.info.run_id)}
+    assert {"report.html", "report.json", "report-full.html"} <= names
+    table = kept(store.parent / "table.json")["judges"]["single"]["agreement"]["average"]["summary"]["spearman"]
+    assert runs["single"].data.metrics["agreement"] == table["value"]
+    assert runs["single"].data.tags["mlflow.parentRunId"] == own.info.run_id
+
+
+# --- in the browser ---
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as running:
+        yield running
+
+
+@needs_browser
+def test_the_pages_open_without_a_complaint(store: Path, browser: Browser) -> None:
+    compiled = export_of(store) / "report"
+    compared = store.parent / "table-report"
+    for file, data in ((f"{compiled}.html", compiled), (f"{compared}-full.html", compared)):
+        page = browser.open(Path(file), width=390, height=800)
+        assert page.complaints == []
+        assert page.requests == [Path(file).resolve().as_uri()]
+        assert page.value("document.documentElement.scrollWidth") <= 390
+        sections = page.value("document.querySelectorAll('main > section').length")
+        assert page.value("document.querySelectorAll('nav a').length") == sections
+        items = len(kept(Path(f"{data}.json"))["debates"]["items"])
+        assert page.value("document.querySelector('.count').textContent") == f"{items} of {items}"
