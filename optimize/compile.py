@@ -20,6 +20,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
+from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import make_parser, read
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(read(Settings, arguments, flags.config), flags.estimate)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_INPUT
+        return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
         print(
             "\nstopped; run the same command again and it goes on from here, no LM call is paid twice", file=sys.stderr

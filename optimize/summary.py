@@ -32,14 +32,13 @@ def table(result: Result) -> str:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     plan, held_out = result.plan, result.held_out
     level, statistic = plan.data.level, plan.statistic
-    rows = []
+    rows, chosen = [], []
     for aspect, found in result.searches.items():
-        cells = [interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED]
-        calls = " / ".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
-        rows.append([aspect, *cells, calls, describe(found.chosen.point, found.chosen.calls)])
-    average = [interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED]
-    calls = " / ".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED)
-    rows.append(["average", *average, calls, ""])
+        rows.append([aspect, *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED)])
+        calls = "/".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
+        chosen.append([aspect, calls, describe(found.chosen.point, found.chosen.calls)])
+    rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED)])
+    chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
     kind = next(iter(result.judge.aspects.values())).judge.kind
     header = headings(kind).values()
     lines = [
@@ -50,7 +49,11 @@ def table(result: Result) -> str:
         f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
         "",
-        text_table(["aspect", *header, "LM calls per item", "chosen"], rows, rule_before_last=True),
+        text_table(["aspect", *header], rows, rule_before_last=True),
+        "",
+        "LM calls per item, in the order of the columns above, and what was chosen",
+        "",
+        text_table(["aspect", "LM calls", "chosen"], chosen, rule_before_last=True),
         "",
         *undefined(plan, held_out),
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import make_parser, read
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(flags)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, NoServerError) else 2
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here, no LM call is paid twice", file=sys.stderr)
         return 130

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.common import COLUMNS, MAX_UNSCORED, STORE
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(read(ScoreFlags, given))
     except InputError as error:
         _say(f"error: {error}")
-        return EXIT_INPUT
+        return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except OSError as error:
         _say(f"error: {error}\n  remedy:   mend the cause; the same command goes on from the last whole row")
         return EXIT_INPUT

@@ -79,11 +79,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class NoServerError(InputError):
+    """The address is that of a server on this machine, and none is running there."""
+
+
 def require_listening(url: str, field: str = "--api-base") -> None:
     """Refuse the address of a server on this machine that is not running, without loading a library.
 
     Raises:
-        InputError: The port is refused.
+        NoServerError: The port is refused.
     """
     parts = urlsplit(url)
     if not is_loopback(parts.hostname or ""):
@@ -92,8 +96,8 @@ def require_listening(url: str, field: str = "--api-base") -> None:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         socket.create_connection((parts.hostname, port), timeout=2).close()
     except ConnectionError as error:
-        raise InputError(
-            "no server listens there",
+        raise NoServerError(
+            "the LM failed: no server listens there",
             field=field,
             found=without_credentials(url),
             remedy="start the server, or correct the address",

@@ -44,7 +44,7 @@ def require_server(spec: str, api_base: str | None, store: str) -> None:
         store: Of the run.
 
     Raises:
-        InputError: Its port is refused.
+        NoServerError: Its port is refused.
     """
     variable = base_variable(spec)
     address = api_base or os.environ.get(variable) or ""

@@ -48,6 +48,10 @@ def power_text(found: Difference, units: str = "sources") -> str:
     )
 
 
+WIDTH = 100
+"""Columns of a terminal that tables fit into."""
+
+
 def text_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -55,18 +59,36 @@ def text_table(
     rule_before_last: bool = False,
     numbers: Collection[str] = (),
 ) -> str:
-    """A plain table with aligned columns: those that the header names among `numbers` to the right, others left."""
+    """A plain table with aligned columns: those that the header names among `numbers` to the right, others left.
+
+    A table that is wider than `WIDTH` goes on below with the columns that are left, each part with the first one.
+    """
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     aligned = [str.rjust if name in numbers else str.ljust for name in header]
 
-    def line(cells: Sequence[str]) -> str:
-        return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, aligned, strict=True)).rstrip()
+    def part(columns: Sequence[int]) -> str:
+        def line(cells: Sequence[str]) -> str:
+            return "  ".join(aligned[i](cells[i], widths[i]) for i in columns).rstrip()
 
-    rule = "  ".join("─" * width for width in widths)
-    body = [line(row) for row in rows]
-    if rule_before_last and len(body) > 1:
-        body.insert(len(body) - 1, rule)
-    return "\n".join([line(header), rule, *body])
+        rule = "  ".join("─" * widths[i] for i in columns)
+        body = [line(row) for row in rows]
+        if rule_before_last and len(body) > 1:
+            body.insert(len(body) - 1, rule)
+        return "\n".join([line(header), rule, *body])
+
+    return "\n\n".join(map(part, _parts(widths)))
+
+
+def _parts(widths: Sequence[int]) -> list[list[int]]:
+    """The columns of each part of a table, the first column in all of them."""
+    parts, room = [[0]], WIDTH - widths[0]
+    for column, width in enumerate(widths[1:], start=1):
+        if room < width + 2 and len(parts[-1]) > 1:
+            parts.append([0])
+            room = WIDTH - widths[0]
+        parts[-1].append(column)
+        room -= width + 2
+    return parts
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

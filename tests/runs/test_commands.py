@@ -54,12 +54,12 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
 ) -> None:
     address = f"http://{host}:{closed_port()}/v1"
     for command in ("compile", "compare"):
-        assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 2
+        assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
         shown = capsys.readouterr().err
-        assert "field '--api-base': no server listens there" in shown
+        assert "field '--api-base': the LM failed: no server listens there" in shown
         assert address in shown
     score = ["score", "--program", "x", "--in", "x.csv", "--out", "y.csv", "--lm", "openai/m", "--api-base", address]
-    assert main([*score, "--store", str(tmp_path)]) == 2
+    assert main([*score, "--store", str(tmp_path)]) == 3
     assert "no server listens there" in capsys.readouterr().err
 
 
@@ -69,7 +69,7 @@ def test_answers_of_earlier_runs_need_no_server(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "replies" / "openai_m" / "0001.jsonl").touch()
     require_server("openai/m", address, str(tmp_path))
     monkeypatch.setenv("OPENAI_API_BASE", address)
-    with pytest.raises(InputError, match="field 'OPENAI_API_BASE': no server listens there"):
+    with pytest.raises(InputError, match="field 'OPENAI_API_BASE': the LM failed: no server listens there"):
         require_server("openai/other", None, str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         require_server("openai/other", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))

@@ -266,7 +266,10 @@ def shown() -> Comparison:
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Comparison) -> None:
-    header, _, first, second = render(shown, "text").splitlines()
+    # What is wider than a terminal goes on below.
+    assert max(map(len, render(shown, "text").splitlines())) <= 100
+    parts = [part.splitlines() for part in render(shown, "text").split("\n\n")]
+    header, _, first, second = ("  ".join(lines) for lines in zip(*parts, strict=True))
     assert header.split("  ")[0] == "judge"
     assert "coherence ρ/τ-b" in header
     assert "1.000/1.000 *" in first
@@ -275,6 +278,7 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert "6.25" in first
     assert "< 0.001" in first
     assert "*" not in second
+    assert [line.split("  ")[0] for part in parts for line in part[2:]] == ["the_best", "other"] * len(parts)
     assert second.count("–") == 4, "neither calls nor cost, and no difference to itself"
 
 
