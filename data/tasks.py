@@ -20,12 +20,14 @@ SUMMARIZATION = Task(
         Aspect(
             "coherence",
             "How well the summary holds together as one text. Look at how the sentences connect: whether each follows "
-            "from what came before, the order is sensible, pronouns and connectives point to something that was said, "
-            "and nothing is said twice. True or false, important or not, well worded or not, short or long: none of "
-            "this counts here, and a sentence that breaks off counts as far as it breaks the thread. 1 is a heap of "
-            "sentences with no thread; 2 has a topic, but most sentences stand unconnected or say the same; 3 can be "
-            "followed, but a sentence is stray or something is said twice; 4 has one rough joint that does not stop "
-            "the reader; 5 leads from the main point through its details as one organised whole.",
+            "from what came before, the order is sensible, pronouns, connectives and names point to something that the "
+            "summary itself has said, and no statement is made twice. True or false, important or not, well worded or "
+            "not, short or long: none of this counts here, and a sentence that breaks off or makes no sense counts as "
+            "far as it breaks the thread. 1 is a heap of sentences with no thread; 2 has a topic, but most sentences "
+            "stand unconnected or say the same; 3 can be followed, but a sentence is stray, a whole statement is made "
+            "twice, the order is wrong, or it opens on something that is never introduced; 4 has one rough joint that "
+            "does not stop the reader, or repeats a phrase; 5 leads from the main point through its details as one "
+            "organised whole, or is a single whole sentence.",
             _FIVE_POINTS,
         ),
         Aspect(
@@ -34,9 +36,10 @@ SUMMARIZATION = Task(
             "who-did-what against the article; what contradicts it, or cannot be found in it, is an error even if "
             "it may be true in the world. What the article's captions and other passages beside its running text say "
             "is part of the article. Omissions, style, grammar and order do not count, nor does a broken sentence as "
-            "long as what it says is right. 1 is mostly contradicted or invented; 2 has a false main statement or "
-            "several errors; 3 has one serious error among supported statements; 4 has a slip that changes little; 5 "
-            "says nothing that the article does not.",
+            "long as what it says, as it stands, is right. 1 is mostly contradicted or invented; 2 has a false main "
+            "statement or several errors; 3 has one serious error among supported statements, such as a quotation that "
+            "the article does not have; 4 has a slip that changes little, such as a hope told as a fact; 5 says "
+            "nothing that the article does not.",
             _FIVE_POINTS,
         ),
         Aspect(
