@@ -105,7 +105,7 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     own = {name: compiled.aspects[name].granularity for name in items}
     for name, judges in asked.items():
         for one in judges:
-            label = one.aspects[0] if len(one.aspects) == 1 else JOINTLY
+            label = one.aspects[0] if len(one.aspects) == 1 or plan.settings.shared else JOINTLY
             with stage(f"{label}: held-out"):
                 told = [item for aspect in one.aspects for item in items[aspect]]
                 judgements = iter(run.runner.judge(one.judge, told, f"{label}: held-out, {name}"))
