@@ -13,18 +13,21 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
 from debate_judge.optimize.selection import TunedJudges, learn
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.judge import Judge, corpus_items
 from debate_judge.runs.reports.figures import agreement_by_sources
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
@@ -179,20 +182,28 @@ def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
 def _scores(
     run: Run, learnt: TunedJudges, points: Mapping[str, Point], searches: Mapping[str, SearchResult], size: int
 ) -> dict[str, list[GroupScores]]:
-    found: dict[str, list[GroupScores]] = {}
+    """The scores of the judges at these points, aspects sharing calls as those of the compiled judge do."""
     held_out = run.plan.data.splits.held_out
+    judges: dict[str, Judge] = {}
     for unit in run.plan.units:
         for aspect in unit:
             point = points[aspect.name]
             # A kind that was not learnt from so few sources is no knowledge there.
             judge = learnt.variants[label_of(unit)][point.variant].judge
-            judge = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
-            with stage(f"{aspect.name}: held-out"):
-                what = f"{aspect.name}: learning curve, {size}"
-                judgements = run.runner.judge(judge, corpus_items(held_out, aspect), what)
-            granularity = searches[aspect.name].scores.granularity(aspect.name, point)
-            found[aspect.name] = group_scores(held_out, aspect, judgements, granularity)
-    return found
+            judges[aspect.name] = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
+    aspects = {aspect.name: aspect for aspect in run.plan.data.aspects}
+    items = {name: corpus_items(held_out, aspect) for name, aspect in aspects.items()}
+    found: dict[str, list[GroupScores]] = {}
+    for one in shared_judges(judges):
+        label = one.aspects[0] if len(one.aspects) == 1 else JOINTLY
+        with stage(f"{label}: held-out"):
+            told = [item for name in one.aspects for item in items[name]]
+            judgements = iter(run.runner.judge(one.judge, told, f"{label}: learning curve, {size}"))
+        for name in one.aspects:
+            granularity = searches[name].scores.granularity(name, points[name])
+            own = list(islice(judgements, len(items[name])))
+            found[name] = group_scores(held_out, aspects[name], own, granularity)
+    return {name: found[name] for name in aspects}
 
 
 def _step(
