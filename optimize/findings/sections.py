@@ -31,6 +31,7 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     Span,
     TextChange,
+    one_line,
     rows_of,
 )
 from debate_judge.runs.reports.html.debates import DebateTexts
@@ -172,7 +173,9 @@ def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
 def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
     if not found:
         return []
-    table = DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), calibration_tables.TITLE)
+    table = DataTable(
+        calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), one_line([calibration_tables.TITLE])
+    )
     return [table, Paragraph(calibration_tables.ranks(found), look="small")]
 
 
@@ -183,7 +186,7 @@ def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
     question, mark, answer = learning.in_words(curve.steps).partition("? ")
     blocks: list[ReportBlock] = [
         Paragraph(answer, question + mark.strip()),
-        DataTable(learning.header(curve.steps), rows, learning.TITLE),
+        DataTable(learning.header(curve.steps), rows, one_line([learning.TITLE])),
     ]
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
@@ -248,7 +251,7 @@ def _bill(run: Run) -> list[ReportBlock]:
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     told = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(told), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
+    return [Paragraph(told), DataTable(header, rows_of(body), one_line(costs.notes(rows)), total=True)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
@@ -263,7 +266,7 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
             for name, part in groups.items()
         ),
         ("settings", f"fingerprint {plan.identity}"),
-        *((f"version of {name}", version) for name, version in versions().items()),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
     told = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
     return [

@@ -175,13 +175,23 @@ def detail(page: OpenPage) -> str:
 # --- texts that mean harm ---
 
 
+SHORT = [text[:200] for text in HOSTILE]
+
+
+@pytest.fixture(scope="module")
+def hostile() -> tuple[Page, DebateTexts]:
+    """A page with these texts wherever it can have one."""
+    on = corpus(HOSTILE, tuple(f"{i} {text}" for i, text in enumerate(SHORT)))
+    made, texts = report(on, *(block for text in SHORT for block in blocks(text)))
+    return Page(replace(made, title=SHORT[0], stand_in=SHORT[1])), texts
+
+
 @pytest.mark.parametrize("full", [False, True])
-def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, tmp_path: Path, full: bool) -> None:
-    short = [text[:200] for text in HOSTILE]
-    on = corpus(HOSTILE, tuple(f"{i} {text}" for i, text in enumerate(short)))
-    made, texts = report(on, *(block for text in short for block in blocks(text)))
-    made = replace(made, title=short[0], stand_in=short[1])
-    page = opened(browser, tmp_path, Page(made).html(texts if full else None))
+def test_hostile_texts_are_shown_and_do_nothing(
+    hostile: tuple[Page, DebateTexts], browser: Browser, tmp_path: Path, full: bool
+) -> None:
+    made, texts = hostile
+    page = opened(browser, tmp_path, made.html(texts if full else None))
     assert page.value("window.hacked") is None
     assert page.dialogs == []
     assert page.complaints == []
@@ -190,12 +200,12 @@ def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, tmp_path: Path
     counts = {name: page.value(f"document.querySelectorAll('{name}').length") for name in names}
     links = page.value("document.querySelectorAll('nav a').length")
     assert counts == {"script": 2, "img": 0, "meta": 5, "a": links}
-    assert page.value("document.querySelector('h1').textContent") == short[0]
+    assert page.value("document.querySelector('h1').textContent") == SHORT[0]
     assert page.value("getComputedStyle(document.querySelector('main')).display") == "block"
     # Each chart is whole, and each text that HTML can hold stands there letter by letter.
-    assert page.value("document.querySelectorAll('svg').length") == 3 * len(short) + 6
+    assert page.value("document.querySelectorAll('svg').length") == 3 * len(SHORT) + 6
     quoted = page.value("[...document.querySelectorAll('blockquote')].map(b => b.textContent)")
-    assert quoted == [text.replace("\0", "").replace("\ud83d", "?") for text in short]
+    assert quoted == [text.replace("\0", "").replace("\ud83d", "?") for text in SHORT]
 
 
 def test_every_text_arrives_letter_by_letter(browser: Browser, tmp_path: Path) -> None:
@@ -355,11 +365,16 @@ def test_light_and_dark(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_on_paper_everything_is_open_and_nothing_is_to_be_pressed(browser: Browser, tmp_path: Path) -> None:
-    made, texts = report(corpus(), *blocks("a"))
+    long = "unbroken" * 20
+    made, texts = report(corpus((long,)), *blocks(long))
     page = opened(browser, tmp_path, Page(made).html(texts))
     page.send("Emulation.setEmulatedMedia", {"media": "print"})
     page.value("window.dispatchEvent(new Event('beforeprint'))")
     assert page.value("document.querySelectorAll('details:not([open])').length") == 0
+    # As wide as the text of a page of A4.
+    size = {"width": 718, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.send("Emulation.setDeviceMetricsOverride", size)
+    assert page.value("document.documentElement.scrollWidth") <= 718
     assert page.value("[...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight).length") == 0
     page.value("window.dispatchEvent(new Event('afterprint'))")
     assert page.value("document.querySelectorAll('details:not([open])').length") > 0

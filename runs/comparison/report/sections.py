@@ -33,6 +33,7 @@ from debate_judge.runs.reports.html.blocks import (
     RoundsChart,
     Section,
     Span,
+    one_line,
     rows_of,
 )
 from debate_judge.runs.reports.html.debates import DebateTexts
@@ -231,7 +232,7 @@ def _bill(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     names, body = costs.cells(bill)
     return [
         DataTable(header, rows_of(rows), told),
-        DataTable(names, rows_of(body), "\n".join(costs.notes(bill)), total=True),
+        DataTable(names, rows_of(body), one_line(costs.notes(bill)), total=True),
     ]
 
 
@@ -242,6 +243,6 @@ def _repeat(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
         ("seed", str(arguments.seed)),
         ("LM", arguments.lm + (f" ({setting.note})" if arguments.lm == OFFLINE else "")),
         ("data", f"{corpus.origin.name}, {part}"),
-        *((f"version of {name}", version) for name, version in versions().items()),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
     return [Quotation("Command", as_command("compare", arguments)), DataTable(("what", "value"), rows_of(rows))]
