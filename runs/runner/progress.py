@@ -141,9 +141,6 @@ class RunProgress:
         now, parts = self.clock(), []
         if self.phases:
             parts.append(f"step {self._step + 1} of {len(self.phases)}, {self.phases[self._step].name}")
-        if self._passes:
-            last = self._passes[-1]
-            parts.append(f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else ""))
         if self.agreement is not None:
             parts.append(f"agreement so far {self.agreement:.2f}")
         share = self.share
@@ -153,6 +150,10 @@ class RunProgress:
             parts.insert(0, f"waiting for the first reply of {self.lm.model} ({silent:.0f} s)")
         elif known and share < 1:
             parts.append(f"about {_time((now - self._started) * (1 - share) / share)} left")
+        if self._passes:
+            # Last, for a narrow terminal cuts it off.
+            last = self._passes[-1]
+            parts.append(f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else ""))
         return " · ".join(parts)
 
     def _spent(self, share: float | None) -> str:
@@ -189,7 +190,7 @@ class RunProgress:
         """Show what there is to show now."""
         now = self.clock()
         if terminal:
-            if now - self._started >= FIRST:
+            if now - self._started >= FIRST and (self._passes or self._step or self.lm.meter.asked):
                 self._draw(stream)
             return
         waiting = self._waiting(now) is not None
@@ -202,9 +203,9 @@ class RunProgress:
         from tqdm import tqdm
 
         if self._bar is None:
-            counted = bool(self.phases) or any(one.total for one in self._passes)
-            form = "{percentage:3.0f}%|{bar:12}| {desc}" if counted else "{desc}"
-            self._bar = tqdm(total=_UNITS, file=stream, bar_format=form, dynamic_ncols=True, leave=False)
+            self._bar = tqdm(total=_UNITS, file=stream, bar_format="{desc}", dynamic_ncols=True, leave=False)
+        if self.phases or any(one.total for one in self._passes):
+            self._bar.bar_format = "{percentage:3.0f}%|{bar:12}| {desc}"
         self._bar.n = int(_UNITS * self.share)
         self._bar.set_description_str(self.line())
 

@@ -61,8 +61,8 @@ def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> 
             # Of the search 2.5 of 3 passes: .2 + .6 * 2.5 / 3 = .7 of the work in 70 s.
             assert shown.share == pytest.approx(0.7)
             assert shown.line() == (
-                "step 2 of 3, search · fluency: n=1: 5 of 10 · agreement so far 0.62 · "
-                "14 LM calls of about 20, $1.40 of about $2.00 · about 30 s left"
+                "step 2 of 3, search · agreement so far 0.62 · 14 LM calls of about 20, $1.40 of about $2.00 · "
+                "about 30 s left · fluency: n=1: 5 of 10"
             )
 
 
@@ -72,10 +72,10 @@ def test_nothing_is_extrapolated_from_the_beginning(clock: Clock) -> None:
         items.advance()
         spend(shown, 3)
         clock.now += 10
-        assert shown.line() == "scoring: 1 of 1,000 · 3 LM calls"
+        assert shown.line() == "3 LM calls · scoring: 1 of 1,000"
     with shown.over("scoring", None) as items:
         items.advance()
-        assert shown.line() == "scoring: 1 · 3 LM calls"
+        assert shown.line() == "3 LM calls · scoring: 1"
 
 
 def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
@@ -99,8 +99,8 @@ def test_lines_come_now_and_then_where_there_is_no_terminal(clock: Clock) -> Non
             clock.now += 1
             shown.tick(stream, terminal=False)
     assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()] == [
-        f"scoring: 1 of 10 · 1 LM calls of about 10 · about {9 * LINE_EVERY / 60:.0f} min left",
-        "scoring: 1 of 10 · 1 LM calls of about 10 · about 9 min left",
+        f"1 LM calls of about 10 · about {9 * LINE_EVERY / 60:.0f} min left · scoring: 1 of 10",
+        "1 LM calls of about 10 · about 9 min left · scoring: 1 of 10",
     ]
 
 
@@ -132,7 +132,7 @@ def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock) -> None:
             shown.tick(stream, terminal=True)
     shown.stop()
     assert "30%|" in stream.getvalue(), "half a pass of three: .2 + .6 / 6"
-    assert "step 2 of 3, search · debates: 2 of 4 · 2 LM calls" in stream.getvalue()
+    assert "step 2 of 3, search · 2 LM calls" in stream.getvalue()
     assert "\n" not in stream.getvalue().rstrip()
 
 
