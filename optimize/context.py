@@ -24,6 +24,7 @@ from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
@@ -135,6 +136,17 @@ class CompilePlan:
                     kept.append(group)
             found[part] = replace(splits.dev, groups=tuple(kept))
         return found
+
+    @property
+    def phases(self) -> list[RunPhase]:
+        """The steps of a compile by the names of their stages; shares of the work and passes are rough, for display."""
+        units, held_out = len(self.units), 4 * len(self.data.aspects)
+        return [
+            RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units),
+            RunPhase("search", 0.5, 2 * self.breadth.probes * units),
+            RunPhase("calibration", 0.05, units),
+            RunPhase("held-out", 0.2, held_out),
+        ]
 
     @property
     def corpus_name(self) -> str:

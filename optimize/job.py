@@ -135,6 +135,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     plan = prepared(settings, personas)
     with _runner(settings, progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
+        runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if not settings.no_preflight:
             preflight(runner, _trials(plan))

@@ -228,7 +228,11 @@ def _log(run: Run, point: Point, found: Found) -> None:
         "reading": point.reading,
         "dropped": isinstance(found, Dropped),
     }
-    run.tracker.trial(f"{name}, {point.granularity}", params, _metrics(found))
+    metrics = _metrics(found)
+    if (agreement := metrics.get(CHOICE)) is not None:
+        shown = run.runner.progress
+        shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
+    run.tracker.trial(f"{name}, {point.granularity}", params, metrics)
     if isinstance(found, Dropped) and point.granularity == "given":
         logger.info("dropped after %d of %d sources: %s", found.groups, found.of, name)
 

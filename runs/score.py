@@ -190,7 +190,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
         if not arguments.no_preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, arguments)
+        _write_all(judge, items, results, arguments, _count(arguments, judge.task, aspects))
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
@@ -227,17 +227,38 @@ def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iter
         yield from group_items(task, group, aspects)
 
 
-def _write_all(judge: LoadedJudge, items: Iterator[Item], results: Results, arguments: ScoreFlags) -> None:
-    from tqdm import tqdm
+def _count(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> int | None:
+    """How many items there are, for the time that is left; only looked for where a bar shows it."""
+    from debate_judge.data.files.columns import Columns, ReadingNotes
+    from debate_judge.data.files.groups import iter_groups
 
+    if not sys.stderr.isatty():
+        return None
+    try:
+        groups = iter_groups(arguments.source, task, Columns.of(arguments.columns), notes=ReadingNotes(""))
+        return sum(len(entry.group.candidates) for entry in groups) * len(aspects)
+    except InputError:
+        # It is told when scoring comes to it, after the rows before it.
+        return None
+
+
+def _write_all(
+    judge: LoadedJudge, items: Iterator[Item], results: Results, arguments: ScoreFlags, total: int | None
+) -> None:
+    from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import score_of, window
     from debate_judge.runs.scoring.outage_guard import OutageGuard
 
     guard = OutageGuard(results, window(judge.lm), arguments.max_unscored >= 1)
-    with tqdm(desc="scoring", unit="item", delay=2, file=sys.stderr) as bar:
-        for item, judgement in judge.stream(items):
-            guard.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
-            bar.update()
+    shown = RunProgress(judge.lm, shown=True)
+    shown.start()
+    try:
+        with shown.over("items scored", total) as done:
+            for item, judgement in judge.stream(items):
+                guard.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
+                done.advance()
+    finally:
+        shown.stop()
     guard.finish()
     results.finish()
 

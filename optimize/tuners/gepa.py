@@ -99,7 +99,7 @@ def tune(tuning: Tuning) -> Tuned:
     )
     logger.info("%s: GEPA starts from the guide", tuning.label)
     settings = dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True)
-    with narrated_nowhere(tuning.runner.progress), settings:
+    with narrated_nowhere(tuning.runner.progress.shown), settings:
         best: _Program = optimizer.compile(program, trainset=reflected, valset=kept)
     return Tuned(best.judge, start=start)
 

@@ -44,7 +44,7 @@ def estimate_comparison(target: Target, setup: EvalSetup, entrants: Sequence[Ent
         for entrant in entrants:
             # One after the other, so that shared calls are the first one's.
             with stage(entrant.name):
-                score_all(runner, sample, [_dry_run_copy(entrant)], progress=False)
+                score_all(runner, sample, [_dry_run_copy(entrant)])
             steps.update()
 
     with steps:

@@ -16,7 +16,7 @@ from debate_judge.runs.runner.tables import SharedSeating, seated_by_aspect
 
 
 def score_all(
-    runner: JudgeRunner, setup: EvalSetup, entrants: Sequence[Entrant], *, progress: bool = True
+    runner: JudgeRunner, setup: EvalSetup, entrants: Sequence[Entrant]
 ) -> tuple[dict[str, EntrantScores], dict[str, str]]:
     """Score all candidates with all entrants in one pass.
 
@@ -24,7 +24,6 @@ def score_all(
         runner: Its LM's store must be a `runs.runner.billing.UsageByJudge`, or nothing is charged.
         setup: What is scored.
         entrants: The judges.
-        progress: Whether to show progress on stderr.
 
     Returns:
         Entrant -> its scores, and entrant -> why it cannot score anything at all.
@@ -37,7 +36,7 @@ def score_all(
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
     work = [(c, asked) for c in entrants for asked in seated_by_aspect(_judges(c), items)]
     jobs = [_job(c, asked, usages[c.name]) for c, asked in work]
-    done = run_together(runner, jobs, "judges", progress=progress)
+    done = run_together(runner, jobs, "judges")
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
     found: dict[str, dict[str, list[Judgement]]] = {c.name: {} for c in entrants}

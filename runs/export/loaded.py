@@ -110,7 +110,8 @@ class LoadedJudge:
 
         Args:
             text: The candidate.
-            source: The text that it was written for: the article of a summary, the dialogue before a reply.
+            source: The text that it was written for: the article of a summary, the dialogue before a reply; empty for a
+                judge of texts by themselves.
             context: A text that belongs to the source, where the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
@@ -222,7 +223,8 @@ class LoadedJudge:
                 remedy=did_you_mean(unknown[0], _ROW),
             )
         for name in ("text", "source"):
-            if not isinstance(row.get(name), str) or not row[name].strip():
+            # A judge of texts by themselves is given an empty source, but never by oversight.
+            if not isinstance(row.get(name), str) or (name == "text" and not row[name].strip()):
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", found=row.get(name))
         context = row.get("context") or ""
         if not isinstance(context, str):

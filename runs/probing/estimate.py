@@ -50,7 +50,7 @@ def estimate_probe(
         # What a manipulation shares with the candidates as they are has been asked then.
         for name, these in [(AS_THEY_ARE, []), *((probe.name, [probe]) for probe in probes)]:
             with stage(name):
-                probe_all(runner, sample, copies, these, progress=False)
+                probe_all(runner, sample, copies, these)
             steps.update()
 
     with steps:

@@ -57,8 +57,6 @@ def probe_all(
     setup: EvalSetup,
     entrants: Sequence[Entrant],
     probes: Sequence[Manipulation],
-    *,
-    progress: bool = True,
 ) -> tuple[dict[str, Scored], dict[str, Sequence[Judgement]]]:
     """Score all candidates with all judges, as they are and manipulated.
 
@@ -67,7 +65,6 @@ def probe_all(
         setup: What is scored; its seed decides the wording of manipulations.
         entrants: The judges.
         probes: The manipulations.
-        progress: Whether to show progress on stderr.
 
     Returns:
         Judge -> its scores, and judge -> its judgements of the candidates as they are.
@@ -84,7 +81,7 @@ def probe_all(
     ]
     tables = [_tables(one) for one in asked]
     jobs = [_job(one, those) for one, those in zip(asked, tables, strict=True)]
-    done = run_together(runner, jobs, "probes", progress=progress)
+    done = run_together(runner, jobs, "probes")
     for error in done.failed.values():
         raise error
     scored: dict[str, dict[str, dict[str, list[ScoredTwice]]]] = {}

@@ -26,6 +26,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
+from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from debate_judge.runs.runner.tables import CandidateTable, seated
 
@@ -42,8 +43,8 @@ class JudgeRunner:
     def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
         self.lm = lm
         self._warmup = PrefixWarmup() if lm.prefix_warmup else None
-        self.progress = progress
-        """Whether progress is shown on stderr."""
+        self.progress = RunProgress(lm, progress)
+        """What is shown on stderr."""
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._submitted: set[Future[Any]] = set()
@@ -51,6 +52,7 @@ class JudgeRunner:
 
     def __enter__(self) -> JudgeRunner:
         self._thread.start()
+        self.progress.start()
         self.lm.sync_calls.serve(self._loop, self._thread)
         return self
 
@@ -59,6 +61,7 @@ class JudgeRunner:
     ) -> None:
         if self.inherited:
             return
+        self.progress.stop()
         self.lm.sync_calls.leave(self._loop)
         for future in list(self._submitted):
             future.cancel()
@@ -176,7 +179,7 @@ class JudgeRunner:
     def _each(
         self, items: Sequence[CandidateTable], work: Callable[[CandidateTable], Awaitable[T]], what: str
     ) -> list[T]:
-        done = run_together(self, [PassJob("", work, items)], what, progress=self.progress)
+        done = run_together(self, [PassJob("", work, items)], what)
         for error in done.failed.values():
             raise error
         return done.results[0]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dspy
-from tqdm import tqdm
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
@@ -50,7 +48,7 @@ class PassResult(Generic[T]):
     """Owner -> why its work is impossible, on any item."""
 
 
-def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, progress: bool = True) -> PassResult[T]:
+def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str) -> PassResult[T]:
     """Do all jobs at once.
 
     Items of the jobs alternate, so that all calls about one text go out together: the provider's prefix cache is
@@ -60,14 +58,16 @@ def run_together(runner: JudgeRunner, jobs: Sequence[PassJob[T]], what: str, *, 
     Args:
         runner: Has the loop and the LM.
         jobs: What to do.
-        what: Label of the progress bar.
-        progress: Whether to show one on stderr, if the pass takes longer than two seconds.
+        what: What the runner's progress calls it.
 
     Raises:
         dspy.LMError: The LM failed for good, for all judges; what was answered is in its store.
         StoreError: Replies cannot be kept any more.
     """
-    return runner.wait(_Pass(runner, jobs).run(what, progress and sys.stderr is not None))
+    work = _Pass(runner, jobs)
+    # Here and not on the loop, for the stage of the run is known to this thread.
+    with runner.progress.over(what, sum(map(len, work.unique))) as shown:
+        return runner.wait(work.run(shown.advance))
 
 
 class _Pass(Generic[T]):
@@ -79,17 +79,14 @@ class _Pass(Generic[T]):
         self.tasks: dict[str, list[asyncio.Task[None]]] = {job.owner: [] for job in jobs}
         self.failed: dict[str, dspy.LMError | InputError] = {}
 
-    async def run(self, what: str, progress: bool) -> PassResult[T]:
-        total = sum(len(items) for items in self.unique)
-        bar = tqdm(total=total, desc=what, unit="item", file=sys.stderr, delay=2, disable=not progress)
+    async def run(self, advance: Callable[[], None]) -> PassResult[T]:
         ended: BaseException | None = None
         try:
-            with bar:
-                async with asyncio.TaskGroup() as group:
-                    for number, item in self._in_turn():
-                        task = group.create_task(self._one(number, item))
-                        task.add_done_callback(lambda _: bar.update())
-                        self.tasks[self.jobs[number].owner].append(task)
+            async with asyncio.TaskGroup() as group:
+                for number, item in self._in_turn():
+                    task = group.create_task(self._one(number, item))
+                    task.add_done_callback(lambda _: advance())
+                    self.tasks[self.jobs[number].owner].append(task)
         except* (dspy.LMError, StoreError) as errors:
             # Many items meet the same fatal error; one of them tells the user enough.
             ended = errors.exceptions[0]

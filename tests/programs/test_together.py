@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import seated
 from tests.fakes import Script, in_turn, requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.tables import items, judged, lines, part, reading, shown, table_judge, values, wanted
@@ -440,3 +442,10 @@ def test_what_goes_not_together_is_refused() -> None:
     assert isinstance(judge, Debate)
     assert {(v.together, v.order) for v in judge.variants({"a": "A.", "b": "B."}).values()} == {(4, 2)}
     assert Debate.from_config(judge.config()).together == 4
+
+
+def test_texts_without_a_source_are_no_candidates_of_one() -> None:
+    alone = [replace(item, source="", context="", group=str(i)) for i, item in enumerate(items("a", "b"))]
+    assert [len(table.items) for table in seated(table_judge(), alone).tables] == [1, 1]
+    together = [replace(item, group="g") for item in alone]
+    assert [len(table.items) for table in seated(table_judge(), together).tables] == [2]

@@ -44,13 +44,13 @@ def plan(*which: str, **changes: Any) -> AblationPlan:
 
 def ablated(lm: ScriptedLM, *which: str, on: EvalSetup = SETUP, **changes: Any) -> Findings:
     with JudgeRunner(lm, progress=False) as runner:
-        return ablate(runner, on, plan(*which, **changes), progress=False)
+        return ablate(runner, on, plan(*which, **changes))
 
 
 def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
     lm = scripted_lm(arguing(2))
     with JudgeRunner(lm, progress=False) as runner:
-        held = record_debates(runner, SETUP, {"d": (Debate(), 4)}, progress=False)["d"]
+        held = record_debates(runner, SETUP, {"d": (Debate(), 4)})["d"]
         asked = lm.meter.asked.total()
         study = by_rounds(SETUP, held, 4)
         assert lm.meter.asked.total() == asked
@@ -67,9 +67,9 @@ def test_every_n_is_read_off_the_longest_debate_at_no_call() -> None:
 def test_reading_off_gives_what_a_shorter_debate_gives() -> None:
     lm = scripted_lm(arguing(2))
     with JudgeRunner(lm, progress=False) as runner:
-        longest = record_debates(runner, SETUP, {"d": (Debate(), 4)}, progress=False)["d"]
+        longest = record_debates(runner, SETUP, {"d": (Debate(), 4)})["d"]
         for n in range(4):
-            shorter = record_debates(runner, SETUP, {"d": (Debate(), n)}, progress=False)["d"]
+            shorter = record_debates(runner, SETUP, {"d": (Debate(), n)})["d"]
             assert longest.at(SETUP, n) == shorter.at(SETUP, n)
 
 
@@ -90,10 +90,8 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
     lm = scripted_lm(script)
     with JudgeRunner(lm, progress=False) as runner:
         judges = Debate(debate_config=DebateConfig(2)).variants(TEXTS)
-        held = record_debates(
-            runner, SETUP, {name: (judges[name], 2) for name in ("plain", "devils-advocate")}, progress=False
-        )
-        study = by_style(runner, SETUP, held, 2, progress=False)
+        held = record_debates(runner, SETUP, {name: (judges[name], 2) for name in ("plain", "devils-advocate")})
+        study = by_style(runner, SETUP, held, 2)
     assert {name: v.calls for name, v in study.variants.items()} == {
         "plain": 2,
         "plain + tie-breaker": 2,
@@ -111,14 +109,14 @@ def test_styles_differ_by_critic_and_tie_breaker() -> None:
 def test_repeats_ask_anew_and_find_their_replies_again() -> None:
     lm = scripted_lm(arguing(1), temperature=0.0)
     with JudgeRunner(lm, progress=False) as runner:
-        record_debates(runner, SETUP, {"d": (Debate(), 2)}, progress=False)
+        record_debates(runner, SETUP, {"d": (Debate(), 2)})
         once = lm.meter.executed.total()
         for _ in range(2):
-            found = repeats(runner, SETUP, Debate(), 2, 3, 0.7, progress=False)
+            found = repeats(runner, SETUP, Debate(), 2, 3, 0.7)
             assert len(found) == 3
             assert lm.meter.executed.total() == 4 * once
         # Fewer runs are the first of more.
-        repeats(runner, SETUP, Debate(), 2, 2, 0.7, progress=False)
+        repeats(runner, SETUP, Debate(), 2, 2, 0.7)
         assert lm.meter.executed.total() == 4 * once
 
 
@@ -272,7 +270,7 @@ def ordered(script: Script) -> tuple[Findings, ScriptedLM]:
     lm = scripted_lm(script)
     judge = Debate(debate_config=DebateConfig(1), together=8)
     with JudgeRunner(lm, progress=False) as runner:
-        return ablate(runner, SETUP, AblationPlan(judge, TEXTS, ("order",)), progress=False), lm
+        return ablate(runner, SETUP, AblationPlan(judge, TEXTS, ("order",))), lm
 
 
 def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:

@@ -34,7 +34,7 @@ ITEMS = 9
 
 def scored(lm: JudgeLM, *names: str, on: EvalSetup = SETUP) -> tuple[dict[str, EntrantScores], dict[str, str]]:
     with JudgeRunner(lm) as runner:
-        return score_all(runner, on, entrants(names, on.aspects), progress=False)
+        return score_all(runner, on, entrants(names, on.aspects))
 
 
 def lm_of(script: Callable[[str], str]) -> JudgeLM:
@@ -90,7 +90,7 @@ def impossible(name: str) -> Entrant:
 def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
     both = [impossible("broken"), *entrants(["single"], SETUP.aspects)]
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
-        entries, failed = score_all(runner, SETUP, both, progress=False)
+        entries, failed = score_all(runner, SETUP, both)
     assert list(entries) == ["single"]
     assert failed == {"broken": "log-probabilities are not to be had here remedy: choose another mode"}
     # As the baseline it leaves the table without differences.
@@ -101,7 +101,7 @@ def test_an_entrant_that_fails_does_not_take_the_others_along() -> None:
 
 def test_where_no_entrant_can_score_the_user_is_told() -> None:
     with JudgeRunner(lm_of(debater())) as runner, pytest.raises(InputError, match="log-probabilities"):
-        score_all(runner, SETUP, [impossible("broken")], progress=False)
+        score_all(runner, SETUP, [impossible("broken")])
 
 
 def test_usd_are_for_a_thousand_items_of_the_judge_alone() -> None:
@@ -133,12 +133,12 @@ def test_a_judge_that_compares_is_given_pairs_where_all_candidates_come_in_pairs
     judge = Entrant("c", {"coherence": AspectJudge(Comparing(debate_config=DebateConfig(0)))})
     pairs = setup([1, 5], [44444, 2])
     with JudgeRunner(lm_of(debater(score="2"))) as runner:
-        entries, _ = score_all(runner, pairs, [judge], progress=False)
+        entries, _ = score_all(runner, pairs, [judge])
         found = entries["c"]
         assert [g.scores for g in found.scores["coherence"]] == [(1.0, 3.0), (5.0, 3.0)]
         assert (found.calls, found.items) == (0.5, 4)
         # A group of three: every candidate by itself.
-        entries, _ = score_all(runner, setup([1, 5], [4, 2, 3]), [judge], progress=False)
+        entries, _ = score_all(runner, setup([1, 5], [4, 2, 3]), [judge])
     assert {s for g in entries["c"].scores["coherence"] for s in g.scores} == {2.0}
 
 
@@ -150,7 +150,7 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
     entrants = [Entrant(name, {"coherence": one, "fluency": one}) for name, one in judges.items()]
     on = replace(setup([1, 5, 3], [4, 2, 3]), aspects=(COHERENCE, FLUENCY))
     with JudgeRunner(make_lm("offline"), progress=False) as runner:
-        entries, _ = score_all(runner, on, entrants, progress=False)
+        entries, _ = score_all(runner, on, entrants)
     assert all(entry.scores == entries["alone"].scores for entry in entries.values())
     assert {name: (e.calls, e.together, e.joint, e.items) for name, e in entries.items()} == {
         "alone": (1, 1, 1, 12),

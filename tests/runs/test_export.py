@@ -444,6 +444,13 @@ def test_replies_are_kept_where_asked(tmp_path: Path, with_lm: Callable[[Scripte
     assert len(list((tmp_path / "replies").glob("*.replies"))) == 1
 
 
+def test_a_text_may_be_judged_by_itself(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
+    lm = with_lm(scripted_lm(SCRIPT))
+    with load(write(tmp_path / "x")) as judge:
+        assert judge.score("Sorry!", "", aspects="help")["help"].score is not None
+    assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts)
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [

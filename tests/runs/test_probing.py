@@ -52,7 +52,7 @@ def probed(judge: Judge, script: Script, *names: str, setup: EvalSetup = SETUP) 
     lm = scripted_lm(script)
     entrant = Entrant("judge", {aspect.name: AspectJudge(judge) for aspect in setup.aspects})
     with JudgeRunner(lm, progress=False) as runner:
-        scored, _ = probe_all(runner, setup, [entrant], [PROBES[name] for name in names or PROBES], progress=False)
+        scored, _ = probe_all(runner, setup, [entrant], [PROBES[name] for name in names or PROBES])
     items = sum(len(group.candidates) for group in setup.corpus.groups)
     return effects_of(scored["judge"], setup.aspects, items), lm
 

@@ -36,7 +36,7 @@ def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
         reverse = PassJob("b", Debate(debate_config=DebateConfig(0)).judge, ITEMS[::-1])
-        done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test", progress=False)
+        done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test")
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
     assert scores == [[1, 2, 5, 4, 2, 2], [2, 2, 4, 5, 2, 1]]
     assert done.failed == {}
@@ -49,7 +49,6 @@ def test_calls_that_several_judges_need_are_made_once_even_while_they_fly() -> N
             runner,
             [job("a", DebateConfig(2)), job("b", DebateConfig(2)), job("c", DebateConfig(0))],
             "test",
-            progress=False,
         )
     # Scorer, Critic objects, Scorer, Critic content: four calls an item, whoever asks.
     assert lm.meter.executed == {"scorer": 12, "critic": 12}
@@ -63,7 +62,7 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
     def used(names: list[str], lm: ScriptedLM) -> dict[str, tuple[int, int]]:
         found = {name: JudgeUsage() for name in names}
         with JudgeRunner(lm) as runner:
-            run_together(runner, [job(n, configs[n], found[n]) for n in names], "test", progress=False)
+            run_together(runner, [job(n, configs[n], found[n]) for n in names], "test")
         return {name: (usage.fresh, usage.output) for name, usage in found.items()}
 
     together = used(list(configs), lm_of(arguing(9)))
@@ -109,9 +108,7 @@ def test_equal_items_are_worked_on_once() -> None:
     lm = lm_of(debater(score=the_number))
     twice = [*ITEMS, ITEMS[0]]
     with JudgeRunner(lm) as runner:
-        done = run_together(
-            runner, [PassJob("a", Debate(debate_config=DebateConfig(0)).judge, twice)], "test", progress=False
-        )
+        done = run_together(runner, [PassJob("a", Debate(debate_config=DebateConfig(0)).judge, twice)], "test")
     assert len(lm.prompts) == 6
     assert done.results[0][0] is done.results[0][6]
 
@@ -126,7 +123,7 @@ def test_what_one_judge_cannot_do_ends_its_jobs_and_no_others(error: Exception) 
     lm = lm_of(debater(score=the_number))
     with JudgeRunner(lm) as runner:
         jobs = [PassJob("bad", impossible, ITEMS), job("bad", DebateConfig(3)), job("good", DebateConfig(0))]
-        done = run_together(runner, jobs, "test", progress=False)
+        done = run_together(runner, jobs, "test")
     assert done.failed == {"bad": error}
     assert done.results[:2] == [[], []]
     assert len(done.results[2]) == len(ITEMS)
@@ -137,7 +134,7 @@ def test_an_item_that_cannot_be_scored_fails_nobody() -> None:
         return debater(score="many" if the_number(prompt) == "5" else the_number)(prompt)
 
     with JudgeRunner(lm_of(script)) as runner:
-        (found,) = run_together(runner, [job("a", DebateConfig(0))], "test", progress=False).results
+        (found,) = run_together(runner, [job("a", DebateConfig(0))], "test").results
     assert [type(j) for j in found] == [Verdict, Verdict, Unscored, Verdict, Verdict, Verdict]
 
 
@@ -146,4 +143,4 @@ def test_an_error_of_the_lm_for_everybody_ends_the_pass() -> None:
         raise lm15.AuthError("wrong key")
 
     with JudgeRunner(lm_of(script)) as runner, pytest.raises(dspy.LMAuthError):
-        run_together(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test", progress=False)
+        run_together(runner, [job("a", DebateConfig(0)), job("b", DebateConfig(1))], "test")

@@ -91,7 +91,7 @@ class Findings:
         }
 
 
-def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan, *, progress: bool = True) -> Findings:
+def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan) -> Findings:
     """Do the ablations that the plan names.
 
     Raises:
@@ -104,25 +104,25 @@ def ablate(runner: JudgeRunner, setup: EvalSetup, plan: AblationPlan, *, progres
     rounds = {name: n for name in judges if name in wanted}
     if set(which) & {"rounds", "personas", "styles", "distribution"}:
         rounds[STRICT.name] = max(n, plan.max_rounds) if "rounds" in which else n
-    held = record_debates(runner, setup, {name: (judges[name], r) for name, r in rounds.items()}, progress=progress)
+    held = record_debates(runner, setup, {name: (judges[name], r) for name, r in rounds.items()})
     studies: list[Study] = []
     if "rounds" in which:
         studies.append(by_rounds(setup, held[STRICT.name], plan.max_rounds))
     if "personas" in which:
         studies.append(by_persona(setup, {name: held[name] for name in judges}, n))
     if "styles" in which:
-        studies.append(by_style(runner, setup, held, n, progress=progress))
+        studies.append(by_style(runner, setup, held, n))
     spread: dict[str, Distribution] = {}
     if "distribution" in which:
         strict = held[STRICT.name]
         spread = distributions(setup, {"single": strict.at(setup, 0).scores, "debate": strict.at(setup, n).scores})
     steady: dict[str, Steadiness] = {}
     if "stability" in which:
-        again = repeats(runner, setup, judges[STRICT.name], n, plan.runs, plan.temperature, progress=progress)
+        again = repeats(runner, setup, judges[STRICT.name], n, plan.runs, plan.temperature)
         steady = _steady(setup, again, n)
     ordered: dict[str, Steadiness] = {}
     if "order" in which:
-        ordered = _steady(setup, in_orders(runner, setup, judges[STRICT.name], n, progress=progress), n)
+        ordered = _steady(setup, in_orders(runner, setup, judges[STRICT.name], n), n)
     return Findings(tuple(studies), spread, steady, ordered)
 
 

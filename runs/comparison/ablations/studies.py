@@ -92,7 +92,7 @@ def study_scores(setup: EvalSetup, judged: Mapping[str, Sequence[Judgement]]) ->
 
 
 def record_debates(
-    runner: JudgeRunner, setup: EvalSetup, judges: Mapping[str, tuple[Judge, int]], *, progress: bool = True
+    runner: JudgeRunner, setup: EvalSetup, judges: Mapping[str, tuple[Judge, int]]
 ) -> dict[str, RecordedDebates]:
     """Hold the debates of several judges in one pass.
 
@@ -100,7 +100,6 @@ def record_debates(
         runner: Where.
         ground: About what.
         judges: Name -> judge and rounds.
-        progress: Whether to show it.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
@@ -109,7 +108,7 @@ def record_debates(
 
     items = _items(setup)
     jobs = [job for name in judges for job in _jobs(name, *judges[name], items)]
-    found = _results(runner, jobs, "debates", progress)
+    found = _results(runner, jobs, "debates")
     return {name: RecordedDebates(judge, found[name]) for name, (judge, _) in judges.items()}
 
 
@@ -126,9 +125,7 @@ def by_persona(setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: in
     return _study(setup, "personas", title, readings, PLAIN.name)
 
 
-def by_style(
-    runner: JudgeRunner, setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int, *, progress: bool = True
-) -> Study:
+def by_style(runner: JudgeRunner, setup: EvalSetup, held: Mapping[str, RecordedDebates], rounds: int) -> Study:
     """Agreement by debating style: neutral Critic or devil's advocate, each with and without Tie-breaker."""
     items = _items(setup)
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
@@ -140,7 +137,7 @@ def by_style(
         return _SeatedJob(PassJob(persona, lambda t: asked.judge.break_ties(t.items, open_at_n[t.key]), tables), asked)
 
     jobs = [job(p, asked) for p in styles for asked in seated_by_aspect(dict.fromkeys(items, held[p].judge), items)]
-    found = _results(runner, jobs, "tie-breaks", progress)
+    found = _results(runner, jobs, "tie-breaks")
     readings: dict[str, StudyScores] = {}
     for persona, style in styles.items():
         judge = held[persona].judge
@@ -158,27 +155,23 @@ def repeats(
     rounds: int,
     runs: int,
     temperature: float,
-    *,
-    progress: bool = True,
 ) -> list[RecordedDebates]:
     """Hold the same debates several times over, each time with other samples of the LM."""
 
     lms = {f"run {n}": runner.lm.another_sample(n, temperature) for n in range(1, runs + 1)}
     jobs = [job for name, lm in lms.items() for job in _jobs(name, judge, rounds, _items(setup), lm)]
-    found = _results(runner, jobs, "repeated debates", progress)
+    found = _results(runner, jobs, "repeated debates")
     return [RecordedDebates(judge, found[name]) for name in lms]
 
 
-def in_orders(
-    runner: JudgeRunner, setup: EvalSetup, judge: Judge, rounds: int, *, progress: bool = True
-) -> list[RecordedDebates]:
+def in_orders(runner: JudgeRunner, setup: EvalSetup, judge: Judge, rounds: int) -> list[RecordedDebates]:
     """Hold the debates of a judge of tables once for each of several orders of the candidates, its own the first."""
     judges: dict[str, tuple[Judge, int]] = {}
     for number in range(ORDERS):
         one = judge.deepcopy()
         one.order = judge.order + number
         judges[f"order {one.order}"] = one, rounds
-    return list(record_debates(runner, setup, judges, progress=progress).values())
+    return list(record_debates(runner, setup, judges).values())
 
 
 @dataclass(frozen=True)
@@ -205,11 +198,9 @@ def _jobs(
     return [job(asked) for asked in seated_by_aspect(dict.fromkeys(items, judge), items)]
 
 
-def _results(
-    runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str, progress: bool
-) -> dict[str, dict[str, list[Transcript]]]:
+def _results(runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str) -> dict[str, dict[str, list[Transcript]]]:
     """Owner of the jobs -> aspect -> what came of its items."""
-    done = run_together(runner, [one.job for one in jobs], what, progress=progress)
+    done = run_together(runner, [one.job for one in jobs], what)
     for error in done.failed.values():
         raise error
     found: dict[str, dict[str, list[Transcript]]] = {}

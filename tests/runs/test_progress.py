@@ -1,0 +1,145 @@
+"""What a run says of how far it is, from what its meter and its passes say."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+
+from debate_judge.programs.lm.prices import Price
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.progress import LINE_EVERY, SILENCE, RunPhase, RunProgress
+from tests.fakes import debater, scripted_lm
+
+PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held-out", 0.2, 1)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def progress(clock: Callable[[], float], price: Price | None = None) -> RunProgress:
+    lm = scripted_lm(debater())
+    lm.price = price
+    one = RunProgress(lm, shown=False, clock=clock)
+    one.start()
+    return one
+
+
+def spend(shown: RunProgress, calls: int) -> None:
+    for _ in range(calls):
+        shown.lm.meter.ask("scorer")
+        shown.lm.meter.spend("scorer", Reply("4", 1000, 0, 100))
+
+
+def test_step_items_agreement_calls_money_and_time_in_one_line(clock: Clock) -> None:
+    shown = progress(clock, Price(100.0, 100.0, 0.0))
+    shown.phases = PHASES
+    shown.agreement = 0.617
+    with stage("fluency: tuning"), shown.over("guides", 4):
+        pass
+    with stage("fluency: search, debates dev"):
+        for _ in range(2):
+            with shown.over("debates", 10):
+                pass
+        with shown.over("fluency: n=1", 10) as items:
+            for _ in range(5):
+                items.advance()
+            spend(shown, 14)
+            clock.now += 70
+            # Of the search 2.5 of 3 passes: .2 + .6 * 2.5 / 3 = .7 of the work in 70 s.
+            assert shown.share == pytest.approx(0.7)
+            assert shown.line() == (
+                "step 2 of 3, search · agreement so far 0.62 · 14 LM calls of about 20, $1.40 of about $2.00 · "
+                "about 30 s left · fluency: n=1: 5 of 10"
+            )
+
+
+def test_nothing_is_extrapolated_from_the_beginning(clock: Clock) -> None:
+    shown = progress(clock)
+    with shown.over("scoring", 1000) as items:
+        items.advance()
+        spend(shown, 3)
+        clock.now += 10
+        assert shown.line() == "3 LM calls · scoring: 1 of 1,000"
+    with shown.over("scoring", None) as items:
+        items.advance()
+        assert shown.line() == "3 LM calls · scoring: 1"
+
+
+def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
+    shown, shares = progress(clock), []
+    shown.phases = PHASES
+    for name in ("a: tuning", "a: search, debates dev", "b: tuning", "a: held-out", "a: search, debates dev", "odd"):
+        with stage(name), shown.over(name, 2) as items:
+            items.advance()
+            shares.append(shown.share)
+    assert shares == sorted(shares)
+    assert shown.line().startswith("step 3 of 3, held-out")
+    assert shown.share == pytest.approx(1.0)
+
+
+def test_lines_come_now_and_then_where_there_is_no_terminal(clock: Clock) -> None:
+    shown, stream = progress(clock), io.StringIO()
+    with shown.over("scoring", 10) as items:
+        items.advance()
+        spend(shown, 1)
+        for _ in range(61):
+            clock.now += 1
+            shown.tick(stream, terminal=False)
+    assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()] == [
+        f"1 LM calls of about 10 · about {9 * LINE_EVERY / 60:.0f} min left · scoring: 1 of 10",
+        "1 LM calls of about 10 · about 9 min left · scoring: 1 of 10",
+    ]
+
+
+def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
+    shown, stream = progress(clock), io.StringIO()
+    clock.now += 8
+    shown.tick(stream, terminal=False)
+    assert stream.getvalue() == "", "nothing has been asked"
+    shown.lm.meter.ask("scorer")
+    for _ in range(12):
+        shown.tick(stream, terminal=False)
+        clock.now += 1
+    (line,) = stream.getvalue().splitlines()
+    assert f"waiting for the first reply of {shown.lm.model} ({SILENCE:.0f} s)" in line
+    spend(shown, 1)
+    assert "waiting" not in shown.line()
+
+
+def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock) -> None:
+    shown, stream = progress(clock), io.StringIO()
+    shown.phases = PHASES
+    with stage("a: search, debates dev"), shown.over("debates", 4) as items:
+        shown.tick(stream, terminal=True)
+        assert stream.getvalue() == "", "what is over at once needs no bar"
+        clock.now += 3
+        for _ in range(2):
+            items.advance()
+            spend(shown, 1)
+            shown.tick(stream, terminal=True)
+    shown.stop()
+    assert "30%|" in stream.getvalue(), "half a pass of three: .2 + .6 / 6"
+    assert "step 2 of 3, search · 2 LM calls" in stream.getvalue()
+    assert "\n" not in stream.getvalue().rstrip()
+
+
+def test_a_thread_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = RunProgress(scripted_lm(debater()), shown=True)
+    shown.start()
+    thread = shown._thread
+    assert thread is not None
+    shown.stop()
+    assert not thread.is_alive()
