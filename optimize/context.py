@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,7 +151,9 @@ class CompilePlan:
 
     @property
     def corpus_name(self) -> str:
-        return Path(self.settings.data.partition("=")[0]).stem
+        stem = Path(self.settings.data.partition("=")[0]).stem
+        # The name of a set and its split has characters that a folder's should not have.
+        return re.sub(r"[^\w.+-]+", "-", stem) if self.settings.data.startswith("hf:") else stem
 
     @property
     def name(self) -> str:

@@ -210,6 +210,7 @@ def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
     return record.error(
         f"the field {role!r} is missing",
         role,
+        expected="a text in every row, or candidates in every group" if role == "text" else None,
         found="fields " + ", ".join(keys) if keys else "no fields",
         remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={guess}",
     )

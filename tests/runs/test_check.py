@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -146,3 +148,32 @@ def test_ties_are_counted_within_groups_or_over_all() -> None:
         for i, a in enumerate(group.candidates)
         for b in group.candidates[:i]
     )
+
+
+README = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_commands_of_the_readme_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"What of {i}?,It is {i}.,{i % 5 + 1}\n" for i in range(40))
+    Path("ratings.csv").write_text(f"question,answer,score_help\n{rows}")
+    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
+    assert len(commands) == 3
+    for program, name, *arguments in commands:
+        assert (program, name) == ("debate", "check")
+        assert main(arguments) == 0
+    assert "40 sources" in capsys.readouterr().out
+
+
+def test_the_files_of_the_readme_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "support.toml").write_text(blocks("toml")[0])
+    assert read_task(tmp_path / "support.toml").aspect("helpfulness").scale == Scale(1, 5, on_steps=True)
+    (tmp_path / "groups.json").write_text(f"[{blocks('json')[0]}]")
+    corpus = data.load(str(tmp_path / "groups.json"), "summarization")
+    assert corpus.groups[0].candidates[0].ratings == {"coherence": (4.0, 5.0, 4.0), "fluency": (5.0,)}
