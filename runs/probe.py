@@ -21,7 +21,7 @@ from debate_judge.runs.probing.flags import ProbeFlags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 4 tracking failed, 130 stopped)."""
+    """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 stopped)."""
     arguments = make_parser("probe", __doc__, ProbeFlags).parse_args(argv)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")

@@ -52,7 +52,10 @@ class ProbeOutputFlags:
     intervals: Literal["average", "all"] = setting("average", "in which columns of the table", decides=False)
     name: str | None = setting(None, "of the run", decides=False)
     tracking_uri: str | None = setting(
-        None, "MLflow server; an embedded store under --store by default", metavar="URL", decides=False
+        None,
+        "also log a run to this MLflow server; by default to --store's own runs, if it has any",
+        metavar="URL",
+        decides=False,
     )
     store: str = STORE
     json: str | None = JSON_FILE

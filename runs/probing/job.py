@@ -25,16 +25,16 @@ from debate_judge.runs.estimates.table import render as estimate_table
 from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export, read
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.probing.effects import effects_of, figures
+from debate_judge.runs.probing.effects import effects_of
 from debate_judge.runs.probing.estimate import estimate_probe
 from debate_judge.runs.probing.flags import ProbeFlags
+from debate_judge.runs.probing.keeping import keep_run
 from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import PROBES, Manipulation
 from debate_judge.runs.probing.report import Found, document, render
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
-from debate_judge.runs.tracking.tracker import Tracker, TrackingError
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,20 @@ def run(arguments: ProbeFlags) -> int:
         )
         if lm.destination is not None:
             print(lm.destination, file=sys.stderr)
-        with JudgeRunner(lm) as runner, _tracker(plan) as tracker:
-            _probe(plan, runner, tracker)
+        with JudgeRunner(lm) as runner:
+            found = _probe(plan, runner)
             if lm.meter.asked and plan.spec != OFFLINE:
                 print("\n" + cost_table(cost_rows(lm.meter, lm.price)), file=sys.stderr)
     except dspy.LMError as error:
         print(describe(error, plan.spec), file=sys.stderr)
         return 3
-    except TrackingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 4
     finally:
         journal.close()
+    record = document(found, plan.setup, plan.setting, plan.notes)
+    print(render(found, plan.setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
+    if arguments.json:
+        write_json(arguments.json, record, "--json")
+    keep_run(arguments, found, record, plan.setup.corpus, plan.setting.held_out)
     return 0
 
 
@@ -166,19 +168,8 @@ def estimated(plan: ProbePlan) -> str:
     return estimate_table(found, "probe", ["A call that several judges need is made once, and counted for the first."])
 
 
-def _tracker(plan: ProbePlan) -> Tracker:
-    arguments = plan.arguments
-    corpus = Path(arguments.data.partition("=")[0]).stem
-    return Tracker(
-        uri=arguments.tracking_uri,
-        store=Path(arguments.store),
-        experiment=f"debate/{corpus}",
-        run_name=arguments.name or f"probe-{corpus}-{plan.spec.replace('/', '_')}",
-    )
-
-
-def _probe(plan: ProbePlan, runner: JudgeRunner, tracker: Tracker) -> Found:
-    """Score, compare and print; the run and the file get the same.
+def _probe(plan: ProbePlan, runner: JudgeRunner) -> Found:
+    """Score, and see what the manipulations do.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
@@ -193,18 +184,4 @@ def _probe(plan: ProbePlan, runner: JudgeRunner, tracker: Tracker) -> Found:
     for name, judgements in plain.items():
         require_scored(judgements, arguments.max_unscored, f"candidates, as they are, by {name}")
     items = sum(len(group.candidates) for group in setup.corpus.groups)
-    found = {name: effects_of(own, setup.aspects, items) for name, own in scored.items()}
-    record = document(found, setup, plan.setting, plan.notes)
-    tracker.params({"judges": ",".join(found), "probes": ",".join(p.name for p in plan.probes), "lm": plan.spec})
-    tracker.params({"part": arguments.part, "seed": arguments.seed})
-    if plan.setting.held_out:
-        tracker.dataset("held_out", setup.corpus, plan.setting.held_out)
-    for name, effects in found.items():
-        tracker.metrics(figures(effects, name, whole=True))
-        tracker.details(figures(effects, name, whole=False))
-    tracker.json("probes.json", record)
-    print(render(found, setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
-    print(f"\nrun: {tracker.ui_hint}\n     then open {tracker.run_link()}")
-    if arguments.json:
-        write_json(arguments.json, record, "--json")
-    return found
+    return {name: effects_of(own, setup.aspects, items) for name, own in scored.items()}

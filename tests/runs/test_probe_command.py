@@ -53,8 +53,11 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     rated: Path, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["--program", str(program), "--judges", "single", "--probes", "order,longer", "--json", str(tmp_path / "p")]
+    given += ["--tracking-uri", f"sqlite:///{tmp_path}/runs.db"]
     assert run(rated, tmp_path, *given) == 0
-    printed = capsys.readouterr().out
+    said = capsys.readouterr()
+    printed = said.out
+    assert "then open http" in said.err
     found: dict[str, Any] = json.loads((tmp_path / "p").read_text())
     assert list(found["judges"]) == ["mine", "single"]
     assert set(found["probes"]) == {"order", "longer"}
@@ -73,7 +76,7 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     size = sum(file.stat().st_size for file in journal)
     assert run(rated, tmp_path, *given) == 0
     assert sum(file.stat().st_size for file in journal) == size
-    assert capsys.readouterr().out.partition("run:")[0] == printed.partition("run:")[0]
+    assert capsys.readouterr().out == printed
     kept = [json.loads(file.read_text()) for file in (tmp_path / "store" / "artifacts").rglob("probes.json")]
     assert kept == [found, found]
 
@@ -89,6 +92,18 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     with JudgeRunner(lm, progress=False) as runner:
         probe_all(runner, plan.setup, plan.entrants, plan.probes, progress=False)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
+
+
+def test_a_probe_is_not_lost_with_its_run(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--judges", "rouge-l", "--probes", "repeated", "--aspects", "coherence"]
+    assert run(rated, tmp_path, *given) == 0
+    assert not (tmp_path / "store" / "mlflow.db").exists()
+    before = capsys.readouterr()
+    assert "run:" not in before.err
+    assert run(rated, tmp_path, *given, "--tracking-uri", "ftp://nowhere") == 0
+    after = capsys.readouterr()
+    assert after.out == before.out
+    assert "warning: the run could not be kept" in after.err
 
 
 def test_an_estimate_spends_nothing(
