@@ -18,6 +18,7 @@ from debate_judge.programs.debate.table_prompts import DECISIONS, TOO_HIGH, TOO_
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.parsing import Unreadable
+from debate_judge.programs.roles.reply_forms import HEADER
 from debate_judge.programs.roles.score_modes import ParsedScore
 
 T = TypeVar("T")
@@ -173,9 +174,26 @@ def _about(reply: str, cell: Cell) -> str | Unreadable:
 
 def _sections(reply: str, name: str) -> dict[str, str] | Unreadable:
     """The field of a reply, and what stands before the first one."""
-    heads = {head.lower() for head in _MARKER.findall(reply)}
+    heads = _heads(reply)
+    if name in (whole := _whole(reply)):
+        return whole
     # In a reply that has headers nothing else is structure: what looks so may be quoted from a candidate.
     return {} if heads and name not in heads else replies.sections(reply, (_LEAD, name))
+
+
+# A table may have a hundred cells, and each of them looks for its section.
+@lru_cache(maxsize=8)
+def _heads(reply: str) -> frozenset[str]:
+    return frozenset(head.lower() for head in _MARKER.findall(reply))
+
+
+@lru_cache(maxsize=8)
+def _whole(reply: str) -> dict[str, str]:
+    """All sections under headers at once; empty where they have to be looked for one by one, for one of them stands
+    twice, or a tag may end thoughts or be a word of a section."""
+    heads = {head.lower() for head in HEADER.findall(reply)}
+    found = replies.sections(reply, (_LEAD, *heads)) if heads and "</" not in reply else {}
+    return {} if isinstance(found, Unreadable) else found
 
 
 def _as_lines(text: str) -> str:
