@@ -90,7 +90,7 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     assert list(found.rows) == ["as they are", *PROBES]
     lm = make_lm("offline", store=Memory())
     with JudgeRunner(lm, progress=False) as runner:
-        probe_all(runner, plan.setup, plan.entrants, plan.probes, progress=False)
+        probe_all(runner, plan.setup, plan.entrants, plan.probes)
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 
