@@ -21,6 +21,7 @@ from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData, CompilePlan, Run
 from debate_judge.optimize.findings.leaving import leave_report
 from debate_judge.optimize.findings.sections import compile_report
+from debate_judge.optimize.findings.wording import guides
 from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.measures.learning_curve import LearningCurve, require_learning, tracked_curve
@@ -31,7 +32,6 @@ from debate_judge.optimize.search.storage import only_process
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
-from debate_judge.optimize.wording import guides
 from debate_judge.programs import named, options_of, preset
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Judge

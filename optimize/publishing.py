@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.optimize.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.programs import KINDS
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items

@@ -6,9 +6,9 @@ import shlex
 import textwrap
 
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
+from debate_judge.optimize.findings.wording import describe, guides
 from debate_judge.optimize.held_out import COMPARED, above_zero
 from debate_judge.optimize.job import Result
-from debate_judge.optimize.wording import describe, guides
 from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command

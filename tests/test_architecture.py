@@ -393,7 +393,7 @@ def tracked() -> list[Path]:
 
 def texts() -> Iterator[tuple[str, str]]:
     for path in tracked():
-        if path != Path(__file__):
+        if path != Path(__file__) and path.suffix != ".png":
             yield name_of(path), path.read_text(encoding="utf-8")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
+from debate_judge.optimize.findings.wording import describe, guides, in_words
 from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.measures.learning_curve import LearningCurve
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
-from debate_judge.optimize.wording import describe, guides, in_words
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
 from debate_judge.runs.reports import calibration as calibration_tables

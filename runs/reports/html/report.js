@@ -309,6 +309,8 @@
     const outcome = items[i].outcomes[which];
     const box = make("div");
     box.append(path(i, which));
+    const told = company(outcome);
+    if (told) box.append(make("p", "small", told));
     if (!texts) return box;
     texts.items[i].turns[which].forEach((text, place) => {
       const step = outcome.path[place];
@@ -324,11 +326,11 @@
     return box;
   }
 
-  function shared({ together, joint }) {
-    const parts = [];
-    if (together > 1) parts.push(together + " candidates");
-    if (joint > 1) parts.push(joint + " aspects");
-    return parts.length ? " (shared by " + parts.join(" and ") + ")" : "";
+  function company({ together, joint }) {
+    const others = [];
+    if (together > 1) others.push(together + " candidates");
+    if (joint > 1) others.push(joint + " aspects");
+    return others.length ? "Judged in one conversation about " + others.join(" and ") + ", whose calls are shared." : "";
   }
 
   function outcomes(i) {
@@ -342,7 +344,7 @@
       line.append(free("th", "", judges[which].name));
       for (const cell of [
         number(outcome.score), apart ? signed(outcome.score - means[i]) : "–", String(outcome.rounds),
-        (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls) + shared(outcome),
+        (outcome.score === null ? "unscored: " : "") + outcome.stop, number(outcome.calls),
       ]) line.append(make("td", "", cell));
       body.append(line);
     });
