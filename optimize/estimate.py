@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,37 +18,38 @@ from tqdm import tqdm
 
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
+from debate_judge.optimize.estimate_cases import run_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoiceScores, search_stage
-from debate_judge.optimize.search.course import breadth_of
-from debate_judge.optimize.search.outcomes import Outcomes, SearchResult
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
-from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
+from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, search_stage
+from debate_judge.optimize.search.course import BREADTHS, breadth_of
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import Item, Judge, corpus_items
+from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, Stage, Target, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, Used, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.runner import JudgeRunner
 
-SAMPLED = 96
+SAMPLED = 192
 """Items that are sampled from each part, over all aspects."""
+
+SAMPLED_OF_OTHERS = 64
+"""The same, for the efforts that the settings do not choose."""
 
 NOTES = (
     "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
-    "a few more side by side where that may be chosen, {most} (--effort {effort}). Those that come first are",
-    "always tried; the others are whatever is new (upper), nothing new (lower), or what the search tries on the",
-    "sample (expected). Held-out: chosen is the cheapest point (lower), the dearest (upper), or the one that",
-    "the search chooses on the sample (expected).",
+    "a few more in the dearer reading where there are two, {most} (--effort {effort}).",
+    "All but the judge as it comes is dropped after the first sources (lower), or nothing is (upper), or what loses",
+    "its race on the sample (expected). What comes first is always tried; the rest is whatever is new (upper), nothing",
+    "new (lower), or what the search tries on the sample (expected). Held-out: chosen is the cheapest point (lower),",
+    "the dearest (upper), or the one that the search chooses on the sample (expected).",
 )
 
 
@@ -66,23 +67,45 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     Raises:
         InputError: Settings or data cannot be used.
     """
+    return _estimated(prepared(settings, personas), reply_tokens(lengths), SAMPLED)
+
+
+def estimate_efforts(settings: Settings, personas: Mapping[str, str], lengths: str, known: Used) -> dict[str, Used]:
+    """What each `--effort` would take in the expected case, on a smaller sample; arguments as for `estimate_compile`.
+
+    Args:
+        settings: As for the compile.
+        personas: Name -> text of the personas that a debate may be given.
+        lengths: The value of `--estimate`.
+        known: What the effort of the settings would take.
+    """
+    plan, found = prepared(settings, personas), {}
+    for effort in BREADTHS:
+        other = replace(plan, settings=replace(settings, effort=effort))  # type: ignore[arg-type]
+        tokens = reply_tokens(lengths)
+        chosen = effort == settings.effort
+        found[effort] = known if chosen else _estimated(other, tokens, SAMPLED_OF_OTHERS, expected_only=True).total[1]
+    return found
+
+
+def _estimated(plan: CompilePlan, tokens: tuple[int, int, int], size: int, *, expected_only: bool = False) -> Estimate:
+    settings = plan.settings
     target = Target(
         settings.lm,
         settings.api_base,
         replies_folder(settings.store, settings.lm),
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
         limits(settings),
-        reply_tokens(lengths),
+        tokens,
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
-    plan = prepared(settings, personas)
-    sample = _sample(plan)
+    sample = _sample(plan, size)
     stages = _stages(plan, sample)
-    steps = tqdm(total=3, desc="dry run", unit="case", delay=2, file=sys.stderr)
+    steps = tqdm(total=1 if expected_only else 3, desc="dry run", unit="case", delay=2, file=sys.stderr)
 
-    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = _run(case, Run.of(sample, runner, NoTracking(), reflection))
+        run = run_of(case, Run.of(sample, runner, NoTracking(), reflection), ledger)
         judge, searches = select_all(run)
         score_held_out(run, judge)
         if settings.learning_curve:
@@ -90,7 +113,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         steps.update()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row)
+        return dry_run_all(target, stages, work, _row, expected_only=expected_only)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -120,7 +143,7 @@ def _without_progress_lines() -> Iterator[None]:
 # --- the sample ---
 
 
-def _sample(plan: CompilePlan) -> CompilePlan:
+def _sample(plan: CompilePlan, size: int) -> CompilePlan:
     """The plan with a sample of each part and judges that only ask the LM."""
     splits, seed = plan.data.splits, plan.settings.seed
     # Train groups that give no example say nothing about tuning.
@@ -129,10 +152,10 @@ def _sample(plan: CompilePlan) -> CompilePlan:
     telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
 
     def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        size, ids = max(1, SAMPLED // len(plan.data.aspects)), {group.id for group in groups}
+        least, ids = max(1, size // len(plan.data.aspects)), {group.id for group in groups}
         # The others matter to calibration alone.
-        others = sampled_groups([group for group in part.groups if group.id not in ids], size, seed)
-        return replace(part, groups=(*sampled_groups(groups, size, seed), *others))
+        others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
+        return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
 
     sampled = replace(
         splits,
@@ -185,110 +208,3 @@ def _rated_items(plan: CompilePlan, part: Corpus, unit: Sequence[Aspect]) -> lis
 
 def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
     return [item for aspect in aspects for item in corpus_items(part, aspect)]
-
-
-# --- the cases ---
-
-
-def _run(case: EstimateCase, plain: Run) -> Run:
-    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
-    if case.name == "lower":
-        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_search_by(CHEAPEST))
-    if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(DEAREST))
-    return replace(run, search=_search_by(Strategy()))
-
-
-def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
-    """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
-    return lambda tuning: change(tuning.judge, tuner(tuning))
-
-
-def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
-    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
-    tuned = as_tuned(found).judge
-    if tuned is judge or tuned.instructions() != judge.instructions():
-        return found
-    one = tuned.deepcopy()
-    for name, predictor in one.named_predictors():
-        if name in one.tunable():
-            signature = predictor.signature
-            predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return one
-
-
-def _search_by(strategy: Strategy) -> Search:
-    """The search itself, steered by `strategy`, which leaves no study behind."""
-
-    def steered(
-        units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
-    ) -> dict[str, SearchResult]:
-        return search(units, space, replace(plan, storage=None, strategy=strategy), on_trial)
-
-    return steered
-
-
-def _calls(outcomes: Outcomes, point: Point) -> float:
-    return sum(outcome.calls for outcome in outcomes.by_point[point].values())
-
-
-def _choosable(outcomes: Outcomes) -> list[Point]:
-    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.barred]
-
-
-def _least_called(outcomes: Outcomes) -> dict[str, Point]:
-    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.plainness(p)))
-    return dict.fromkeys(outcomes.units, point)
-
-
-def _most_called(outcomes: Outcomes) -> dict[str, Point]:
-    # Of equally long debates those that know something ask more: they share no first turn with the uncompiled judge.
-    point = max(_choosable(outcomes), key=lambda p: (round(_calls(outcomes, p), 6), p.knowledge != NO_KNOWLEDGE))
-    return dict.fromkeys(outcomes.units, point)
-
-
-def _most_promising_if_long(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-    """What asks most is worth most."""
-    return {point: [_calls(outcomes, point)] for point in points}
-
-
-def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-    """What asks least is worth most."""
-    return {point: [-_calls(outcomes, point)] for point in points}
-
-
-def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
-    """As many as there are aspects, no two of the same variant."""
-    aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
-    found: dict[JudgeVariant, Point] = {}
-    for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
-        found.setdefault(point.variant, point)
-    return list(found.values())[:aspects]
-
-
-def _longest_first(study: object, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
-    """Debates before Tie-breakers, which are heard about open debates only."""
-    return max(left, key=lambda probe: (not probe.tie_breaker, probe.rounds))
-
-
-def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> None:
-    return None
-
-
-CHEAPEST = Strategy(
-    _most_promising_if_short,
-    _nothing,
-    lambda outcomes, points: [],
-    may_win=lambda challenge, point, asked: False,
-    chosen=_least_called,
-)
-"""A search that tries nothing beyond what every search tries, drops it at once, and chooses what asks least."""
-
-DEAREST = Strategy(
-    _most_promising_if_long,
-    _longest_first,
-    _most_called_variants,
-    may_win=lambda challenge, point, asked: True,
-    chosen=_most_called,
-)
-"""A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most."""

@@ -72,7 +72,7 @@ def publish(
     tracker.details(calibration_tables.metrics(calibration))
     tracker.json("calibration.json", calibration_tables.to_json(calibration))
     tracker.metrics(_metrics(run, searches, held_out, looks))
-    tracker.details(_details(run, held_out, looks))
+    tracker.details(_details(run, next(iter(searches.values())), held_out, looks))
     tracker.json(champion.FILE, champion.to_json(held_out.scores["compiled"]))
     tracker.tags({"looks": str(looks) or None})
     for aspect, found in searches.items():
@@ -154,7 +154,7 @@ def _metrics(
     }
 
 
-def _details(run: Run, held_out: HeldOut, looks: Looks) -> dict[str, float | None]:
+def _details(run: Run, tried: SearchResult, held_out: HeldOut, looks: Looks) -> dict[str, float | None]:
     meter, power = run.runner.lm.meter, power_of(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
@@ -162,6 +162,8 @@ def _details(run: Run, held_out: HeldOut, looks: Looks) -> dict[str, float | Non
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
         "looks_inflation": looks.inflation,
+        "points_tried": len(tried.outcomes) + len(tried.dropped),
+        "points_dropped_early": len(tried.dropped),
         "lm_calls_executed": meter.executed.total(),
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
 from debate_judge.optimize.findings.wording import describe, guides
@@ -63,6 +64,7 @@ def table(result: Result) -> str:
         *(["", calibration_tables.render(result.calibration), ""] if result.calibration else []),
         *(["", learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
         *_guides(result),
+        *_race(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
         cost_table(result.lm_use.rows),
@@ -84,6 +86,18 @@ def _guides(result: Result) -> list[str]:
         shown = textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=" …")
         lines += textwrap.wrap(shown, 118, initial_indent=f"  {aspect}: ", subsequent_indent="    ")
     return [*lines, ""]
+
+
+def _race(result: Result) -> list[str]:
+    """How many of the points were dropped before they had been asked about all sources, and after how many."""
+    found = next(iter(result.searches.values()))
+    if not found.dropped:
+        return []
+    after = Counter(dropped.groups for dropped in found.dropped.values())
+    of = next(iter(found.dropped.values())).of
+    counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
+    tried = len(found.outcomes) + len(found.dropped)
+    return [f"Search: {tried} points tried, {len(found.dropped)} dropped early ({counts} of {of} sources)"]
 
 
 def _decisions(result: Result) -> list[str]:

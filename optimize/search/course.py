@@ -31,13 +31,13 @@ class Breadth:
     another reading than the judge's own comes on top, at a share of the calls."""
     candidates: int
     """Candidates of each aspect that are chosen by, at most."""
-    debates_read_otherwise: bool = True
-    """Whether debates are tried in another reading than the judge's own, too, and not single calls alone."""
+    debates_otherwise: bool = True
+    """Whether debates, too, are tried in the other reading and asked for scores in steps; else single calls alone."""
 
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, others=0, ties=3, probes=13, candidates=512, debates_read_otherwise=False),
+        "light": Breadth(kinds=2, others=1, ties=2, probes=13, candidates=512, debates_otherwise=False),
         "medium": Breadth(kinds=3, others=2, ties=6, probes=28, candidates=2048),
         "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
     }
@@ -90,11 +90,11 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
     plain, *learnt = space.heads
     # What was learnt shows in a debate that argues from it more than in a single call: some of it is always tried.
     heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
-    if otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
+    if breadth.debates_otherwise and otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
         heads.append(asked)
     yield from tried(_debates(space, heads, space.longest))
     best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
-    if breadth.debates_read_otherwise:
+    if breadth.debates_otherwise:
         again = space.in_other_readings(ranked(heads)[0])
         yield from tried(_debates(space, [v for v in again if kept(replace(v, asked=space.asked[0]))], space.longest))
     others = [replace(best, persona=persona, asked=space.asked[0]) for persona in space.personas[1:]]

@@ -13,10 +13,7 @@ from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Space
 from debate_judge.optimize.search.pooling import group_values, pooled_means, prior
-from debate_judge.optimize.search.rules import MANY_GROUPS, NEARLY, RULES, SAME_COST, Evaluated
-
-_EQUAL = 1e-9
-"""What rounding can make of equal agreements."""
+from debate_judge.optimize.search.rules import RULES, Evaluated
 
 
 @dataclass(frozen=True)
@@ -119,13 +116,6 @@ class Outcomes:
         (`pooling.prior`), and the numbers of each unit's aspects."""
         found = self._evaluation(points)
         return pooled_means(found.values), prior(found.values)[0], found.units
-
-    def lead(self, calls: float, other: float) -> float:
-        """The posterior agreement by which a point for so many calls has to exceed one for `other` calls, so that it
-        can be chosen rather than that one."""
-        if calls <= other * (1 + SAME_COST):
-            return -_EQUAL
-        return NEARLY if len(self.groups) >= MANY_GROUPS else 0.0
 
     def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
         """The choice for each unit, by the criterion's rule, among these of the points that may be chosen."""

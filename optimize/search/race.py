@@ -1,22 +1,24 @@
-"""Racing: a challenger is asked about a few groups at first, then about twice as many, and is dropped as soon as it
-cannot plausibly be chosen any more.
+"""Racing: a challenger is asked about a few groups at first, then about twice as many, and is dropped as soon as too
+little can be expected of it.
 
 Challengers come one after the other, each against the best so far, and the number of groups doubles, as in the
 procedure `intensify` of Hutter, Hoos & Leyton-Brown (Sequential model-based optimization for general algorithm
 configuration, LION 2011). Groups are blocks: challenger and rival are compared by the differences of the same groups
 (Maron & Moore, The racing algorithm, Artificial Intelligence Review 11, 1997; Birattari et al., A racing algorithm for
-configuring metaheuristics, GECCO 2002). Halving the field after each block would take no test, but it needs all
+configuring metaheuristics, GECCO 2002). Halving the field after each block would take no estimate, but it needs all
 challengers at once and drops half of them however close they are.
 
-Whether a challenger is dropped is decided by the predictive probability that it would be ahead once all groups have
-been asked about (Spiegelhalter, Freedman & Blackburn, Monitoring clinical trials: conditional or predictive power?,
-Controlled Clinical Trials 7, 1986), in the model that the choice itself uses (`pooling`): what it lacks in one aspect
-counts against it in the others. The blocks, and so the decisions, depend on scores, group ids and seed alone.
+A test per aspect would hardly ever drop anything: for one of several aspects much is possible. What counts is the
+agreement that is lost by dropping, on average over aspects, where each aspect chooses for itself: the expected
+opportunity cost (Chick & Inoue, New two-stage and sequential procedures for selecting the best simulated system,
+Operations Research 49, 2001), predicted for the means over all groups, in the model that the choice itself uses
+(`pooling`). The blocks, and so the decisions, depend on scores, group ids and seed alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,9 +30,14 @@ from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.outcomes import Dropped, Outcomes
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.pooling import BLOCKS
+from debate_judge.optimize.search.rules import NEARLY, SAME_COST
 
-PLAUSIBLE = 0.05
-"""Chance of being ahead in the end below which a challenger is dropped."""
+WORTH_IT = 0.001
+"""Mean agreement over aspects that a challenger has to be expected to add, or it is dropped. The choice itself gives up
+0.005 for fewer calls; here a search drops one challenger after the other, and what each might have added adds up."""
+
+USUAL_SPREAD = 0.005
+"""Least variance of what points are worth in truth that a race reckons with: a standard deviation of 0.07."""
 
 _FIRST = {"summary": 3, "sample": 2 * BLOCKS}
 """Groups of the first block. At sample level a group is one candidate, and the correlation needs many."""
@@ -54,45 +61,59 @@ def block_ends(groups: int, level: Level) -> list[int]:
     return [*ends, groups]
 
 
-def chances(
+def expected_gains(
     differences: Sequence[Floats], asked: float, spread: Floats, units: Sequence[Sequence[int]], ahead: Sequence[float]
 ) -> list[float]:
-    """Predictive probability that a challenger is ahead of a rival once all groups have been asked about.
+    """What a challenger can be expected to add for each unit, which takes it only if it is ahead in the end.
 
     True differences are normal with twice the covariance `spread` of what points are worth; each group adds noise,
-    whose variance is estimated from the differences, over all aspects together. Ahead is judged as the choice does it,
-    by posterior means. The tails are those of a t distribution with as many degrees of freedom as that estimate has.
+    whose variance is estimated from the differences, over all aspects together. What the mean over all groups will be
+    has a t distribution with as many degrees of freedom as that estimate has.
 
     Args:
         differences: For each aspect the challenger's agreement less the rival's, in each group asked about so far.
         asked: Share of all groups that were asked about.
         spread: How much points differ in truth (`pooling.prior`).
         units: The aspects that get one judge together, by number.
-        ahead: For each unit the posterior difference that the challenger has to exceed.
+        ahead: For each unit the difference from which on the challenger is taken.
     """
     counts = np.array([len(found) for found in differences], dtype=float)
     degrees = float(np.clip(counts - 1, 0, None).sum())
     if degrees < 2:
-        return [1.0] * len(units)
-    deviations = [found - found.mean() for found in differences if len(found)]
-    variance = float(sum((d**2).sum() for d in deviations)) / degrees
+        return [math.inf] * len(units)
+    variance = sum(float(((found - found.mean()) ** 2).sum()) for found in differences if len(found)) / degrees
     means = np.array([found.mean() if len(found) else 0.0 for found in differences])
     # An aspect that was not asked about tells nothing: its noise is that of a small part of one group.
-    noise = np.diag(np.maximum(variance, _LEAST) / np.maximum(counts, 1e-3))
-    final = asked * noise
-    prior = 2 * spread
+    noise = np.diag(max(variance, _LEAST) / np.maximum(counts, 1e-3))
+    # Where few points are known, they say little about how much others differ.
+    prior = 2 * _at_least_usual(spread)
     gain = prior @ np.linalg.inv(prior + noise)
     left = 1 - asked
     expected = asked * means + left * (gain @ means)
-    uncertain = left**2 * (prior - gain @ prior) + left * final
-    shrink = prior @ np.linalg.inv(prior + final)
-    expected, uncertain = shrink @ expected, shrink @ uncertain @ shrink.T
+    uncertain = left**2 * (prior - gain @ prior) + left * asked * noise
     found = []
     for unit, least in zip(units, ahead, strict=True):
         over = float(expected[unit].mean()) - least
-        deviation = float(np.sqrt(max(0.0, uncertain[np.ix_(unit, unit)].mean()))) if variance > _LEAST else 0.0
-        found.append(float(stdtr(degrees, over / deviation)) if deviation else float(over > 0))
+        deviation = math.sqrt(max(0.0, float(uncertain[np.ix_(unit, unit)].mean()))) if variance > _LEAST else 0.0
+        found.append(_positive_part(over, deviation, degrees))
     return found
+
+
+def _positive_part(mean: float, deviation: float, degrees: float) -> float:
+    """Expectation of what exceeds 0 of a shifted and scaled t distribution (Chick & Inoue 2001, the function Psi)."""
+    if not deviation:
+        return max(mean, 0.0)
+    z = mean / deviation
+    density = math.exp(
+        math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - (degrees + 1) / 2 * math.log1p(z * z / degrees)
+    ) / math.sqrt(degrees * math.pi)
+    return deviation * ((degrees + z * z) / (degrees - 1) * density + z * float(stdtr(degrees, z)))
+
+
+def _at_least_usual(spread: Floats) -> Floats:
+    share = max(0.0, 1 - spread[0, 0] / USUAL_SPREAD)
+    usual: Floats = USUAL_SPREAD / 2 * (np.ones_like(spread) + np.eye(len(spread)))
+    return spread + share * usual
 
 
 class Challenge:
@@ -100,10 +121,12 @@ class Challenge:
 
     Args:
         outcomes: What is known; at least one point.
+        points: Of the probe.
     """
 
-    def __init__(self, outcomes: Outcomes) -> None:
+    def __init__(self, outcomes: Outcomes, points: Iterable[Point]) -> None:
         self._outcomes = outcomes
+        self._points = frozenset(points)
         points = [p for p in outcomes.by_point if p.knowledge not in outcomes.space.barred]
         worth, self._spread, self._units = outcomes.compared(points)
         self._leaders = {
@@ -114,24 +137,28 @@ class Challenge:
         self._by_group: dict[tuple[Point, str, frozenset[str]], Mapping[str, float]] = {}
 
     def may_win(self, point: Point, asked: Collection[str]) -> bool:
-        """Whether the point may be chosen for a unit once all groups have been asked about.
+        """Whether enough can be expected of a point to ask about more groups.
 
-        Its rivals are the best point so far, and the same point as it is read otherwise, which often is the cheaper
-        way to the same scores.
+        Its rivals are the best point so far of each unit, and what often is the cheaper way to the same scores: the
+        same point as it is read otherwise, and after fewer rounds.
 
         Args:
             point: Not yet known for all groups.
             asked: The groups that it is asked about.
         """
-        chance = dict.fromkeys(self._outcomes.units, 1.0)
-        others = [replace(point, reading=reading) for reading in self._outcomes.space.readings]
-        same = [other for other in others if other in self._outcomes.by_point]
+        gains = dict.fromkeys(self._outcomes.units, math.inf)
+        space = self._outcomes.space
+        others = [replace(point, reading=reading) for reading in space.readings]
+        others += [replace(point, rounds=n, tie_breaker=False) for n in space.rounds if n <= point.rounds]
+        known = self._outcomes.by_point.keys() | self._points
+        same = [other for other in dict.fromkeys(others) if other in known and other != point]
         for rival in dict.fromkeys([*self._leaders.values(), *same]):
-            against = self._chances(point, rival, asked)
+            against = self._gains(point, rival, asked)
             for label, leader in self._leaders.items():
                 if rival == leader or rival in same:
-                    chance[label] = min(chance[label], against[label])
-        return max(chance.values()) >= PLAUSIBLE
+                    gains[label] = min(gains[label], against[label])
+        aspects = {label: len(unit) for label, unit in zip(self._outcomes.units, self._units, strict=True)}
+        return sum(gains[label] * n for label, n in aspects.items()) >= WORTH_IT * sum(aspects.values())
 
     def behind(self, point: Point, asked: Collection[str]) -> dict[str, float]:
         """Unit -> mean difference from its best point, over the groups asked about and its aspects."""
@@ -142,14 +169,16 @@ class Challenge:
             found[label] = sum(means) / len(means) if means else 0.0
         return found
 
-    def _chances(self, point: Point, rival: Point, asked: Collection[str]) -> dict[str, float]:
+    def _gains(self, point: Point, rival: Point, asked: Collection[str]) -> dict[str, float]:
         outcomes, differences, ahead = self._outcomes, [], []
         for label in outcomes.units:
             found, calls, theirs = self._differences(point, rival, asked, label)
             differences += found
-            ahead.append(outcomes.lead(calls, theirs))
+            # What is nearly as good for fewer calls is taken.
+            ahead.append(-NEARLY if calls < theirs * (1 - SAME_COST) else 0.0)
         share = len(asked) / len(outcomes.groups)
-        return dict(zip(outcomes.units, chances(differences, share, self._spread, self._units, ahead), strict=True))
+        gains = expected_gains(differences, share, self._spread, self._units, ahead)
+        return dict(zip(outcomes.units, gains, strict=True))
 
     def _differences(
         self, point: Point, rival: Point, asked: Collection[str], label: str
@@ -199,7 +228,7 @@ def race(
     if not outcomes.by_point or not points:
         return {}
     order = race_order(outcomes.groups, seed)
-    challenge, left, dropped = Challenge(outcomes), list(points), dict[Point, Dropped]()
+    challenge, left, dropped = Challenge(outcomes, points), list(points), dict[Point, Dropped]()
     for end in block_ends(len(order), outcomes.criterion.level)[:-1]:
         asked = frozenset(order[:end])
         hopeful = [point for point in left if may_win(challenge, point, asked)]

@@ -129,8 +129,8 @@ class _Trying:
         while left > 0 and (wanted := self._further()) is not None:
             left -= 1
             self._try(wanted)
-        if plan.breadth.debates_read_otherwise:
-            for probe in _read_again(self._outcomes, strategy):
+        for probe in _read_again(self._outcomes, strategy):
+            if self._worth_a_debate(probe):
                 self._try(probe)
         for probe in joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else ():
             self._try(probe)
@@ -141,11 +141,20 @@ class _Trying:
 
     def _further(self) -> Probe | None:
         """What is tried next beyond the course; None where that is nothing."""
-        left = [probe for probe in self._space.probes() if any(p not in self._seen for p in self._space.covered(probe))]
+        new = [p for p in self._space.probes() if any(point not in self._seen for point in self._space.covered(p))]
+        left = [probe for probe in new if self._worth_a_debate(probe)]
         # Seeded afresh every time with the number of points seen: the state of a sampler is not stored.
         further = self._plan.strategy.further or _sampled
         seed = self._plan.seed * 100_003 + len(self._seen)
         return further(list(self._seen.values()), self._space, seed, left) if left else None
+
+    def _worth_a_debate(self, probe: Probe) -> bool:
+        """Where a single call lost its race in another reading, the same is not debated in it."""
+        if not probe.rounds or probe.variant.reading == self._space.readings[0]:
+            return True
+        way = probe.variant.knowledge, probe.variant.reading
+        lost = {(point.knowledge, point.reading) for point in self._outcomes.dropped if not point.rounds}
+        return self._plan.breadth.debates_otherwise and way not in lost
 
     def _try(self, probe: Probe) -> None:
         """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""
@@ -168,14 +177,7 @@ def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:
         return []
     points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
     found = strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
-    # Where a single call lost its race in a reading, the same is not debated in it.
-    lost = {(point.knowledge, point.reading) for point in outcomes.dropped if not point.rounds}
-    return [
-        _whole(space, replace(point, reading=reading))
-        for reading in space.readings[1:]
-        for point in found
-        if (point.knowledge, reading) not in lost
-    ]
+    return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
 
 
 def _whole(space: Space, point: Point) -> Probe:

@@ -14,7 +14,7 @@ from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.comparison.scoring import score_all
-from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Stage, Target, dry_run_all
+from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -40,7 +40,7 @@ def estimate_comparison(target: Target, setup: EvalSetup, entrants: Sequence[Ent
     extents = [extent(corpus_items(corpus, setup.aspects[0])) for corpus in (setup.corpus, sample.corpus)]
     steps = tqdm(total=3 * len(entrants), desc="dry run", unit="judge", delay=2, file=sys.stderr)
 
-    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for entrant in entrants:
             # One after the other, so that shared calls are the first one's.
             with stage(entrant.name):

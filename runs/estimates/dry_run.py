@@ -78,6 +78,19 @@ class Stage:
         return cls(row, everything.items / sampled.items, longer)
 
 
+@dataclass
+class Asked:
+    """A call of a dry run."""
+
+    stage: str
+    role: str
+    input: int
+    output: int
+    about_item: bool
+    times: float
+    """Calls of the run that it stands for."""
+
+
 class Ledger:
     """The store of a dry run: gives out what is paid already, and counts every other reply instead of keeping it.
 
@@ -87,11 +100,27 @@ class Ledger:
     """
 
     def __init__(self, stages: Mapping[str, Stage], paid: ReplyStore | None = None) -> None:
-        self.used: dict[tuple[str, str], Used] = {}
-        """(row, role) -> what it took."""
+        self.asked: list[Asked] = []
+        """What was asked, in order."""
         self._stages = stages
         self._paid = paid
         self._now: dict[str, Reply] = {}
+
+    @property
+    def used(self) -> dict[tuple[str, str], Used]:
+        """(row, role) -> what it took."""
+        found: dict[tuple[str, str], Used] = {}
+        for one in self.asked:
+            stage = self._stages[one.stage]
+            read = one.times * max(0.0, one.input + (stage.longer if one.about_item else 0.0))
+            where = (stage.row, one.role)
+            found[where] = found.get(where, Used()) + Used(one.times, read, one.times * one.output)
+        return found
+
+    def as_many(self, begin: int) -> None:
+        """Count what was asked from the call number `begin` on as it is: the run asks about no more items than that."""
+        for one in self.asked[begin:]:
+            one.times = 1.0
 
     def get(self, key: str) -> Reply | None:
         found = self._now.get(key)
@@ -102,12 +131,10 @@ class Ledger:
         if not reply.input_tokens:
             # No LM's reply, but what a web search found.
             return
-        stage = self._stages[STAGE.get()]
+        stage, about = STAGE.get(), isinstance(reply, AboutItem)
         # What is not about an item is asked once, however many items there are.
-        times, longer = (stage.items, stage.longer) if isinstance(reply, AboutItem) else (1.0, 0.0)
-        read = times * max(0.0, reply.input_tokens + longer)
-        where = (stage.row, role)
-        self.used[where] = self.used.get(where, Used()) + Used(times, read, times * reply.output_tokens)
+        times = self._stages[stage].items if about else 1.0
+        self.asked.append(Asked(stage, role, reply.input_tokens, reply.output_tokens, about, times))
 
 
 @dataclass(frozen=True)
@@ -165,8 +192,10 @@ class Estimate:
 def dry_run_all(
     target: Target,
     stages: Mapping[str, Stage],
-    work: Callable[[EstimateCase, JudgeRunner], None],
+    work: Callable[[EstimateCase, JudgeRunner, Ledger], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
+    *,
+    expected_only: bool = False,
 ) -> Estimate:
     """Dry-run a job in each case.
 
@@ -175,13 +204,14 @@ def dry_run_all(
         stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
         work: Does what the run would do, on a sample.
         row: From a stage's row and a role to the row of the table in which the role's calls are counted.
+        expected_only: Run the expected case alone, which then stands for the others as well.
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
     """
     found: list[dict[str, Used]] = []
     with _paid(target.replies) as paid:
-        for case in target.cases():
+        for case in target.cases()[1:2] if expected_only else target.cases():
             ledger = Ledger(stages, paid)
             lm = make_lm(
                 target.spec,
@@ -193,7 +223,7 @@ def dry_run_all(
                 **target.settings,
             )
             with JudgeRunner(lm, progress=False) as runner:
-                work(case, runner)
+                work(case, runner, ledger)
             rows: dict[str, Used] = {}
             for (stage_row, role), used in ledger.used.items():
                 price = target.price(role)
@@ -201,6 +231,7 @@ def dry_run_all(
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
             found.append(rows)
+    found = found * 3 if expected_only else found
     names = dict.fromkeys(name for rows in reversed(found) for name in rows)
     return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
 

@@ -14,7 +14,7 @@ from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Item
-from debate_judge.runs.estimates.dry_run import Estimate, Extent, Stage, Target, dry_run_all
+from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import gathered, judge_in_order
@@ -130,7 +130,7 @@ def estimate_scoring(
             for question in seated(one.judge, about, pairs=False).tables:
                 sample.add(question)
 
-    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         copy = dry_run_copy(judge)
         for one, sample in samples.items():
             with stage(one.aspects[0]):

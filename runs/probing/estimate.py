@@ -12,7 +12,7 @@ from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EvalSetup
-from debate_judge.runs.estimates.dry_run import Estimate, Stage, Target, dry_run_all
+from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import Manipulation
@@ -45,7 +45,7 @@ def estimate_probe(
     names = [AS_THEY_ARE, *(probe.name for probe in probes)]
     steps = tqdm(total=3 * len(names), desc="dry run", unit="probe", delay=2, file=sys.stderr)
 
-    def work(case: EstimateCase, runner: JudgeRunner) -> None:
+    def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         copies = [_dry_run_copy(entrant) for entrant in entrants]
         # What a manipulation shares with the candidates as they are has been asked then.
         for name, these in [(AS_THEY_ARE, []), *((probe.name, [probe]) for probe in probes)]:

@@ -19,7 +19,6 @@ from debate_judge.optimize.search.knowledge import Knowledge, rewritten, variant
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.study import SearchPlan, search
-from debate_judge.optimize.selection import readings_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
@@ -186,15 +185,14 @@ def test_the_choice_weighs_what_it_reads_and_the_shares_of_calls(script: Script,
 
 
 def readings(**settings: Any) -> tuple[str, ...]:
-    found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
-    return readings_of(found, found.judge)
+    return prepared(Settings(**settings), {STRICT.name: STRICT.text}).readings
 
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, ("alone", "side by side")),
-        ({"judge": "single"}, ("alone", "side by side")),
+        ({}, ("side by side", "alone")),
+        ({"judge": "single"}, ("side by side", "alone")),
         ({"together": 4}, ("side by side",)),
         ({"together": 0}, ("alone",)),
         ({"judge_option": ("together=4",)}, ("side by side",)),
@@ -223,4 +221,4 @@ def test_sources_with_one_candidate_each_have_nothing_to_read_side_by_side(tmp_p
         return str(tmp_path / f"{candidates}.jsonl")
 
     assert readings(data=written(1)) == ("alone",)
-    assert readings(data=written(2)) == ("alone", "side by side")
+    assert readings(data=written(2)) == ("side by side", "alone")

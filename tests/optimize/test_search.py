@@ -7,7 +7,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -54,19 +54,32 @@ class Fake:
     ) -> None:
         self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
         self.aspects = (Aspect("a", "?", Scale(1, 6)),)
+        self.groups = [str(i) for i in range(10)]
         self.asked: list[Point] = []
+        """Points in the order in which they were first asked about."""
+        self.blocks: dict[Point, int] = {}
+        """The most groups that each was asked about."""
+        self.whole: list[Point] = []
+        """Every time that a point was asked about all groups."""
 
-    def scores(self, point: Point) -> tuple[dict[str, list[GroupScores]], float]:
-        if len(self.asked) == self.stop_at:
+    def scores(
+        self, point: Point, parts: object = None, only: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        if len(self.asked) == self.stop_at and point not in self.blocks:
             raise KeyboardInterrupt
-        self.asked.append(point)
+        if point not in self.blocks:
+            self.asked.append(point)
+        if only is None:
+            self.whole.append(point)
+        self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
         ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
         groups = [
             group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
         ]
-        return {"a": groups[: self.known(point)]}, self.calls(point)
+        known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
+        return {self.aspects[0].name: known}, self.calls(point)
 
     def granularity(self, aspect: str, point: Point) -> str:
         return point.granularity
@@ -79,14 +92,15 @@ def breadth(probes: int, kinds: int = 2, others: int = 1, ties: int = 2) -> Brea
 EVERYTHING = breadth(1000)
 
 
-def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", rule: str = "pooled") -> SearchPlan:
-    criterion = Criterion("spearman", "summary", rule)
-    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage)
+def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", race: bool = False) -> SearchPlan:
+    criterion = Criterion("spearman", "summary")
+    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, race=race)
 
 
 def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
     units = {"a": cast(ChoiceScores, fake)}
-    return search(units, options.pop("space", SPACE), plan(storage, broad, seed), **options)["a"]
+    planned = plan(storage, broad, seed, race=options.pop("race", False))
+    return search(units, options.pop("space", SPACE), planned, **options)["a"]
 
 
 def varied(point: Point) -> float:
@@ -271,7 +285,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(
         run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
     resumed = Fake(varied)
     assert told(run(resumed, tmp_path / "stopped.log", BROAD)) == told(straight)
-    assert max(Counter(resumed.asked).values()) == 1
+    assert max(Counter(resumed.whole).values()) == 1
 
 
 def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: SearchResult) -> None:

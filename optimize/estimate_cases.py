@@ -1,0 +1,134 @@
+"""The cases of an estimate: what tuner and search do at least, as expected, and at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from debate_judge.optimize.context import Run
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.outcomes import Dropped, Outcomes, SearchResult
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
+from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
+from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
+from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.judge import Judge
+from debate_judge.runs.estimates.dry_run import Ledger
+
+
+def run_of(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
+    """The run with the tuner and the search of a case, which leave nothing behind."""
+    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
+    if case.name == "lower":
+        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_search_by(CHEAPEST, ledger))
+    if case.name == "upper":
+        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(DEAREST, ledger))
+    return replace(run, search=_search_by(Strategy(), ledger))
+
+
+def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
+    """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
+    return lambda tuning: change(tuning.judge, tuner(tuning))
+
+
+def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
+    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
+    tuned = as_tuned(found).judge
+    if tuned is judge or tuned.instructions() != judge.instructions():
+        return found
+    one = tuned.deepcopy()
+    for name, predictor in one.named_predictors():
+        if name in one.tunable():
+            signature = predictor.signature
+            predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
+    return one
+
+
+def _search_by(strategy: Strategy, ledger: Ledger) -> Search:
+    """The search itself, steered by `strategy`, which leaves no study behind.
+
+    A race is over a number of sources, however many there are: what loses it on the sample is counted as it was asked.
+    """
+
+    def steered(
+        units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
+    ) -> dict[str, SearchResult]:
+        begin = len(ledger.asked)
+
+        def tried(point: Point, found: Found) -> None:
+            nonlocal begin
+            if isinstance(found, Dropped):
+                ledger.as_many(begin)
+            begin = len(ledger.asked)
+            on_trial(point, found)
+
+        return search(units, space, replace(plan, storage=None, strategy=strategy), tried)
+
+    return steered
+
+
+def _calls(outcomes: Outcomes, point: Point) -> float:
+    return sum(outcome.calls for outcome in outcomes.by_point[point].values())
+
+
+def _choosable(outcomes: Outcomes) -> list[Point]:
+    return [point for point in outcomes.by_point if point.knowledge not in outcomes.space.barred]
+
+
+def _least_called(outcomes: Outcomes) -> dict[str, Point]:
+    point = min(_choosable(outcomes), key=lambda p: (_calls(outcomes, p), outcomes.space.plainness(p)))
+    return dict.fromkeys(outcomes.units, point)
+
+
+def _most_called(outcomes: Outcomes) -> dict[str, Point]:
+    # Of equally long debates those that know something ask more: they share no first turn with the uncompiled judge.
+    point = max(_choosable(outcomes), key=lambda p: (round(_calls(outcomes, p), 6), p.knowledge != NO_KNOWLEDGE))
+    return dict.fromkeys(outcomes.units, point)
+
+
+def _most_promising_if_long(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
+    """What asks most is worth most."""
+    return {point: [_calls(outcomes, point)] for point in points}
+
+
+def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
+    """What asks least is worth most."""
+    return {point: [-_calls(outcomes, point)] for point in points}
+
+
+def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
+    """As many as there are aspects, no two of the same variant."""
+    aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
+    found: dict[JudgeVariant, Point] = {}
+    for point in sorted(points, key=lambda point: -_calls(outcomes, point)):
+        found.setdefault(point.variant, point)
+    return list(found.values())[:aspects]
+
+
+def _longest_first(study: object, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
+    """Debates before Tie-breakers, which are heard about open debates only."""
+    return max(left, key=lambda probe: (not probe.tie_breaker, probe.rounds))
+
+
+def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> None:
+    return None
+
+
+CHEAPEST = Strategy(
+    _most_promising_if_short,
+    _nothing,
+    lambda outcomes, points: [],
+    may_win=lambda challenge, point, asked: False,
+    chosen=_least_called,
+)
+"""A search that tries nothing beyond what every search tries, drops it at once, and chooses what asks least."""
+
+DEAREST = Strategy(
+    _most_promising_if_long,
+    _longest_first,
+    _most_called_variants,
+    may_win=lambda challenge, point, asked: True,
+    chosen=_most_called,
+)
+"""A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most."""
