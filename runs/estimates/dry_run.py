@@ -22,6 +22,7 @@ from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
 from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
@@ -167,6 +168,8 @@ def dry_run_all(
     stages: Mapping[str, Stage],
     work: Callable[[EstimateCase, JudgeRunner], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
+    *,
+    remember: bool = False,
 ) -> Estimate:
     """Dry-run a job in each case.
 
@@ -175,6 +178,7 @@ def dry_run_all(
         stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
         work: Does what the run would do, on a sample.
         row: From a stage's row and a role to the row of the table in which the role's calls are counted.
+        remember: Whether the run keeps its debates in memory (`runs.runner.memory`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
@@ -192,7 +196,7 @@ def dry_run_all(
                 options=NO_LIMITS,
                 **target.settings,
             )
-            with JudgeRunner(lm, progress=False) as runner:
+            with JudgeRunner(lm, progress=False, memory=DebateMemory() if remember else None) as runner:
                 work(case, runner)
             rows: dict[str, Used] = {}
             for (stage_row, role), used in ledger.used.items():

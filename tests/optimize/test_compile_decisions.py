@@ -115,6 +115,6 @@ def test_graded_ratings_call_for_no_decision(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(("calls", "expected"), [(1.0, "single call"), (1.2, "single call"), (3.0, "n = 0")])
 def test_a_choice_without_rounds_is_a_single_call_if_it_is_one(calls: float, expected: str) -> None:
-    from debate_judge.optimize.wording import describe
+    from debate_judge.optimize.findings.wording import describe
 
     assert describe(Point("none", "default", 0, False, "given"), calls) == expected
