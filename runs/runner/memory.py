@@ -61,5 +61,5 @@ def _name(judge: Judge) -> str:
     plain = copy.copy(judge)
     plain.debate_config = DebateConfig()
     state = [(name, one.signature.instructions, one.demos) for name, one in judge.named_predictors()]
-    known = [judge.kind, judge.together, judge.order, plain.config(), state]
+    known = [judge.kind, judge.together, judge.joint, judge.order, plain.config(), state]
     return fingerprint(json.dumps(known, sort_keys=True, default=str))

@@ -118,8 +118,7 @@ class RunProgress:
             self._finished += 1
 
     def _enter(self, stage: str) -> None:
-        """Take in which step the calls of a stage belong to; steps are only ever gone through forwards. Of several steps
-        of one name it is the next."""
+        """Take in which step the calls of a stage belong to, of several of one name the next: none is gone back to."""
         parts = [part.partition(",")[0] for part in stage.split(": ")]
         for number, phase in enumerate(self.phases[self._step :], start=self._step):
             if phase.name in parts:

@@ -166,7 +166,7 @@ def test_the_spread_over_folds_and_repeats_is_known(twice: Proved) -> None:
 
 
 def test_judgements_are_in_the_order_of_the_corpus(twice: Proved) -> None:
-    judgements = twice.held_out.judgements["coherence"]
+    judgements = twice.held_out.judgements("compiled")["coherence"]
     items = [(group.id, c.text) for group in twice.plan.data.measured.groups for c in group.candidates]
     assert len(judgements) == len(items) == SOURCES * CANDIDATES
     scores = [float(says(text)) for _, text in items]
@@ -238,7 +238,8 @@ def test_keep_is_no_part_of_what_decides_the_figures() -> None:
 # --- the command ---
 
 FLAGS = [
-    *("--aspects", "coherence,fluency", "--max-rounds", "1", "--trials", "3", "--folds", "4", "--resamples", "100"),
+    *("--report", "none"),
+    *("--aspects", "coherence,fluency", "--max-rounds", "1", "--trials", "2", "--folds", "4", "--resamples", "100"),
     *("--store", "store", "--json", "r.json"),
 ]
 
@@ -269,7 +270,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
         patch.chdir(folder)
         patch.setattr(offline.OfflineEngine, "answer", counted)
         stops = 0
-        for budget in ("calls=300", "calls=900", "calls=700"):
+        for budget in ("calls=40", "calls=60", "calls=80"):
             stops += command.main([*FLAGS, "--budget", budget]) != 0
         with contextlib.redirect_stdout(io.StringIO()) as out:
             assert command.main(FLAGS) == 0
@@ -278,7 +279,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
 def test_a_compile_that_was_stopped_pays_no_call_twice(compiled: Compiled) -> None:
     assert compiled.stops >= 2
-    assert len(compiled.asked) == len(set(compiled.asked)) > 1000
+    assert len(compiled.asked) == len(set(compiled.asked)) > 200
 
 
 def test_the_same_in_another_store_is_the_same(compiled: Compiled, tmp_path: Path, monkeypatch: Any) -> None:

@@ -51,7 +51,12 @@ def test_a_longer_debate_than_the_known_one_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [Debate(PLAIN, DebateConfig(2)), JUDGE.with_together(2), JUDGE.from_config({**JUDGE.config(), "order": 3})]
+    "other",
+    [
+        Debate(PLAIN, DebateConfig(2)),
+        JUDGE.from_config({**JUDGE.config(), "together": 2}),
+        JUDGE.from_config({**JUDGE.config(), "order": 3}),
+    ],
 )
 def test_another_judge_is_asked_itself(other: Judge) -> None:
     lm, memory = scripted_lm(debater()), DebateMemory()
