@@ -152,7 +152,12 @@ class CalibrationEffect:
 
 
 def effect_of(
-    calibration: Calibration, groups: Sequence[GroupScores], level: Level, *, on_scale: bool
+    calibration: Calibration,
+    groups: Sequence[GroupScores],
+    level: Level,
+    *,
+    on_scale: bool,
+    mapped: Sequence[GroupScores] | None = None,
 ) -> CalibrationEffect:
     """What a calibration changes, with t intervals over groups.
 
@@ -161,8 +166,9 @@ def effect_of(
         groups: Of one aspect, with the judge's own scores; none of them was fitted on.
         level: Of the rank correlation.
         on_scale: Whether the judge's own scores are on the raters' scale.
+        mapped: The groups with mapped scores, where parts of them are mapped by calibrations of their own.
     """
-    mapped = calibration.applied(groups)
+    mapped = calibration.applied(groups) if mapped is None else mapped
     before = error_and_bias(groups) if on_scale else (None, None)
     after = error_and_bias(mapped)
     ranks = [

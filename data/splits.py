@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.near_duplicates import near_duplicates
@@ -74,30 +74,45 @@ def split(
             "not fractions of a whole", expected="three positive numbers that add up to 1", found=fractions
         )
     together = near_duplicates(corpus.groups)
-    sets = _ordered(corpus, seed, together)
-    ordered = [group for one in sets for group in one]
-    wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(2)]
-    between = [0, *accumulate(map(len, sets))]
-    ends = [min(between, key=lambda end: (abs(end - cut), -end)) for cut in wanted]
-    cuts = (ordered[: ends[0]], ordered[ends[0] : ends[1]], ordered[ends[1] :])
-    train, dev, held_out = (replace(corpus, groups=tuple(groups)) for groups in cuts)
-    parts = dict(zip(PARTS, (train, dev, held_out), strict=True))
+    sets = ordered_sets(corpus, seed, together)
+    parts = dict(zip(PARTS, cut(corpus, sets, fractions), strict=True))
     for aspect in aspects:
-        _require_enough(corpus, parts, corpus.task.aspect(aspect).name)
+        least = MIN_GROUPS if corpus.grouped else MIN_ITEMS
+        require_enough(corpus, parts, corpus.task.aspect(aspect).name, dict.fromkeys(PARTS, least))
+    return splits_of(corpus, parts, aspects, together)
+
+
+def splits_of(
+    corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], together: Sequence[tuple[int, ...]]
+) -> Splits:
+    """The parts, by their names in `PARTS`, with what is to be known of them."""
     return Splits(
-        train,
-        dev,
-        held_out,
+        **parts,
         fingerprints={name: part.digest for name, part in parts.items()},
         left_out={
-            f"{name}/{aspect}": _left_out(corpus, part, aspect) for name, part in parts.items() for aspect in aspects
+            f"{name}/{aspect}": without_ranking(part, aspect, grouped=corpus.grouped)
+            for name, part in parts.items()
+            for aspect in aspects
         },
         joined=tuple(tuple(corpus.groups[i].id for i in members) for members in together),
     )
 
 
-def _ordered(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
-    """The groups by their hashes, those that belong together as one at the place of the first of them."""
+def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
+    """Parts of about these shares of the groups, in the order of the sets, of which none is divided."""
+    ordered = [group for one in sets for group in one]
+    wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
+    between = [0, *accumulate(map(len, sets))]
+    ends = [0, *(min(between, key=lambda end: (abs(end - place), -end)) for place in wanted), len(ordered)]
+    return [replace(corpus, groups=tuple(ordered[start:end])) for start, end in pairwise(ends)]
+
+
+def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
+    """The groups by their hashes, those that belong together as one at the place of the first of them.
+
+    Raises:
+        InputError: A source text in two groups.
+    """
     keyed: dict[str, RatedGroup] = {}
     for group in corpus.groups:
         key = hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest()
@@ -119,17 +134,31 @@ def _ordered(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> 
     return list(found.values())
 
 
-def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) -> None:
-    needed, what = MIN_GROUPS, "groups whose candidates are rated differently"
-    if not corpus.grouped:
-        needed, what = MIN_ITEMS, "rated candidates"
-    counts = {name: len(part.groups) - _left_out(corpus, part, aspect) for name, part in parts.items()}
-    if min(counts.values()) < needed:
+def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
+    """Refuse parts that have too little to measure an aspect by.
+
+    Args:
+        corpus: What was split.
+        parts: Name of a part -> its groups.
+        aspect: The aspect.
+        needed: Name of a part -> groups whose candidates are rated differently that it needs, or, in a corpus without
+            groups of several candidates, rated candidates; parts that are not named need nothing.
+
+    Raises:
+        InputError: A part has fewer, or without such groups all its ratings are equal.
+    """
+    counts = {
+        name: len(part.groups) - without_ranking(part, aspect, grouped=corpus.grouped) for name, part in parts.items()
+    }
+    if any(counts[name] < least for name, least in needed.items()):
+        what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
+        least = sorted(set(needed.values()))
+        where = "each part" if len(least) == 1 else ", ".join(f"{name} ({n})" for name, n in needed.items())
         raise InputError(
             f"too few ratings of {aspect} to train, choose and evaluate a judge on separate sources",
             file=corpus.origin.location,
             field=aspect,
-            expected=f"at least {needed} {what} in each part",
+            expected=f"at least {least[0]} {what} in {where}",
             found=", ".join(f"{name} {count}" for name, count in counts.items())
             + f" (of {len(corpus.groups)} sources)",
             # How many single candidates a part has does not depend on the seed.
@@ -137,8 +166,8 @@ def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) ->
             + (", or try another --seed" if corpus.grouped else ""),
         )
     if not corpus.grouped:
-        for name, part in parts.items():
-            if len({g.candidates[0].rating(aspect) for g in part.groups} - {None}) < 2:
+        for name in needed:
+            if len({g.candidates[0].rating(aspect) for g in parts[name].groups} - {None}) < 2:
                 raise InputError(
                     f"all ratings of {aspect} in the part {name} are equal",
                     file=corpus.origin.location,
@@ -148,7 +177,9 @@ def _require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str) ->
                 )
 
 
-def _left_out(corpus: Corpus, part: Corpus, aspect: str) -> int:
-    if corpus.grouped:
+def without_ranking(part: Corpus, aspect: str, *, grouped: bool) -> int:
+    """The groups of a part that tell nothing about an aspect; in a corpus without groups of several candidates those
+    without a rating."""
+    if grouped:
         return sum(not group.ranks_humans(aspect) for group in part.groups)
     return sum(group.candidates[0].rating(aspect) is None for group in part.groups)

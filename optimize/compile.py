@@ -81,8 +81,8 @@ def _estimate(settings: Settings, lengths: str) -> int:
 def _compile(settings: Settings) -> int:
     import dspy
 
+    from debate_judge.optimize.findings.summary import next_steps, table
     from debate_judge.optimize.job import compile_judge
-    from debate_judge.optimize.summary import next_steps, table
     from debate_judge.programs.lm.errors import describe
     from debate_judge.runs.flags.named_texts import personas
     from debate_judge.runs.tracking.tracker import TrackingError

@@ -11,6 +11,7 @@ from typing import Protocol
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
+from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.course import Breadth, breadth_of
@@ -18,6 +19,7 @@ from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, TOGETHER_AT_
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.spots import ChoicePart
+from debate_judge.optimize.search.storage import FORMAT
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
@@ -43,6 +45,15 @@ class CompileData:
     questions: Mapping[str, Question]
     """Aspect -> the decision that the whole corpus calls for, for aspects where it does."""
     splits: Splits
+    """What the judge is learnt from, chosen by and measured on; with folds nothing is left to measure the exported one
+    on, and held-out is empty."""
+    repeats: tuple[Folds, ...] = ()
+    """The folds that the procedure is measured by, once for each repeat; empty for a single split."""
+
+    @property
+    def measured(self) -> Corpus:
+        """The sources that held-out figures rest on: with folds all of them."""
+        return self.corpus if self.repeats else self.splits.held_out
 
     def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group says anything about how well a judge agrees with the raters on one of the aspects."""
@@ -65,6 +76,8 @@ class CompilePlan:
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
+    of_fold: bool = False
+    """Whether this is the plan of one fold."""
 
     @property
     def statistic(self) -> Statistic:
@@ -112,6 +125,16 @@ class CompilePlan:
         one.joint = one.joint or reading == "joint"
         return one
 
+    def on(self, splits: Splits) -> CompilePlan:
+        """The plan of a fold."""
+        return replace(self, data=replace(self.data, splits=splits, repeats=()), of_fold=True)
+
+    @property
+    def study(self) -> Path | None:
+        """The file of the search's study. That of a fold is kept in memory: after a stop the same replies make the same
+        one."""
+        return None if self.of_fold else Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
+
     @property
     def breadth(self) -> Breadth:
         """How much the search tries."""
@@ -142,12 +165,19 @@ class CompilePlan:
     def phases(self) -> list[RunPhase]:
         """The steps of a compile by the names of their stages; shares of the work and passes are rough, for display."""
         units, held_out = len(self.units), 4 * len(self.data.aspects)
-        return [
-            RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units),
+        learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
+        choosing = [
             RunPhase("search", 0.5, 2 * self.breadth.probes * units),
             RunPhase("calibration", 0.05, units),
-            RunPhase("held-out", 0.2, held_out),
         ]
+        measuring = RunPhase("held-out", 0.2, held_out)
+        if not self.data.repeats:
+            return [learning, *choosing, measuring]
+        # Folds of one half have learnt the same, so that the first of them asks most of what all ask.
+        again = [replace(phase, share=phase.share / 4) for phase in (*choosing, measuring)]
+        halves = [half for folds in self.data.repeats for half in folds.halves]
+        found = [[learning, *choosing, measuring, *(again * (len(half) - 1))] for half in halves]
+        return [*(phase for half in found for phase in half), *again[:2]]
 
     @property
     def corpus_name(self) -> str:
@@ -201,6 +231,10 @@ class Run:
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
         """The compile itself."""
         return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
+
+    def on(self, splits: Splits) -> Run:
+        """The run of a fold, whose trials are not logged: they are those of another judge than the exported one."""
+        return replace(self, plan=self.plan.on(splits), tracker=NoTracking())
 
 
 def label_of(aspects: Sequence[Aspect]) -> str:

@@ -10,38 +10,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from tqdm import tqdm
 
-from debate_judge.data.schema import Aspect, Corpus, RatedGroup
-from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
+from debate_judge.optimize.context import CompilePlan, NoTracking, Run
 from debate_judge.optimize.estimate_cases import run_of
-from debate_judge.optimize.examples import examples
-from debate_judge.optimize.held_out import score_held_out
+from debate_judge.optimize.estimate_sample import SAMPLED, SAMPLED_OF_OTHERS, sample_of, stages_of
 from debate_judge.optimize.job import prepared
-from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.measures.learning_curve import learning_curve
+from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, search_stage
 from debate_judge.optimize.search.course import BREADTHS, breadth_of
-from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.make_lm import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, Used, dry_run_all, reply_tokens
-from debate_judge.runs.estimates.items import extent, sampled_groups
+from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Target, Used, dry_run_all, reply_tokens
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.runner import JudgeRunner
-
-SAMPLED = 192
-"""Items that are sampled from each part, over all aspects."""
-
-SAMPLED_OF_OTHERS = 64
-"""The same, for the efforts that the settings do not choose."""
 
 NOTES = (
     "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
@@ -52,6 +40,11 @@ NOTES = (
     "the dearest (upper), or the one that the search chooses on the sample (expected).",
 )
 
+
+NOTES_ON_FOLDS = (
+    "Folds (by default with few sources): each repeat tunes twice, once on each half of the sources, and searches for",
+    "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split.",
+)
 
 LEARNING_NOTE = "Tuning and held-out include the steps of the learning curve."
 
@@ -99,21 +92,21 @@ def _estimated(plan: CompilePlan, tokens: tuple[int, int, int], size: int, *, ex
         tokens,
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
-    sample = _sample(plan, size)
-    stages = _stages(plan, sample)
+    sample = sample_of(plan, size)
+    stages = stages_of(plan, sample)
     steps = tqdm(total=1 if expected_only else 3, desc="dry run", unit="case", delay=2, file=sys.stderr)
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
         run = run_of(case, Run.of(sample, runner, NoTracking(), reflection), ledger)
-        judge, searches = select_all(run)
-        score_held_out(run, judge)
+        _, proofs = prove(run)
         if settings.learning_curve:
-            learning_curve(run, searches, len(plan.data.splits.train.groups))
+            learning_curve(run, proofs, len(plan.data.splits.train.groups))
         steps.update()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row, expected_only=expected_only)
+        remember = bool(plan.data.repeats)
+        return dry_run_all(target, stages, work, _row, expected_only=expected_only, remember=remember)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -121,7 +114,8 @@ def notes(settings: Settings) -> list[str]:
     breadth = breadth_of(settings.effort, settings.trials)
     most = f"at most {breadth.candidates:,} candidates of each aspect"
     lines = [line.format(probes=breadth.probes, most=most, effort=settings.effort) for line in NOTES]
-    return [*lines, *([LEARNING_NOTE] if settings.learning_curve else [])]
+    folds = NOTES_ON_FOLDS if settings.folds != 1 else ()
+    return [*lines, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
 
 def _row(stage: str, role: str) -> str:
@@ -138,73 +132,3 @@ def _without_progress_lines() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-# --- the sample ---
-
-
-def _sample(plan: CompilePlan, size: int) -> CompilePlan:
-    """The plan with a sample of each part and judges that only ask the LM."""
-    splits, seed = plan.data.splits, plan.settings.seed
-    # Train groups that give no example say nothing about tuning.
-    useful = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
-    tunable = [group for group in splits.train.groups if group.id in useful]
-    telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
-
-    def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        least, ids = max(1, size // len(plan.data.aspects)), {group.id for group in groups}
-        # The others matter to calibration alone.
-        others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
-        return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
-
-    sampled = replace(
-        splits,
-        train=few(splits.train, tunable),
-        dev=few(splits.dev, telling),
-        held_out=few(splits.held_out, splits.held_out.groups),
-    )
-    return replace(
-        plan,
-        # Too little may be scored in a sample; that is told when all is.
-        settings=replace(plan.settings, max_unscored=1.0),
-        data=replace(plan.data, splits=sampled),
-        judge=plan.judge.dry_run_copy(),
-        single=plan.single.dry_run_copy(),
-    )
-
-
-def _stages(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
-    """The stages by the names that tuning, search and held-out scoring give them."""
-    found: dict[str, Stage] = {}
-    held_out = plan.data.splits.held_out, sample.data.splits.held_out
-    for unit in plan.units:
-        label = label_of(unit)
-        train = (_rated_items(plan, part.data.splits.train, unit) for part in (plan, sample))
-        found[f"{label}: tuning"] = Stage.of(f"{label}: tuning", *map(extent, train))
-        whole, few = plan.choice(unit), sample.choice(unit)
-        for part in PARTS:
-            by = [extent(_items(parts[part], unit)) for parts in (whole, few)]
-            for kind in ("debates", "tie-breaks"):
-                found[search_stage(label, kind, part)] = Stage.of(f"{label}: search, {kind}", *by)
-            unranked = (extent(_items(of.choice(unit, ranked=False)[part], unit)) for of in (plan, sample))
-            calibrating = Stage.of(calibration_label(label), *unranked)
-            found |= {search_stage(calibration_label(label), k, part): calibrating for k in ("debates", "tie-breaks")}
-            joint = Stage.of(f"{JOINTLY}: search", *by)
-            found |= {search_stage(JOINTLY, kind, part): joint for kind in ("debates", "tie-breaks")}
-        found[f"{JOINTLY}: held-out"] = Stage.of(
-            f"{JOINTLY}: held-out", *(extent(_items(part, unit[:1])) for part in held_out)
-        )
-        for aspect in unit:
-            found[f"{aspect.name}: held-out"] = Stage.of(
-                f"{label}: held-out", *(extent(_items(part, [aspect])) for part in held_out)
-            )
-    return found
-
-
-def _rated_items(plan: CompilePlan, part: Corpus, unit: Sequence[Aspect]) -> list[Item]:
-    found = examples(part, unit, grouped=plan.data.level == "summary", seed=plan.settings.seed)
-    return [item for example in found for item in example.questions]
-
-
-def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
-    return [item for aspect in aspects for item in corpus_items(part, aspect)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
@@ -21,10 +23,14 @@ def run_of(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
     """The run with the tuner and the search of a case, which leave nothing behind."""
     run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
     if case.name == "lower":
-        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_search_by(CHEAPEST, ledger))
+        return replace(
+            run,
+            tuner=_changing(run.tuner, lambda judge, tuned: judge),
+            search=_search_by(lambda number: CHEAPEST, ledger),
+        )
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(DEAREST, ledger))
-    return replace(run, search=_search_by(Strategy(), ledger))
+        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(_dearest, ledger))
+    return replace(run, search=_search_by(lambda number: Strategy(), ledger))
 
 
 def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
@@ -45,11 +51,13 @@ def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
     return one
 
 
-def _search_by(strategy: Strategy, ledger: Ledger) -> Search:
-    """The search itself, steered by `strategy`, which leaves no study behind.
+def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:
+    """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
 
     A race is over a number of sources, however many there are: what loses it on the sample is counted as it was asked.
     """
+
+    numbers = count()
 
     def steered(
         units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
@@ -63,7 +71,7 @@ def _search_by(strategy: Strategy, ledger: Ledger) -> Search:
             begin = len(ledger.asked)
             on_trial(point, found)
 
-        return search(units, space, replace(plan, storage=None, strategy=strategy), tried)
+        return search(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)
 
     return steered
 
@@ -85,11 +93,6 @@ def _most_called(outcomes: Outcomes) -> dict[str, Point]:
     # Of equally long debates those that know something ask more: they share no first turn with the uncompiled judge.
     point = max(_choosable(outcomes), key=lambda p: (round(_calls(outcomes, p), 6), p.knowledge != NO_KNOWLEDGE))
     return dict.fromkeys(outcomes.units, point)
-
-
-def _most_promising_if_long(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-    """What asks most is worth most."""
-    return {point: [_calls(outcomes, point)] for point in points}
 
 
 def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
@@ -124,11 +127,21 @@ CHEAPEST = Strategy(
 )
 """A search that tries nothing beyond what every search tries, drops it at once, and chooses what asks least."""
 
-DEAREST = Strategy(
-    _most_promising_if_long,
-    _longest_first,
-    _most_called_variants,
-    may_win=lambda challenge, point, asked: True,
-    chosen=_most_called,
-)
-"""A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most."""
+
+def _dearest(number: int) -> Strategy:
+    """A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most. Of what
+    asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
+
+    def luck(point: Point) -> float:
+        return 1e-3 * random.Random(f"{number} {point.variant}").random() if number else 0.0
+
+    def worth(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
+        return {point: [_calls(outcomes, point) + luck(point)] for point in points}
+
+    return Strategy(
+        worth,
+        _longest_first,
+        _most_called_variants,
+        may_win=lambda challenge, point, asked: True,
+        chosen=_most_called,
+    )

@@ -1,4 +1,7 @@
-"""The one flow of a compile, readable top to bottom: data, split, tuning, search, held-out, export."""
+"""The one flow of a compile, readable top to bottom: data, split, prove (tune, choose, score held-out), publish.
+
+With few sources the second step is a loop over folds (`proof/procedure.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,29 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.agreement.tables import Level
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.data.requirements import require_level, require_ratings
-from debate_judge.data.schema import Aspect, Corpus, fingerprint
-from debate_judge.data.splits import split
-from debate_judge.optimize.context import CompileData, CompilePlan, Run
+from debate_judge.data.schema import fingerprint
+from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.leaving import leave_report
 from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.findings.wording import guides
-from debate_judge.optimize.held_out import COMPARED, HeldOut, compare_held_out, score_held_out
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.measures.learning_curve import LearningCurve, require_learning, tracked_curve
+from debate_judge.optimize.proof.comparison import compare_held_out
+from debate_judge.optimize.proof.exported import CompileEvidence, choose_export
+from debate_judge.optimize.proof.fold_figures import folds_json
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
+from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.publishing import announce, publish
+from debate_judge.optimize.rated_data import rated_data
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.storage import only_process
-from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import named, options_of, preset
-from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import make_lm, replies_folder
@@ -43,6 +43,7 @@ from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
+from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.tracking.looks import Looks, record_look
@@ -73,15 +74,10 @@ class TrackedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(CompileEvidence):
     """A finished compile."""
 
     plan: CompilePlan
-    judge: CompiledJudge
-    searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge."""
-    held_out: HeldOut
-    looks: Looks
     lm_use: LMUse
     export: Path
     report: Path | None
@@ -107,6 +103,7 @@ class Result:
             **({"learning_curve": self.curve.to_json()} if self.curve else {}),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "looks": asdict(self.looks),
+            **({"folds": folds_json(self.plan, held_out)} if held_out.folds else {}),
             "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
@@ -114,6 +111,7 @@ class Result:
                 "per_item": held_out.calls_per_item("compiled"),
             },
             "export": str(self.export),
+            "exported": {"judge": self.exported.name, "why": self.exported.why},
             "run_id": self.tracked.run_id,
             "seed": self.plan.settings.seed,
             **({"note": self.plan.note} if self.plan.note else {}),
@@ -133,30 +131,31 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
     """
     plan = prepared(settings, personas)
-    with _runner(settings, progress) as runner, _tracker(plan) as tracker:
+    with _runner(settings, progress=progress, remember=bool(plan.data.repeats)) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
         runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
         if not settings.no_preflight:
             preflight(runner, _trials(plan))
             preflight_reflection(settings, run.reflection)
-        judge, searches = select_all(run)
-        logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
-        held_out = compare_held_out(plan, score_held_out(run, judge), searches)
-        looks = _looked_at(plan, held_out)
-        curve = tracked_curve(run, tracker, searches)
-        export = publish(run, tracker, judge, searches, held_out, looks)
+        selected, proofs = prove(run)
+        held_out = compare_held_out(plan, proofs)
+        evidence = CompileEvidence(
+            judge=selected.judge,
+            searches=selected.searches,
+            held_out=held_out,
+            looks=_looked_at(plan, held_out),
+            exported=choose_export(plan, selected.judge, held_out),
+        )
+        curve = tracked_curve(run, tracker, proofs)
+        export = publish(run, tracker, evidence)
         page = None
         if settings.report != "none":
-            found = compile_report(run, judge, searches, held_out, looks, curve)
-            page = leave_report(plan, tracker, export, *found)
+            page = leave_report(plan, tracker, export, *compile_report(run, evidence, curve))
         meter = runner.lm.meter
         return Result(
+            **vars(evidence),
             plan=plan,
-            judge=judge,
-            searches=searches,
-            held_out=held_out,
-            looks=looks,
             lm_use=LMUse(
                 asked=meter.asked.total(), executed=meter.executed.total(), rows=cost_rows(meter, runner.lm.price)
             ),
@@ -182,7 +181,7 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
         require_shown(judge)
     # Whatever way of scoring the user chose, the single call scores in the same.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
-    rated = _rated_data(settings, judge)
+    rated = rated_data(settings, judge)
     return CompilePlan(
         settings=settings,
         data=rated,
@@ -217,37 +216,6 @@ def _trials(plan: CompilePlan) -> list[Trial]:
     ]
 
 
-def _rated_data(settings: Settings, judge: Judge) -> CompileData:
-    """The corpus that the settings name, split, with the aspects that are judged and the level that is chosen by.
-
-    Raises:
-        InputError: The data cannot be used.
-    """
-    corpus = data.load(settings.data, settings.task, settings.columns)
-    names = settings.aspects or corpus.rated_aspects()
-    require_ratings(corpus, names)
-    aspects = tuple(corpus.task.aspect(name) for name in names)
-    questions = called_for(corpus.groups, aspects)
-    automatic = settings.level == "auto"
-    level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
-    require_level(corpus, level)
-    splits = split(corpus, aspects=[aspect.name for aspect in aspects], seed=settings.seed)
-    if splits.joined:
-        logger.info(splits.joined_note())
-    return CompileData(corpus, aspects, level, questions, splits)
-
-
-def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
-    """Within groups where there are groups, else pooled.
-
-    Pooled, too, where every candidate is to be called one of two things, by a cut that is the same for all sources: the
-    pooled correlation ranks judges much as AUROC does, and groups of one kind count then. A judge that compares
-    says nothing across sources.
-    """
-    pooled = all(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
-    return "summary" if corpus.grouped and (not pooled or judge.compares) else "sample"
-
-
 def _tracker(plan: CompilePlan) -> Tracker:
     return Tracker(
         uri=plan.settings.tracking_uri,
@@ -263,14 +231,14 @@ def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
         Path(plan.settings.store),
         plan.identity,
         plan.data.corpus,
-        plan.data.splits.held_out,
+        plan.data.measured,
         held_out.tables["compiled"].average[plan.data.level][plan.statistic],
         {"name": plan.name, "seed": plan.settings.seed, "aspects": [aspect.name for aspect in plan.data.aspects]},
     )
 
 
 @contextmanager
-def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
+def _runner(settings: Settings, *, progress: bool, remember: bool) -> Iterator[JudgeRunner]:
     replies = replies_folder(settings.store, settings.lm)
     # Compiles at once have many calls in common, and a store shows a process only what was there when it began.
     with only_process(replies / "compile"), closing(Journal(replies)) as journal:
@@ -285,5 +253,5 @@ def _runner(settings: Settings, progress: bool) -> Iterator[JudgeRunner]:
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress) as runner:
+        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if remember else None) as runner:
             yield runner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,12 @@ from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
-from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.measures.calibrating import calibration_effects
+from debate_judge.optimize.proof.exported import CompileEvidence, Exported
+from debate_judge.optimize.proof.fold_figures import folds_json, procedure_note
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs import KINDS
-from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
@@ -51,31 +51,25 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     tracker.tags({"identity": plan.identity, "level": data.level, **({"note": plan.note} if plan.note else {})})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
-    tracker.dataset("held_out", data.splits.held_out, data.splits.fingerprints["held_out"])
+    tracker.dataset("held_out", data.measured, data.measured.digest)
 
 
-def publish(
-    run: Run,
-    tracker: Tracker,
-    judge: CompiledJudge,
-    searches: Mapping[str, SearchResult],
-    held_out: HeldOut,
-    looks: Looks,
-) -> Path:
+def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     """Track the result and write the export; returns the export's folder."""
     logger.info("writing figures, tables, the export and the model")
-    plan = run.plan
+    plan, held_out, judge, exported = run.plan, evidence.held_out, evidence.judge, evidence.exported
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
     tracker.details(decision_tables.metrics(held_out.decisions))
     calibration = calibration_effects(plan, judge, held_out)
     tracker.details(calibration_tables.metrics(calibration))
     tracker.json("calibration.json", calibration_tables.to_json(calibration))
-    tracker.metrics(_metrics(run, searches, held_out, looks))
-    tracker.details(_details(run, next(iter(searches.values())), held_out, looks))
-    tracker.json(champion.FILE, champion.to_json(held_out.scores["compiled"]))
-    tracker.tags({"looks": str(looks) or None})
-    for aspect, found in searches.items():
+    tracker.metrics(_metrics(run, evidence))
+    tracker.details(_details(run, next(iter(evidence.searches.values())), held_out, evidence.looks))
+    tracker.json(champion.FILE, champion.to_json(held_out.scores[exported.name]))
+    tracker.tags({"looks": str(evidence.looks) or None, "exported": exported.why})
+    _track_folds(plan, tracker, held_out)
+    for aspect, found in evidence.searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
         tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(plan, aspect, found))
@@ -90,25 +84,36 @@ def publish(
         tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
     tracker.table("transcripts.json", _transcript_rows(plan, held_out))
     tracker.table("costs.json", cost_rows(run.runner.lm.meter, run.runner.lm.price))
-    folder = _export(run, judge, searches, held_out, looks)
-    own = sorted({chosen.judge.kind for chosen in judge.aspects.values()} - set(KINDS))
+    folder = _export(run, evidence)
+    own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
     if own:
         # The model would have to hold their modules and all that these import, which nothing here can know.
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
-        good = above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic])
-        tracker.model(folder, name="judge", registration=_registration(plan, judge, held_out) if good else None)
-    instructions = {aspect: chosen.judge.instructions() for aspect, chosen in judge.aspects.items()}
+        good = above_zero(held_out.tables[exported.name].average[plan.data.level][plan.statistic])
+        tracker.model(folder, name="judge", registration=_registration(plan, exported, held_out) if good else None)
+    instructions = {aspect: chosen.judge.instructions() for aspect, chosen in exported.judge.aspects.items()}
     tracker.prompts(plan.name, prompts_of(judge.task.name, instructions))
     return folder
 
 
-def _registration(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> Registration:
-    task, settings = judge.task, plan.settings
+def _track_folds(plan: CompilePlan, tracker: Tracker, held_out: HeldOut) -> None:
+    """Log what the folds differ in, one step for each of them, repeat after repeat."""
+    if not held_out.folds:
+        return
+    tracker.tags({"figures": procedure_note(plan)})
+    tracker.json("folds.json", folds_json(plan, held_out))
+    pairs = [pair for repeat in held_out.folds for pair in zip(repeat.compiled, repeat.gain, strict=True)]
+    for step, (compiled, gain) in enumerate(pairs):
+        tracker.metrics({"fold/agreement": compiled, "fold/gain": gain}, step)
+
+
+def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> Registration:
+    judge, task, settings = exported.judge, exported.judge.task, plan.settings
     versus = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
     )
-    figure = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
+    figure = held_out.tables[exported.name].average[plan.data.level][plan.statistic]
     chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
     return Registration(
         name=f"debate-{task.name}",
@@ -117,19 +122,18 @@ def _registration(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) ->
         "with the raters of the same held-out sources.",
         version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
-        challenge=Challenger(held_out.scores["compiled"], versus),
+        challenge=Challenger(held_out.scores[exported.name], versus),
     )
 
 
-def _metrics(
-    run: Run, searches: Mapping[str, SearchResult], held_out: HeldOut, looks: Looks
-) -> dict[str, float | None]:
+def _metrics(run: Run, evidence: CompileEvidence) -> dict[str, float | None]:
     """The numbers that the run's page and the comparison of runs show, under the same names in every compile.
 
     `agreement` is the headline: the compiled judge's held-out agreement in the measure of the run's parameters
     `objective` and `level`, averaged over aspects.
     """
     meter, level, statistic = run.runner.lm.meter, run.plan.data.level, run.plan.statistic
+    held_out, searches, looks = evidence.held_out, evidence.searches, evidence.looks
     average = {name: held_out.tables[name].average[level][statistic] for name in COMPARED}
     compiled = held_out.tables["compiled"]
     return {
@@ -170,29 +174,31 @@ def _details(run: Run, tried: SearchResult, held_out: HeldOut, looks: Looks) -> 
     }
 
 
-def _export(
-    run: Run, judge: CompiledJudge, searches: Mapping[str, SearchResult], held_out: HeldOut, looks: Looks
-) -> Path:
+def _export(run: Run, found: CompileEvidence) -> Path:
     plan, settings, splits = run.plan, run.plan.settings, run.plan.data.splits
-    origin = splits.train.origin
+    origin, held_out, judge = splits.train.origin, found.held_out, found.exported.judge
     evidence: dict[str, Any] = {
+        "exported": {"judge": found.exported.name, "why": found.exported.why},
         "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
         "decisions": decision_tables.to_json(held_out.decisions),
-        "calibration": calibration_tables.to_json(calibration_effects(plan, judge, held_out)),
+        "calibration": calibration_tables.to_json(calibration_effects(plan, found.judge, held_out)),
         "raters": rater_tables.to_json(held_out.raters),
         "gain": asdict(held_out.gain),
-        "looks": asdict(looks),
+        "looks": asdict(found.looks),
         "near_duplicates": [list(ids) for ids in splits.joined],
         "gain_over_informed_single": asdict(held_out.over_informed),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
-        "chosen": {aspect: asdict(found.chosen.point) for aspect, found in searches.items()},
-        "guides": guides(judge),
+        "chosen": {aspect: asdict(one.chosen.point) for aspect, one in found.searches.items()},
+        "guides": guides(found.judge),
         "objective": {"statistic": plan.statistic, "level": plan.data.level},
         "data": asdict(replace(origin, location=Path(origin.location).name)),
-        "splits": dict(splits.fingerprints),
+        # With folds there is no held-out part: the exported judge uses all sources.
+        "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
         "seed": settings.seed,
         "identity": plan.identity,
     }
+    if held_out.folds:
+        evidence["folds"] = folds_json(plan, held_out)
     if plan.note:
         evidence["note"] = plan.note
     sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
@@ -232,7 +238,7 @@ def _transcript_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any
     rows: list[dict[str, Any]] = []
     aspects, judged = plan.data.aspects, held_out.judgements("compiled")
     for aspect in aspects:
-        pairs = zip(corpus_items(plan.data.splits.held_out, aspect), judged[aspect.name], strict=True)
+        pairs = zip(corpus_items(plan.data.measured, aspect), judged[aspect.name], strict=True)
         for item, judgement in list(pairs)[: TRANSCRIPTS // len(aspects)]:
             stop = judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason
             rows.append(

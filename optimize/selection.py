@@ -27,7 +27,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
 from debate_judge.optimize.search.points import FREE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import FORMAT, Found
+from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TunedJudges:
-    """What was learnt from train: the judges to choose from."""
+    """What was learnt from train: the judges to choose from, which folds with the same train share."""
 
     variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
     """Label of a unit -> its judges."""
@@ -67,15 +67,27 @@ def learn(run: Run) -> TunedJudges:
     return TunedJudges({label: variants_of(personas, kinds, space) for label, kinds in learnt.items()}, space)
 
 
-def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
-    """Tune and choose for every aspect; returns the compiled judge, and for each aspect the search that chose.
+@dataclass(frozen=True)
+class Selected:
+    """What was chosen."""
+
+    judge: CompiledJudge
+    searches: Mapping[str, SearchResult]
+    """Aspect -> the search that chose its judge."""
+
+
+def choose(run: Run, learnt: TunedJudges) -> Selected:
+    """Choose on train and dev, for every aspect.
+
+    Args:
+        run: What it is chosen by.
+        learnt: From the same train.
 
     Raises:
         InputError: Too many of the items that are chosen by have no score.
         dspy.LMError: The LM failed for good.
     """
     plan, settings = run.plan, run.plan.settings
-    learnt = learn(run)
     units = {
         label_of(unit): ChoiceScores(
             learnt.variants[label_of(unit)],
@@ -95,7 +107,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
         breadth=plan.breadth,
         seed=settings.seed,
         study="search",
-        storage=Path(settings.store) / "studies" / f"{plan.identity}-{FORMAT}.log",
+        storage=plan.study,
         race=not settings.no_race,
     )
     found = run.search(units, learnt.space, search_plan, partial(_log, run))
@@ -107,7 +119,7 @@ def select_all(run: Run) -> tuple[CompiledJudge, dict[str, SearchResult]]:
             searches[aspect.name] = one
             granularity = one.scores.granularity(aspect.name, one.chosen.point)
             judges[aspect.name] = AspectJudge(judge, granularity, maps.get(aspect.name))
-    return CompiledJudge(plan.data.corpus.task, judges), searches
+    return Selected(CompiledJudge(plan.data.corpus.task, judges), searches)
 
 
 def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
@@ -149,7 +161,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge
         effort=Effort(*EFFORTS[settings.effort]),
         seed=settings.seed,
         label=label,
-        folder=Path(settings.store) / "tuning" / f"{plan.identity}-{label}",
+        folder=Path(settings.store) / "tuning" / f"{plan.identity}-{plan.data.splits.fingerprints['train']}-{label}",
     )
     with stage(f"{label}: tuning"):
         found = run.tuner(tuning)

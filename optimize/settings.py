@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.folds import FOLDS, SMALL
 from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
@@ -113,6 +114,19 @@ class SearchFlags:
     learning_curve: bool = setting(
         False,
         "also measure what 0, 4, 8, 16, ... train sources teach, to see whether more would pay",
+        decides=False,
+    )
+    folds: int | None = setting(
+        None,
+        "folds of a nested cross-validation: every source is held out once, and the export is compiled on all of them; "
+        f"1 is a single split. By default {FOLDS} below {SMALL} sources, else 1",
+        ge=1,
+    )
+    repeats: int = setting(1, "times that the folds are drawn anew; the figure is the mean", ge=1)
+    keep: Literal["cheaper", "compiled"] = setting(
+        "cheaper",
+        "what is exported where held-out does not show that the compiled judge is better than a single call, and it "
+        "takes more calls: the cheaper judge, which is the single call, or the compiled one all the same",
         decides=False,
     )
     seed: int = SEED

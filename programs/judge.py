@@ -31,13 +31,16 @@ class Item:
     context: str = ""
     references: tuple[str, ...] = ()
     """Human-written candidates, for reference-based metrics only; no debate reads them."""
+    _key: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:
         """Identity of the question itself: equal for equal texts, whatever group or candidate they carry."""
-        return fingerprint(
-            [self.task.name, self.aspect.name, self.aspect.definition, self.source, self.context, self.text]
-        )
+        if not self._key:
+            # A search asks for it thousands of times, and to hash a long source takes as long as to read a reply.
+            texts = [self.task.name, self.aspect.name, self.aspect.definition, self.source, self.context, self.text]
+            object.__setattr__(self, "_key", fingerprint(texts))
+        return self._key
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ ROOMS = {
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
         ("splits", "calibration", "inventory"),
+        ("folds",),
         ("files",),
         ("sets", "sample"),
     ),

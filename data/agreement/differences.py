@@ -68,6 +68,7 @@ def compare(
     resamples: int = 10_000,
     seed: int = 0,
     draw_systems: bool = False,
+    family: int = 1,
 ) -> Difference:
     """Agreement of judge `a` minus that of judge `b` on the same groups.
 
@@ -88,8 +89,8 @@ def compare(
         resamples: Number of times that the groups are resampled, jointly for all aspects, at sample and system level;
             0 for no interval at any level.
         seed: Of the resampling and of the flips.
-        draw_systems: At system level, let the interval be about systems like these, as in `agreement_table`. The
-            p-value is about these systems all the same.
+        draw_systems: At system level, let the interval (but no p-value) be about systems like these.
+        family: Comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
         InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
@@ -113,14 +114,21 @@ def compare(
         return Difference(None, None, None, None, 0)
     value = math.fsum(x.values[0] - y.values[0] for x, y in _couples(both)) / len(pairs)
     if level == "summary":
-        return _of_means(value, both, intervals=resamples > 0, seed=seed)
+        return _of_means(value, both, intervals=resamples > 0, seed=seed, family=family)
     groups = int(np.logical_or.reduce([e.rests_on for e in both]).sum())
     p_value = _p_of_swaps(pairs, statistic, level, groups, seed)
-    return _resampled(Difference(value, None, None, p_value, groups), both, unit_of_group, resamples, seed)
+    plain = Difference(value, None, None, p_value, groups)
+    return _resampled(plain, both, unit_of_group, resamples=resamples, seed=seed, family=family)
 
 
 def _resampled(
-    found: Difference, both: Sequence[LevelEstimate], unit_of_group: Indices, resamples: int, seed: int
+    found: Difference,
+    both: Sequence[LevelEstimate],
+    unit_of_group: Indices,
+    *,
+    resamples: int,
+    seed: int,
+    family: int,
 ) -> Difference:
     """The difference with its interval from resampled groups."""
     value, groups = found.value, found.groups
@@ -129,7 +137,7 @@ def _resampled(
     replicates = resample(both, count_units(unit_of_group), resamples=resamples, seed=seed)
     differences = np.mean([x[0] - y[0] for x, y in _couples(replicates)], axis=0)
     units = min(e.units for e in both)
-    low, high, method = of_differences(value, differences, units)
+    low, high, method = of_differences(value, differences, units, family)
     deviation = bootstrap_error(differences, units) * math.sqrt(groups)
     return replace(found, low=low, high=high, method=method, deviation=deviation)
 
@@ -153,7 +161,7 @@ def power_of(found: Difference) -> Power | None:
     return Power(found.groups, detectable_difference(found.deviation, found.groups), max(0, needed - found.groups))
 
 
-def _of_means(value: float, both: Sequence[LevelEstimate], *, intervals: bool, seed: int) -> Difference:
+def _of_means(value: float, both: Sequence[LevelEstimate], *, intervals: bool, seed: int, family: int) -> Difference:
     rests_on = np.logical_or.reduce([e.rests_on for e in both])
     by_group = [x.by_group - y.by_group for x, y in _couples(both) if x.by_group is not None and y.by_group is not None]
     shares = [np.nan_to_num(d) / np.count_nonzero(~np.isnan(d)) / len(by_group) for d in by_group]
@@ -162,7 +170,7 @@ def _of_means(value: float, both: Sequence[LevelEstimate], *, intervals: bool, s
     groups = len(influences)
     if not intervals or groups < 2:
         return Difference(value, None, None, p_value, groups)
-    low, high, method = of_group_differences(value, influences)
+    low, high, method = of_group_differences(value, influences, family)
     return Difference(value, low, high, p_value, groups, method, standard_error(influences) * math.sqrt(groups))
 
 

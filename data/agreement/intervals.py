@@ -86,11 +86,15 @@ def mean_influences(by_group: Sequence[Floats]) -> Floats:
     return found
 
 
-def critical(groups: int) -> float:
-    """The 97.5 % point of Student's t with `groups` - 1 degrees of freedom."""
+def critical(groups: int, family: int = 1) -> float:
+    """The 97.5 % point of Student's t with `groups` - 1 degrees of freedom.
+
+    For a `family` of several intervals that are to hold together in 95 % of cases it is the point of 1 - .025 / family
+    (Bonferroni, see Dunn, Multiple comparisons among means, 1961).
+    """
     from scipy.special import stdtrit
 
-    return float(stdtrit(groups - 1, 1 - _TAIL))
+    return float(stdtrit(groups - 1, 1 - _TAIL / family))
 
 
 def standard_error(influences: Floats) -> float:
@@ -116,12 +120,13 @@ def of_group_correlations(value: float, influences: Floats) -> Interval:
     return Interval(math.tanh(centre - half), math.tanh(centre + half), "t-fisher-z")
 
 
-def of_group_differences(value: float, influences: Floats) -> Interval:
-    """The interval `t` of a mean of paired differences of group values; see `of_group_correlations`."""
+def of_group_differences(value: float, influences: Floats, family: int = 1) -> Interval:
+    """The interval `t` of a mean of paired differences of group values; see `of_group_correlations`, and `critical` for
+    the family."""
     groups = len(influences)
     if groups < 2 or math.isnan(value):
         return NONE
-    half = critical(groups) * standard_error(influences)
+    half = critical(groups, family) * standard_error(influences)
     return Interval(value - half, value + half, "t")
 
 
@@ -163,11 +168,12 @@ def of_replicates(
     return _holding(value, low + width * _expit(centre - half), low + width * _expit(centre + half), method)
 
 
-def of_differences(value: float, replicates: Floats, groups: int) -> Interval:
-    """The interval `t-bootstrap` of a paired difference, from its bootstrap replicates; see `of_replicates`."""
+def of_differences(value: float, replicates: Floats, groups: int, family: int = 1) -> Interval:
+    """The interval `t-bootstrap` of a paired difference, from its bootstrap replicates; see `of_replicates`, and
+    `critical` for the family."""
     if groups < 2 or math.isnan(value) or np.count_nonzero(~np.isnan(replicates)) < 2:
         return NONE
-    half = critical(groups) * bootstrap_error(replicates, groups)
+    half = critical(groups, family) * bootstrap_error(replicates, groups)
     return Interval(max(-2.0, value - half), min(2.0, value + half), "t-bootstrap")
 
 

@@ -8,9 +8,10 @@ from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.optimize.findings.wording import describe, guides, in_words
-from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.measures.learning_curve import LearningCurve
+from debate_judge.optimize.proof.exported import CompileEvidence
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
@@ -38,7 +39,6 @@ from debate_judge.runs.reports.html.debates import DebateTexts
 from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.reports.html.items import JudgedScores, beside_ratings, debates_of, labels_of
 from debate_judge.runs.reports.text import basis, interval
-from debate_judge.runs.tracking.looks import Looks
 from debate_judge.runs.tracking.values import versions
 
 _BROWSED = ("compiled", "single")
@@ -46,32 +46,24 @@ _BROWSED = ("compiled", "single")
 
 
 def compile_report(
-    run: Run,
-    judge: CompiledJudge,
-    searches: Mapping[str, SearchResult],
-    held_out: HeldOut,
-    looks: Looks,
-    curve: LearningCurve | None = None,
+    run: Run, evidence: CompileEvidence, curve: LearningCurve | None = None
 ) -> tuple[Report, DebateTexts]:
     """What the page of a compile shows, without the texts of the data, and these.
 
     Args:
         run: The plan that was carried out.
-        judge: The compiled judge.
-        searches: Aspect -> the search that chose its judge.
-        held_out: What the compared judges did on held-out.
-        looks: How often these held-out figures were looked at.
+        evidence: What it has found out.
         curve: The learning curve, where it was asked for.
     """
-    plan = run.plan
+    plan, judge, searches, held_out = run.plan, evidence.judge, evidence.searches, evidence.held_out
     kind = next(iter(judge.aspects.values())).judge.kind
     names = headings(kind)
     judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
     debates, texts = debates_of(
-        plan.data.splits.held_out, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
+        plan.data.measured, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
     )
     found = {
-        "Verdict": _verdict(plan, held_out, looks),
+        "Verdict": _verdict(plan, evidence),
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
         "Beside single raters": _raters(plan, held_out),
@@ -102,14 +94,15 @@ def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
     return JudgedScores(held_out.scores[name], held_out.judgements(name), on_scale)
 
 
-def _verdict(plan: CompilePlan, held_out: HeldOut, looks: Looks) -> list[ReportBlock]:
+def _verdict(plan: CompilePlan, evidence: CompileEvidence) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    for line in verdict(plan, held_out):
+    looks, exported = evidence.looks, evidence.exported
+    for line in verdict(plan, evidence.held_out, exported):
         question, mark, answer = line.partition("? ")
         blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
     if str(looks):
         blocks.append(Paragraph(f"{looks}.", look="warning"))
-    if not above_zero(held_out.tables["compiled"].average[plan.data.level][plan.statistic]):
+    if not above_zero(evidence.held_out.tables[exported.name].average[plan.data.level][plan.statistic]):
         blocks.append(Paragraph(NOT_SHOWN.replace("\n", " "), look="warning"))
     return blocks
 
@@ -134,9 +127,10 @@ def _agreement(
         for i, row in enumerate(rows)
     ]
     header = ("aspect", *names.values(), "LM calls per item", "chosen")
-    sources = len(plan.data.splits.held_out.groups)
+    sources = len(plan.data.measured.groups)
+    never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
     told = (
-        f"{_label(found['compiled'])}; 95 % intervals. {sources} sources, never used for tuning or choosing. LM "
+        f"{_label(found['compiled'])}; 95 % intervals. {sources} sources, {never}. LM "
         "calls per item in the order of the columns."
     )
     series = tuple(LineSeries(names[judge], tuple(map(Span.of, found[judge]))) for judge in COMPARED)
@@ -256,15 +250,12 @@ def _bill(run: Run) -> list[ReportBlock]:
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
     data, settings = plan.data, plan.settings
-    groups = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.splits.held_out}
+    groups = {"train": data.splits.train, "dev": data.splits.dev, "held-out": data.measured}
     rows = [
         ("seed", str(settings.seed)),
         ("LM", settings.lm + (f" ({plan.note})" if plan.note else "")),
         ("data", f"{data.corpus.origin.name}, fingerprint {data.corpus.digest}"),
-        *(
-            (name, f"{len(part.groups)} sources, fingerprint {data.splits.fingerprints[name.replace('-', '_')]}")
-            for name, part in groups.items()
-        ),
+        *((name, f"{len(part.groups)} sources, fingerprint {part.digest}") for name, part in groups.items()),
         ("settings", f"fingerprint {plan.identity}"),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]

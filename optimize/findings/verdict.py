@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import stdev
 
 from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
 from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.proof.exported import Exported, dearer
+from debate_judge.optimize.proof.fold_figures import procedure_note
+from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut, above_zero
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
 
 NOT_SHOWN = (
@@ -29,24 +32,48 @@ def headings(kind: str) -> dict[str, str]:
     return {judge: _HEADINGS[judge].format(kind=kind) for judge in COMPARED}
 
 
-def verdict(plan: CompilePlan, held_out: HeldOut) -> list[str]:
-    """Is the judge good, is it better than a single call of the same LM, and what does it cost: in words."""
+def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[str]:
+    """Is the judge good, is it better than a single call of the same LM, what does it cost, and what is exported: in
+    words."""
     good = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
-    sources = len(plan.data.splits.held_out.groups)
+    sources = len(plan.data.measured.groups)
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
+    better = _better(held_out.gain, calls, single)
+    lines = [
+        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that "
+        + ("its makers never saw" if held_out.folds else "it never saw")
+        + ("." if above_zero(good) else ": agreement above chance is not shown."),
+        f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
+        f"What does it cost? {calls:.1f} LM calls per item, the single call {single:.1f}.",
+        f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
+    ]
+    if held_out.folds:
+        lines.append(f"What are these figures of? {procedure_note(plan)}. {_apart(held_out.folds)}")
+    return lines
+
+
+def _apart(repeats: Sequence[FoldFigures]) -> str:
+    """How far folds and repeats lie apart."""
+    told = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
+    if len(repeats) > 1:
+        told += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
+    return told
+
+
+def _range(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return "–"
+    return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
+
+
+def _by_aspect(held_out: HeldOut) -> str:
+    """What the held-out sources say about each aspect, by intervals that hold for all of them together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
         told = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
         advice.setdefault(told, []).append(aspect)
-    better = _better(held_out.gain, calls, single)
-    return [
-        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that it "
-        "never saw" + ("." if above_zero(good) else ": agreement above chance is not shown."),
-        f"Is it better than a single call of the same LM? {better} "
-        + "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items())
-        + ".",
-        f"What does it cost? {calls:.1f} LM calls per item, the single call {single:.1f}.",
-    ]
+    corrected = f" (corrected for {len(held_out.gains)} aspects, Bonferroni)" if len(held_out.gains) > 1 else ""
+    return "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items()) + corrected + "."
 
 
 def measure(plan: CompilePlan, held_out: HeldOut) -> str:
@@ -110,9 +137,7 @@ def _better(gain: Difference, calls: float, single: float) -> str:
         return f"No, it is worse: {interval(gain)}."
     told = f"These sources cannot tell: {interval(gain)}."
     return (
-        f"{told} It takes more calls, so that the single call is the cheaper choice."
-        if _dearer(calls, single)
-        else told
+        f"{told} It takes more calls, so that the single call is the cheaper choice." if dearer(calls, single) else told
     )
 
 
@@ -122,13 +147,9 @@ def _advice(gain: Difference, calls: float, single: float) -> str:
         return "use the compiled judge"
     if gain.high is not None and gain.high < 0:
         return "use the single call"
-    if gain.value == 0 and not _dearer(calls, single):
+    if gain.value == 0 and not dearer(calls, single):
         return "the single call it is"
-    return "these sources cannot tell" + (", the single call is cheaper" if _dearer(calls, single) else "")
-
-
-def _dearer(calls: float, single: float) -> bool:
-    return calls > 1.05 * single
+    return "these sources cannot tell" + (", the single call is cheaper" if dearer(calls, single) else "")
 
 
 def _power(differences: Mapping[str, Difference]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from debate_judge.data.calibration import Calibration, CalibrationEffect, effect_of, fit_calibration
 from debate_judge.optimize.context import CompilePlan, Run, label_of
-from debate_judge.optimize.held_out import HeldOut
+from debate_judge.optimize.proof.held_out import HeldOut
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import CompiledJudge
@@ -50,11 +50,16 @@ def calibration_label(label: str) -> str:
 
 
 def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> dict[str, CalibrationEffect]:
-    """Aspect -> what its calibration changes on held-out; no entry where the judge has none."""
+    """Aspect -> what its calibration changes on held-out; no entry where the judge has none.
+
+    With folds the scores of each are mapped by what was fitted without it.
+    """
     found = {}
     for aspect in plan.data.aspects:
-        own = judge.aspects[aspect.name]
-        if own.calibration is not None:
+        own, mapped = judge.aspects[aspect.name], held_out.calibrated.get(aspect.name)
+        if own.calibration is not None and mapped is not None:
             scores = held_out.scores["compiled"][aspect.name]
-            found[aspect.name] = effect_of(own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale)
+            found[aspect.name] = effect_of(
+                own.calibration, scores, plan.data.level, on_scale=own.judge.on_scale, mapped=mapped
+            )
     return found

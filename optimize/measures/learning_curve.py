@@ -4,7 +4,7 @@ Held fixed is what was chosen for each aspect: rounds, persona, Tie-breaker, rea
 tuner learns from 0, 4, 8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve says
 what learning is worth to this judge; with fewer ratings another one might have been chosen, and dev serves whole. An
 aspect whose chosen judge knows nothing of the raters is shown with what the tuner learnt: more ratings might make it
-worth choosing.
+worth choosing. With folds, those of the first repeat, each fold holds fixed what was chosen for it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from debate_judge.data.agreement.tables import AgreementTable, Difference, Group
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.proof.held_out import Proof
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
@@ -60,7 +61,7 @@ class LearningCurve:
 
     steps: tuple[LearningStep, ...]
     fixed: Mapping[str, Point]
-    """Aspect -> what is held fixed; its knowledge is the kind that is learnt."""
+    """Aspect -> what is held fixed, with folds by the first of them; its knowledge is the kind that is learnt."""
     added: tuple[str, ...]
     """Aspects whose chosen judge knows nothing of the raters."""
 
@@ -95,7 +96,7 @@ def require_learning(settings: Settings) -> None:
         )
 
 
-def tracked_curve(run: Run, tracker: Tracker, searches: Mapping[str, SearchResult]) -> LearningCurve | None:
+def tracked_curve(run: Run, tracker: Tracker, proofs: Sequence[Proof]) -> LearningCurve | None:
     """The learning curve, with its figure and numbers in the run; None where the settings do not ask for one.
 
     Raises:
@@ -104,7 +105,7 @@ def tracked_curve(run: Run, tracker: Tracker, searches: Mapping[str, SearchResul
     plan = run.plan
     if not plan.settings.learning_curve:
         return None
-    found, level, statistic = learning_curve(run, searches), plan.data.level, plan.statistic
+    found, level, statistic = learning_curve(run, proofs), plan.data.level, plan.statistic
     tracker.json("learning_curve.json", found.to_json())
     for step in found.steps:
         tracker.metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
@@ -126,33 +127,83 @@ def sizes_of(sources: int, level: Level) -> list[int]:
     return [*found, sources]
 
 
-def learning_curve(run: Run, searches: Mapping[str, SearchResult], whole: int | None = None) -> LearningCurve:
+def learning_curve(run: Run, proofs: Sequence[Proof], whole: int | None = None) -> LearningCurve:
     """Learn from more and more of train, and score held-out with what was chosen.
 
     Args:
         run: The compile; what it has learnt from all of train comes from its store of replies.
-        searches: Aspect -> the search that chose its judge.
+        proofs: The held-out parts, with the searches that chose for each.
         whole: Train sources that those of the run are a sample of, for an estimate; by default they are all.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
     plan = run.plan
-    here = len(plan.data.splits.train.groups)
-    everything = learn(run)
-    fixed = {aspect: _fixed(everything, found.chosen.point) for aspect, found in searches.items()}
-    added = tuple(a for a, f in searches.items() if f.chosen.point.knowledge == NO_KNOWLEDGE != fixed[a].knowledge)
+    halves = [_Half.of(run, own) for own in _by_train([proof for proof in proofs if proof.repeat == 0])]
+    here = min(half.sources for half in halves)
+    fixed, added = halves[0].fixed[0], {aspect: None for half in halves for aspect in half.added}
     steps: list[LearningStep] = []
     before: Mapping[str, Sequence[GroupScores]] | None = None
     for size in sizes_of(whole or here, plan.data.level):
         logger.info("learning curve: %d of %d train sources", size, whole or here)
         part = size if whole is None else round(size * here / whole)
-        learnt = everything if part in (0, here) else learn(_with_part(run, part))
-        points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
-        scores = _scores(run, learnt, points, searches, size)
+        scores = _merged([half.scores(None if part == here else part, size) for half in halves])
         steps.append(_step(plan, size, scores, before))
         before = scores
-    return LearningCurve(tuple(steps), fixed, added)
+    return LearningCurve(tuple(steps), fixed, tuple(added))
+
+
+@dataclass(frozen=True)
+class _Half:
+    """Held-out parts whose judges learn from the same train; the one part of a single split."""
+
+    run: Run
+    proofs: Sequence[Proof]
+    everything: TunedJudges
+    """Learnt from all of train."""
+    fixed: Sequence[Mapping[str, Point]]
+    """For each part: aspect -> what is held fixed."""
+
+    @classmethod
+    def of(cls, run: Run, proofs: Sequence[Proof]) -> _Half:
+        own = replace(run, plan=proofs[0].plan)
+        learnt = learn(own)
+        fixed = [{a: _fixed(learnt, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs]
+        return cls(own, proofs, learnt, fixed)
+
+    @property
+    def sources(self) -> int:
+        return len(self.run.plan.data.splits.train.groups)
+
+    @property
+    def added(self) -> list[str]:
+        """Aspects whose chosen judge knows nothing of the raters."""
+        return [
+            aspect
+            for proof, fixed in zip(self.proofs, self.fixed, strict=True)
+            for aspect, found in proof.searches.items()
+            if found.chosen.point.knowledge == NO_KNOWLEDGE != fixed[aspect].knowledge
+        ]
+
+    def scores(self, part: int | None, size: int) -> dict[str, list[GroupScores]]:
+        """Of all parts, after learning from `part` of the train sources, or from all; `size` names it."""
+        learnt = self.everything if not part else learn(_with_part(self.run, part))
+        found = []
+        for proof, fixed in zip(self.proofs, self.fixed, strict=True):
+            points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
+            found.append(_scores(replace(self.run, plan=proof.plan), learnt, points, proof.searches, size))
+        return _merged(found)
+
+
+def _by_train(proofs: Sequence[Proof]) -> list[list[Proof]]:
+    found: dict[str, list[Proof]] = {}
+    for proof in proofs:
+        found.setdefault(proof.plan.data.splits.fingerprints["train"], []).append(proof)
+    return list(found.values())
+
+
+def _merged(parts: Sequence[Mapping[str, list[GroupScores]]]) -> dict[str, list[GroupScores]]:
+    return {aspect: [group for part in parts for group in part[aspect]] for aspect in parts[0]}
 
 
 def first_sources(train: Corpus, size: int, seed: int) -> Corpus:

@@ -22,6 +22,7 @@ from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
 from debate_judge.runs.runner.billing import STAGE
+from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 
 IN_FLIGHT = 64
@@ -196,6 +197,7 @@ def dry_run_all(
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
     expected_only: bool = False,
+    remember: bool = False,
 ) -> Estimate:
     """Dry-run a job in each case.
 
@@ -205,6 +207,7 @@ def dry_run_all(
         work: Does what the run would do, on a sample.
         row: From a stage's row and a role to the row of the table in which the role's calls are counted.
         expected_only: Run the expected case alone, which then stands for the others as well.
+        remember: Whether the run keeps its debates in memory (`runs.runner.memory`).
 
     Raises:
         InputError: The spec names no LM, or the prices cannot be read.
@@ -222,7 +225,7 @@ def dry_run_all(
                 options=NO_LIMITS,
                 **target.settings,
             )
-            with JudgeRunner(lm, progress=False) as runner:
+            with JudgeRunner(lm, progress=False, memory=DebateMemory() if remember else None) as runner:
                 work(case, runner, ledger)
             rows: dict[str, Used] = {}
             for (stage_row, role), used in ledger.used.items():

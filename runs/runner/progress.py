@@ -118,11 +118,13 @@ class RunProgress:
             self._finished += 1
 
     def _enter(self, stage: str) -> None:
-        """Take in which step the calls of a stage belong to; steps are only ever gone through forwards."""
+        """Take in which step the calls of a stage belong to, of several of one name the next: none is gone back to."""
         parts = [part.partition(",")[0] for part in stage.split(": ")]
         for number, phase in enumerate(self.phases[self._step :], start=self._step):
-            if phase.name in parts and number > self._step:
-                self._step, self._finished = number, 0
+            if phase.name in parts:
+                if number > self._step:
+                    self._step, self._finished = number, 0
+                return
 
     @property
     def share(self) -> float:

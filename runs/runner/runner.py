@@ -26,6 +26,7 @@ from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
+from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from debate_judge.runs.runner.tables import CandidateTable, seated
@@ -38,10 +39,16 @@ class JudgeRunner:
 
     Use it as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any moment:
     what was answered until then is in the LM's store.
+
+    Args:
+        lm: Is asked.
+        progress: Whether progress is shown on stderr.
+        memory: Where debates are kept while the run lasts, for runs that hold the same ones again and again.
     """
 
-    def __init__(self, lm: JudgeLM, *, progress: bool = True) -> None:
+    def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateMemory | None = None) -> None:
         self.lm = lm
+        self.memory = memory
         self._warmup = PrefixWarmup() if lm.prefix_warmup else None
         self.progress = RunProgress(lm, progress)
         """What is shown on stderr."""
@@ -158,7 +165,11 @@ class JudgeRunner:
         def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
             return _traced(judge.converse_table(table.items, rounds), traces, table.items[0])
 
-        return seating.by_item(self._each(seating.tables, ask, what))
+        if self.memory is None or traces is not None:
+            return seating.by_item(self._each(seating.tables, ask, what))
+        return seating.by_item(
+            self.memory.debates(judge, rounds, seating.tables, lambda tables: self._each(tables, ask, what))
+        )
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
@@ -166,8 +177,14 @@ class JudgeRunner:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
         seating = seated(judge, items)
         held = {t.key: own for t, own in zip(seating.tables, seating.by_table(transcripts), strict=True)}
-        done = self._each(seating.tables, lambda table: judge.break_ties(table.items, held[table.key]), what)
-        return seating.by_item(done)
+
+        def ask(tables: Sequence[CandidateTable]) -> list[list[Transcript]]:
+            return self._each(tables, lambda table: judge.break_ties(table.items, held[table.key]), what)
+
+        if self.memory is None:
+            return seating.by_item(ask(seating.tables))
+        debates = [held[table.key] for table in seating.tables]
+        return seating.by_item(self.memory.tie_breaks(judge, debates, seating.tables, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""

@@ -27,8 +27,9 @@ def test_sources_of_equal_ratings_count_and_are_part_of_the_estimate(
                 relevance = candidate["ratings"]["relevance"]
                 candidate["ratings"] = {"relevance": relevance if number % 3 else 5}
             out.write(json.dumps(group) + "\n")
-    found = estimate_compile(Settings(data="rated.jsonl", max_rounds=0), personas(None))
+    found = estimate_compile(Settings(data="rated.jsonl", max_rounds=0, folds=1), personas(None))
     given = ["--data", "rated.jsonl", "--max-rounds", "0", "--resamples", "100", "--no-preflight"]
+    given += ["--folds", "1"]
     assert command.main([*given, "--json", "r.json"]) == 0
     result = json.loads(Path("r.json").read_text())
     # 14 of the 24 sources are train and dev, 112 texts.

@@ -13,12 +13,12 @@ import pytest
 
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.held_out import above_zero
+from debate_judge.optimize.proof.held_out import above_zero
 from debate_judge.runs.flags import invocation
 from tests.optimize.small_corpus import small_corpus
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200"]
+QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
         *("chosen", "held_out", "gain", "gain_over_informed_single", "guides", "lm_calls", "export", "run_id", "seed"),
-        *("note", "looks", "calibration"),
+        *("note", "looks", "calibration", "exported"),
     }
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
@@ -176,7 +176,8 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
             for candidate in group["candidates"]:
                 candidate["ratings"] = {"relevance": 6 - candidate["ratings"]["relevance"]}
             out.write(json.dumps(group) + "\n")
-    flags = ["--tuner", "none", "--max-rounds", "0", "--resamples", "100", "--store", "store", "--json", "r.json"]
+    flags = ["--tuner", "none", "--max-rounds", "0", "--resamples", "100", "--folds", "1"]
+    flags += ["--store", "store", "--json", "r.json"]
     warning = "the model is not registered"
     client = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
 
@@ -245,15 +246,32 @@ def test_bad_input_is_refused_before_anything_is_spent(
     assert not list(Path(".").rglob("*.replies"))
 
 
-def test_too_few_groups_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:3]
+def test_too_few_ratings_are_refused_with_the_reason_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:2]
     assert command.main(["--data", write(Path("few.jsonl"), "\n".join(lines))]) == 2
-    assert "groups" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "too few ratings of coherence to start" in error
+    assert "not even the sign of a middling correlation could be told" in error
+    assert "at least 20 rated candidates" in error
+    assert "16, in 2 sources" in error
+    assert "rate 4 more candidates" in error
+
+
+def test_too_few_sources_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:5]
+    data = write(Path("few.jsonl"), "\n".join(lines))
+    assert command.main(["--data", data, "--folds", "1"]) == 2
+    assert "at least 2 groups whose candidates are rated differently in each part" in capsys.readouterr().err
+    assert command.main(["--data", data, "--folds", "6"]) == 2
+    error = capsys.readouterr().err
+    assert "5 sources cannot be cut into 6 folds" in error
+    assert "choose fewer folds, 4 at least" in error
 
 
 def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[str]) -> None:
     config = write(
-        Path("c.toml"), 'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\n'
+        Path("c.toml"),
+        'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\nfolds = 1\n',
     )
     assert command.main(["--config", config, "--seed", "6", "--json", "r.json"]) == 0
     result = json.loads(Path("r.json").read_text())

@@ -27,11 +27,21 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def estimated(**settings: Any) -> Estimate:
-    return estimate_compile(Settings(data=str(small_corpus(Path())), **settings), personas(None))
+    return estimate_compile(Settings(**{"data": str(small_corpus(Path())), "folds": 1, **settings}), personas(None))
 
 
 def executed(*arguments: str) -> int:
-    usual = ["--data", str(small_corpus(Path())), "--resamples", "100", "--no-preflight", "--json", "r.json"]
+    usual = [
+        "--data",
+        str(small_corpus(Path())),
+        "--folds",
+        "1",
+        "--resamples",
+        "100",
+        "--no-preflight",
+        "--json",
+        "r.json",
+    ]
     assert command.main([*usual, *arguments]) == 0
     calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
     return calls
@@ -51,6 +61,8 @@ COMPILES: list[tuple[dict[str, Any], list[str], float]] = [
     ({"judge": "multiagent"}, ["--judge", "multiagent"], 0.25),
     ({"judge": "geval", "tuner": "none"}, ["--judge", "geval", "--tuner", "none"], 0.01),
     ({"max_rounds": 0}, ["--max-rounds", "0"], 0.25),
+    # What two searches try differently adds up, and depends on a few points of each.
+    ({"max_rounds": 1, "trials": 4, "folds": 4}, ["--max-rounds", "1", "--trials", "4", "--folds", "4"], 0.35),
 ]
 
 
@@ -124,7 +136,8 @@ def test_the_command_needs_no_key_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    arguments = ["--aspects", "coherence", "--max-rounds", "1", "--tuner", "none", "--lm", "openai/gpt-4o-mini"]
+    arguments = ["--aspects", "coherence", "--max-rounds", "1", "--tuner", "none", "--folds", "1"]
+    arguments += ["--lm", "openai/gpt-4o-mini"]
     assert command.main([*arguments, "--estimate", "--budget", "usd=0.01"]) == 0
     told = capsys.readouterr().out
     assert "Estimate for openai/gpt-4o-mini" in told

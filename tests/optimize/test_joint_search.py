@@ -13,8 +13,8 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import _trials, prepared
+from debate_judge.optimize.proof.held_out import score_held_out
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import Breadth
 from debate_judge.optimize.search.joint import in_company, joint_probes

@@ -30,6 +30,8 @@ QUICK = [
     "--resamples",
     "100",
     "--no-preflight",
+    "--folds",
+    "1",
 ]
 
 
@@ -62,7 +64,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         records = [json.loads(line) for line in sample.read_text().splitlines()]
         few = [{**record, "candidates": record["candidates"][:4]} for record in records]
         Path("few.jsonl").write_text("".join(json.dumps(record) + "\n" for record in few))
-        settings = Settings(data="few.jsonl", aspects=ASPECTS, max_rounds=0, learning_curve=True)
+        settings = Settings(data="few.jsonl", aspects=ASPECTS, max_rounds=0, folds=1, learning_curve=True)
         found: dict[str, Any] = {"estimate": estimate_compile(settings, personas(None)), "settings": settings}
         for name in ("first", "second"):
             assert command.main([*QUICK, "--data", "few.jsonl", "--learning-curve", "--json", f"{name}.json"]) == 0

@@ -24,12 +24,13 @@ def agreement(value: float | None = 0.4, low: float | None = 0.2, high: float | 
 
 
 def plan(store: Path, **settings: Any) -> CompilePlan:
-    return prepared(Settings(store=str(store), tuner="none", aspects=("coherence",), **settings), {})
+    values: dict[str, Any] = {"store": str(store), "tuner": "none", "aspects": ("coherence",), "folds": 1} | settings
+    return prepared(Settings(**values), {})
 
 
 def look(one: CompilePlan) -> Looks:
     data = one.data
-    return record_look(Path(one.settings.store), one.identity, data.corpus, data.splits.held_out, agreement(), {})
+    return record_look(Path(one.settings.store), one.identity, data.corpus, data.measured, agreement(), {})
 
 
 def ledger(store: Path) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ def test_other_seeds_aspects_and_options_on_the_same_sources_count(tmp_path: Pat
     others = [
         plan(tmp_path, seed=8),
         plan(tmp_path, max_rounds=1),
-        prepared(Settings(store=str(tmp_path), tuner="none", aspects=("fluency",)), {}),
+        plan(tmp_path, aspects=("fluency",)),
     ]
     assert [look(each).times for each in (first, *others)] == [1, 2, 3, 4]
     assert look(first).times == 4
@@ -136,6 +137,7 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
 
     monkeypatch.chdir(tmp_path)
     quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", "--trials", "2", "--resamples", "100"]
+    quick += ["--folds", "1"]
     flags = [*quick, "--store", "store", "--json", "r.json"]
     assert command.main(flags) == 0
     assert json.loads(Path("r.json").read_text())["looks"] == {"times": 1, "inflation": 0.0, "unreadable": 0}

@@ -106,7 +106,7 @@ def test_a_missing_key_ends_the_compile_before_a_call(
 def test_the_estimate_has_its_price(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    common: dict[str, Any] = {"aspects": ("coherence",), "max_rounds": 0, "lm": "openai/gpt-4o-mini"}
+    common: dict[str, Any] = {"aspects": ("coherence",), "max_rounds": 0, "folds": 1, "lm": "openai/gpt-4o-mini"}
     rows = [
         estimate_compile(Settings(**common, reflection_lm=name), personas(None)).rows["coherence: tuning, proposals"][1]
         for name in (None, "openai/gpt-4o")

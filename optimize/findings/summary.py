@@ -8,8 +8,8 @@ from collections import Counter
 
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
 from debate_judge.optimize.findings.wording import describe, guides
-from debate_judge.optimize.held_out import COMPARED, above_zero
 from debate_judge.optimize.job import Result
+from debate_judge.optimize.proof.held_out import COMPARED, above_zero
 from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
@@ -42,13 +42,14 @@ def table(result: Result) -> str:
     chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
     kind = next(iter(result.judge.aspects.values())).judge.kind
     header = headings(kind).values()
+    never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
     lines = [
         "",
-        *verdict(plan, held_out),
+        *(line for told in verdict(plan, held_out, result.exported) for line in _wrapped(told)),
         *([f"{result.looks}."] if str(result.looks) else []),
         "",
         f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
-        f"({len(plan.data.splits.held_out.groups)} sources, never used for tuning or choosing)",
+        f"({len(plan.data.measured.groups)} sources, {never})",
         "",
         text_table(["aspect", *header], rows, rule_before_last=True),
         "",
@@ -69,11 +70,16 @@ def table(result: Result) -> str:
         "",
         cost_table(result.lm_use.rows),
     ]
-    if not above_zero(held_out.tables["compiled"].average[level][statistic]):
+    if not above_zero(held_out.tables[result.exported.name].average[level][statistic]):
         lines += ["", NOT_SHOWN]
     if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
     return "\n".join(lines)
+
+
+def _wrapped(line: str) -> list[str]:
+    """A long answer in lines; what fits into two of them stays as it is."""
+    return textwrap.wrap(line, 118) if len(line) > 240 else [line]
 
 
 def _guides(result: Result) -> list[str]:

@@ -1,0 +1,184 @@
+"""What the compared judges' scores of held-out sources say: agreement, gains, decisions, raters.
+
+With folds (`data/folds.py`) every source is held out once in a repeat, from another compiled judge than those of other
+folds. What is figured is the same as for one held-out part, on the groups of all folds:
+
+- At summary level a group's value is that of its fold's judge, and with repeats the mean of its values in all of them.
+  Figures are means over the groups, and intervals t intervals of these values.
+- At sample and system level the scores of all folds are pooled, and one correlation is computed in each repeat; with
+  repeats the figure is their mean, its interval from resampling groups for all of them jointly. Judges of folds need
+  not use the scale alike, which counts against them: the pooled correlation is rather too low.
+- Decisions, and agreement beside single raters, are those of the first repeat.
+
+What the intervals ignore: folds share sources that they learn from and choose by, so that the values of groups are not
+independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
+variance of K-fold cross-validation, 2004; Nadeau and Bengio, Inference for the generalization error, 2003). The
+intervals tell what other sources would change and not what learning from other ones would, and are somewhat too narrow
+for the procedure. How far folds and repeats lie apart stands beside them (`FoldFigures`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
+from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
+from debate_judge.data.agreement.tables import AgreementTable, GroupScores, agreement_table, compare
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.proof.fold_figures import fold_figures
+from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, HeldOut, Proof, Scores, by_repeat, joined_scores
+from debate_judge.programs.judge import Judgement, corpus_items
+from debate_judge.runs.reports.raters import several_raters
+from debate_judge.runs.runner.runner import calls_per_item, require_scored
+
+
+def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
+    """Agreement of the compared judges, and the compiled one's gain.
+
+    Args:
+        plan: Of the compile.
+        proofs: Of the single split, or of each fold of each repeat.
+
+    Raises:
+        InputError: The compiled judge left too many items without a score.
+    """
+    compiled = [j for proof in proofs for judged, _ in proof.scored["compiled"].values() for j in judged]
+    require_scored(compiled, plan.settings.max_unscored, "held-out items")
+    by_fold = by_repeat(proofs)
+    repeats = [joined_scores(plan, own) for own in by_fold]
+    scores = repeats[0]
+    versus = partial(
+        compare,
+        statistic=plan.statistic,
+        level=plan.data.level,
+        resamples=plan.settings.resamples,
+        seed=plan.settings.seed,
+    )
+    by_judge = {name: _together([scored[name] for scored in repeats]) for name in COMPARED}
+    each = {
+        aspect: _together([{aspect: scored["compiled"][aspect]} for scored in repeats]) for aspect in scores["single"]
+    }
+    return HeldOut(
+        tables={name: _table(plan, [scored[name] for scored in repeats]) for name in COMPARED},
+        calls=_calls(proofs),
+        gain=versus(by_judge["compiled"], by_judge["single"]),
+        gains={
+            aspect: versus(own, {key: by_judge["single"][key] for key in own}, family=len(each))
+            for aspect, own in each.items()
+        },
+        over_informed=versus(by_judge["compiled"], by_judge["informed_single"]),
+        over_uncompiled=versus(by_judge["compiled"], by_judge["uncompiled"]),
+        judged={name: _judgements(plan, by_fold[0], name) for name in COMPARED},
+        scores=scores,
+        calibrated=_calibrated(plan, by_fold[0]),
+        decisions=_decisions(plan, scores, by_fold[0]),
+        raters=_beside_raters(plan, scores),
+        folds=tuple(fold_figures(plan, own) for own in by_fold) if plan.data.repeats else (),
+    )
+
+
+def _together(repeats: Sequence[Mapping[str, Sequence[GroupScores]]]) -> Mapping[str, Sequence[GroupScores]]:
+    """The aspects of all repeats as if each were an aspect: the mean over these is that over both, and a group, which
+    is the same in all of them, has the mean of its values."""
+    if len(repeats) == 1:
+        return repeats[0]
+    return {f"{aspect} {n}": groups for n, scores in enumerate(repeats) for aspect, groups in scores.items()}
+
+
+def _table(plan: CompilePlan, repeats: Sequence[Mapping[str, Sequence[GroupScores]]]) -> AgreementTable:
+    at = partial(agreement_table, resamples=plan.settings.resamples, seed=plan.settings.seed)
+    if len(repeats) == 1:
+        return at(repeats[0])
+    by_aspect = {a: at(_together([{a: scores[a]} for scores in repeats])).average for a in repeats[0]}
+    return AgreementTable(by_aspect, at(_together(repeats)).average)
+
+
+def _calls(proofs: Sequence[Proof]) -> dict[str, dict[str, float]]:
+    return {
+        name: {a: calls_per_item([j for p in proofs for j in p.scored[name][a][0]]) for a in proofs[0].scored[name]}
+        for name in COMPARED
+    }
+
+
+def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[str, list[Judgement]]:
+    """Aspect -> judgements in the order of the measured sources."""
+    found = {}
+    for aspect in plan.data.aspects:
+        by_item = {
+            item.key: judgement
+            for proof in proofs
+            for item, judgement in zip(
+                corpus_items(proof.held_out, aspect), proof.scored[judge][aspect.name][0], strict=True
+            )
+        }
+        found[aspect.name] = [by_item[item.key] for item in corpus_items(plan.data.measured, aspect)]
+    return found
+
+
+def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[GroupScores]]:
+    """Scores of the compiled judges on the raters' scale, in the order of the measured sources."""
+    found = {}
+    for aspect in plan.data.aspects:
+        maps = [proof.judge.aspects[aspect.name].calibration for proof in proofs]
+        mapped = {
+            group.group: group
+            for one, proof in zip(maps, proofs, strict=True)
+            if one is not None
+            for group in one.applied(proof.scores["compiled"][aspect.name])
+        }
+        if all(one is not None for one in maps):
+            found[aspect.name] = [mapped[group.id] for group in plan.data.measured.groups]
+    return found
+
+
+def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, RaterAgreement]]:
+    if not several_raters(scores["compiled"]):
+        return {}
+    at = partial(
+        beside_raters,
+        statistic=plan.statistic,
+        level=plan.data.level,
+        on_scale=plan.judge.on_scale,
+        resamples=plan.settings.resamples,
+        seed=plan.settings.seed,
+    )
+    return {name: {aspect: at(groups) for aspect, groups in scores[name].items()} for name in COMPARED}
+
+
+def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> dict[str, dict[str, Decided]]:
+    """Decisions at the fixed threshold, and the compiled judge's at the cut of dev where that is another one."""
+    questions = plan.data.questions
+    at = partial(decide, resamples=plan.settings.resamples, seed=plan.settings.seed)
+    found = {"single": at(scores["single"], questions)}
+    for name in COMPARED[1:]:
+        found[name] = at(scores[name], questions, on_scale=plan.judge.on_scale)
+    cut, shifted = {}, {}
+    for aspect, question in questions.items():
+        cuts = [_dev_cut(proof, aspect, question) for proof in proofs]
+        if any(one != question for one in cuts):
+            cut[aspect], shifted[aspect] = _one_cut(cuts, [proof.scores["compiled"][aspect] for proof in proofs])
+    found[DEV_CUT] = at(shifted, cut)
+    return {name: by_aspect for name, by_aspect in found.items() if by_aspect}
+
+
+def _dev_cut(proof: Proof, aspect: str, question: Question) -> Question:
+    dev = {group.id for group in proof.plan.data.splits.dev.groups}
+    groups = [g for g in proof.searches[aspect].chosen.scores[aspect] if g.group in dev]
+    return with_tuned_threshold(question, groups, "dev")
+
+
+def _one_cut(cuts: Sequence[Question], scores: Sequence[list[GroupScores]]) -> tuple[Question, list[GroupScores]]:
+    """One cut for all folds, the mean of theirs, and their scores moved by as much: no decision changes."""
+    if len(cuts) == 1:
+        return cuts[0], scores[0]
+    places = [one.threshold if one.cut is None else one.cut for one in cuts]
+    middle = math.fsum(places) / len(places)
+    moved = [
+        replace(group, scores=tuple(None if s is None else s - place + middle for s in group.scores))
+        for place, groups in zip(places, scores, strict=True)
+        for group in groups
+    ]
+    return replace(cuts[0], cut=middle, chosen_on="dev, fold by fold; the mean"), moved

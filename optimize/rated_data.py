@@ -1,0 +1,78 @@
+"""The rated corpus of a compile: loaded, checked, split once or into folds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from debate_judge import data
+from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.tables import Level
+from debate_judge.data.errors import InputError
+from debate_judge.data.folds import Folds, fold, usual_folds
+from debate_judge.data.requirements import require_enough_rated, require_level, require_ratings
+from debate_judge.data.schema import Aspect, Corpus
+from debate_judge.data.splits import split
+from debate_judge.optimize.context import CompileData
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs.judge import Judge
+
+logger = logging.getLogger(__name__)
+
+_FURTHER = 1_000_003
+"""Between the seeds of repeats, so that no repeat of one seed is likely to be the first of another."""
+
+
+def rated_data(settings: Settings, judge: Judge) -> CompileData:
+    """The corpus that the settings name, split, with the aspects that are judged and the level that is chosen by.
+
+    Raises:
+        InputError: The data cannot be used.
+    """
+    corpus = data.load(settings.data, settings.task, settings.columns)
+    names = settings.aspects or corpus.rated_aspects()
+    require_ratings(corpus, names)
+    require_enough_rated(corpus, names)
+    aspects = tuple(corpus.task.aspect(name) for name in names)
+    questions = called_for(corpus.groups, aspects)
+    automatic = settings.level == "auto"
+    level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
+    require_level(corpus, level)
+    repeats = _folds(corpus, settings, list(names))
+    splits = repeats[0].whole if repeats else split(corpus, aspects=list(names), seed=settings.seed)
+    if splits.joined:
+        logger.info(splits.joined_note())
+    return CompileData(corpus, aspects, level, questions, splits, repeats)
+
+
+def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> tuple[Folds, ...]:
+    """The folds of each repeat, the first drawn with the seed; empty for a single split.
+
+    Raises:
+        InputError: Too few sources for the folds, or repeats of a single split.
+    """
+    count = usual_folds(corpus, settings.repeats) if settings.folds is None else settings.folds
+    if count == 1:
+        if settings.repeats > 1:
+            raise InputError(
+                "a single split is not repeated",
+                field="--repeats",
+                expected="1 with --folds 1",
+                found=settings.repeats,
+                remedy="choose --folds 6, or leave --folds out",
+            )
+        return ()
+    seeds = [settings.seed + _FURTHER * number for number in range(settings.repeats)]
+    return tuple(fold(corpus, aspects=aspects, seed=seed, count=count) for seed in seeds)
+
+
+def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
+    """Within groups where there are groups, else pooled.
+
+    Pooled, too, where every candidate is to be called one of two things, by a cut that is the same for all sources: the
+    pooled correlation ranks judges much as AUROC does, and groups of one kind count then. A judge that compares
+    says nothing across sources.
+    """
+    pooled = all(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
+    return "summary" if corpus.grouped and (not pooled or judge.compares) else "sample"

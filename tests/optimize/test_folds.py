@@ -1,0 +1,339 @@
+"""A compile by folds: nothing of a held-out source reaches its judge, the figures, and what is said of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from debate_judge.data.agreement.intervals import of_group_correlations
+from debate_judge.data.agreement.results import Difference
+from debate_judge.data.agreement.tables import correlation
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.context import CompilePlan, NoTracking, Run
+from debate_judge.optimize.job import prepared
+from debate_judge.optimize.proof.comparison import compare_held_out
+from debate_judge.optimize.proof.exported import choose_export
+from debate_judge.optimize.proof.held_out import HeldOut, Proof
+from debate_judge.optimize.proof.procedure import prove
+from debate_judge.optimize.search.points import JudgeVariant
+from debate_judge.optimize.selection import Selected
+from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import Tuning
+from debate_judge.optimize.tuners.guide import guide_of, guided
+from debate_judge.programs.judge import Judge
+from debate_judge.runs.runner.memory import DebateMemory
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import ScriptedLM, debater, scripted_lm
+
+SOURCES, CANDIDATES = 16, 3
+
+
+def rating(source: int, candidate: int) -> int:
+    return 1 + (candidate + source) % 5
+
+
+def data(folder: Path, candidates: int = CANDIDATES, sources: int = SOURCES) -> str:
+    """A file of ratings; each text tells what a judge that is none too good would score."""
+    path = folder / f"rated-{candidates}-{sources}.jsonl"
+    with path.open("w") as out:
+        for n in range(sources):
+            own = [(f"c{c}", rating(n, c)) for c in range(candidates)]
+            rated = [
+                {"id": name, "text": f"Worth {1 + (value + n % 3) % 5}.", "ratings": {"coherence": value}}
+                for name, value in own
+            ]
+            out.write(json.dumps({"group": f"g{n}", "source": f"Report g{n} begins.", "candidates": rated}) + "\n")
+    return str(path)
+
+
+def says(prompt: str) -> str:
+    return re.findall(r"Worth (\d)\.", prompt)[-1]
+
+
+def tune(tuning: Tuning) -> Judge:
+    """A tuner that writes down what it has seen."""
+    seen = sorted({item.group for example in tuning.examples for item in example.questions})
+    return guided(tuning.judge, f"SEEN {' '.join(seen)} END")
+
+
+def seen_by(text: str) -> set[str]:
+    found = re.search(r"SEEN ([g\d ]+) END", text)
+    return set(found[1].split()) if found else set()
+
+
+@dataclass
+class Proved:
+    plan: CompilePlan
+    selected: Selected
+    proofs: list[Proof]
+    held_out: HeldOut
+    lm: ScriptedLM
+
+
+def proved(folder: Path, file: str, **settings: Any) -> Proved:
+    usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
+    usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
+    plan = prepared(Settings(data=file, **{**usual, **settings}), {})
+    lm = scripted_lm(debater(score=says))
+    with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
+        selected, proofs = prove(replace(Run.of(plan, runner, NoTracking(), lm), tuner=tune))
+    return Proved(plan, selected, proofs, compare_held_out(plan, proofs), lm)
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Proved:
+    folder = tmp_path_factory.mktemp("twice")
+    return proved(folder, data(folder), folds=4, repeats=2)
+
+
+# --- leakage ---
+
+
+def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(twice: Proved) -> None:
+    assert len(twice.proofs) == 8
+    learnings = set()
+    for proof in twice.proofs:
+        held_out = {group.id for group in proof.held_out.groups}
+        found = proof.searches["coherence"]
+        judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+        seen = seen_by(guide_of(judge))
+        learnings.add(frozenset(seen))
+        assert len(seen) == SOURCES // 2
+        assert not seen & held_out
+        chosen_by = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
+        assert chosen_by
+        assert not chosen_by & held_out
+    assert len(learnings) == 4, "two halves in each of two repeats"
+
+
+def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(twice: Proved) -> None:
+    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in twice.lm.prompts]
+    informed = [(seen, sources) for seen, sources in asked if seen]
+    assert len(informed) > SOURCES
+    assert not [sources for seen, sources in informed if seen & set(sources)]
+
+
+def test_the_exported_judge_uses_all_sources(twice: Proved) -> None:
+    found = twice.selected.searches["coherence"]
+    judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+    own = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
+    assert len(seen_by(guide_of(judge)) | own) == SOURCES
+
+
+# --- figures ---
+
+
+def test_a_groups_value_is_the_mean_of_its_repeats_and_the_interval_rests_on_these(twice: Proved) -> None:
+    values: dict[str, list[float]] = {}
+    for proof in twice.proofs:
+        for group in proof.scores["compiled"]["coherence"]:
+            ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
+            values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
+    assert {len(found) for found in values.values()} == {2}
+    means = np.array([np.mean(found) for found in values.values()])
+    expected = of_group_correlations(float(means.mean()), (means - means.mean()) / len(means))
+    for table in (twice.held_out.tables["compiled"].aspects["coherence"], twice.held_out.tables["compiled"].average):
+        found = table["summary"]["spearman"]
+        assert found.groups == SOURCES
+        assert found.value == pytest.approx(means.mean())
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    gain = twice.held_out.gain
+    assert gain.groups == SOURCES
+    assert gain.value == pytest.approx(
+        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
+        - (twice.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
+    )
+
+
+def test_the_spread_over_folds_and_repeats_is_known(twice: Proved) -> None:
+    assert [repeat.sources for repeat in twice.held_out.folds] == [(4, 4, 4, 4)] * 2
+    wholes = [repeat.whole for repeat in twice.held_out.folds]
+    assert np.mean([w for w in wholes if w is not None]) == pytest.approx(
+        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
+    )
+    for repeat in twice.held_out.folds:
+        # Folds of one size, at summary level: their mean is that of the whole.
+        assert np.mean([v for v in repeat.compiled if v is not None]) == pytest.approx(repeat.whole)
+
+
+def test_judgements_are_in_the_order_of_the_corpus(twice: Proved) -> None:
+    judgements = twice.held_out.judgements("compiled")["coherence"]
+    items = [(group.id, c.text) for group in twice.plan.data.measured.groups for c in group.candidates]
+    assert len(judgements) == len(items) == SOURCES * CANDIDATES
+    scores = [float(says(text)) for _, text in items]
+    assert [getattr(j, "score", None) for j in judgements] == scores
+
+
+def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
+    found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
+    assert found.plan.data.level == "sample"
+    assert len(found.proofs) == 6
+    pairs = [
+        (group.ratings[0], group.scores[0]) for proof in found.proofs for group in proof.scores["single"]["coherence"]
+    ]
+    ratings, scores = ([float(v) for v in side if v is not None] for side in zip(*pairs, strict=True))
+    cell = found.held_out.tables["single"].average["sample"]["spearman"]
+    assert len(pairs) == cell.groups == 24
+    assert cell.value == pytest.approx(correlation(ratings, scores, "spearman"))
+    assert cell.low is not None
+
+
+def test_twenty_items_are_enough(tmp_path: Path) -> None:
+    found = proved(tmp_path, data(tmp_path, candidates=5, sources=4))
+    assert len(found.proofs) == 4
+    assert found.held_out.tables["compiled"].average["summary"]["spearman"].value is not None
+
+
+# --- what is exported ---
+
+
+def gained(low: float | None, high: float | None) -> Difference:
+    return Difference(None if low is None or high is None else (low + high) / 2, low, high, None, 16, "t", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("gain", "calls", "keep", "expected", "why"),
+    [
+        (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "which is better than a single call"),
+        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "does not show that it is better than a single call, and it"),
+        (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
+        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as --keep compiled wants it, although held-out does not"),
+        (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "which takes no more calls"),
+        (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
+        (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),
+        (gained(None, None), 6.0, "cheaper", "compiled", "the compiled judge"),
+    ],
+)
+def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
+    twice: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
+) -> None:
+    held_out = replace(
+        twice.held_out,
+        gain=gain,
+        calls={**twice.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
+    )
+    plan = replace(twice.plan, settings=Settings(keep=keep))
+    found = choose_export(plan, twice.selected.judge, held_out)
+    assert found.name == expected
+    assert why in found.why
+    judge = found.judge.aspects["coherence"].judge
+    own = twice.selected.judge if expected == "compiled" else None
+    assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
+
+
+def test_keep_is_no_part_of_what_decides_the_figures() -> None:
+    assert Settings(keep="compiled").identity() == Settings().identity()
+    assert Settings(folds=4).identity() != Settings(folds=5).identity() != Settings(folds=5, repeats=2).identity()
+
+
+# --- the command ---
+
+FLAGS = [
+    *("--report", "none"),
+    *("--aspects", "coherence,fluency", "--max-rounds", "1", "--trials", "2", "--folds", "4", "--resamples", "100"),
+    *("--store", "store", "--json", "r.json"),
+]
+
+
+@dataclass
+class Compiled:
+    folder: Path
+    result: dict[str, Any]
+    printed: str
+    stops: int
+    asked: list[str]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """A compile that its budget stops a few times on the way, and which goes on each time."""
+    from debate_judge.programs.offline import engine as offline
+
+    folder = tmp_path_factory.mktemp("compiled")
+    asked: list[str] = []
+    answer = offline.OfflineEngine.answer
+
+    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
+        asked.append(f"{system}\n{user}\n{settings}")
+        return answer(self, system, user, settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(offline.OfflineEngine, "answer", counted)
+        stops = 0
+        for budget in ("calls=40", "calls=60", "calls=80"):
+            stops += command.main([*FLAGS, "--budget", budget]) != 0
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert command.main(FLAGS) == 0
+    return Compiled(folder, json.loads((folder / "r.json").read_text()), out.getvalue(), stops, asked)
+
+
+def test_a_compile_that_was_stopped_pays_no_call_twice(compiled: Compiled) -> None:
+    assert compiled.stops >= 2
+    assert len(compiled.asked) == len(set(compiled.asked)) > 200
+
+
+def test_the_same_in_another_store_is_the_same(compiled: Compiled, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command.main(FLAGS) == 0
+    again = json.loads((tmp_path / "r.json").read_text())
+    own = ("run_id", "lm_calls")
+    assert {k: v for k, v in again.items() if k not in own} == {
+        k: v for k, v in compiled.result.items() if k not in own
+    }
+
+
+def test_the_summary_says_what_the_figures_are(compiled: Compiled) -> None:
+    printed = " ".join(compiled.printed.split())
+    assert "on 24 sources that its makers never saw" in printed
+    assert "The figures are those of the procedure, by 4 folds" in printed
+    assert "uses all 24 sources, so that none is left to measure it on" in printed
+    assert "folds share what they learn from, which makes the intervals somewhat too narrow" in printed
+    assert re.search(r"By folds: \d\.\d\d to \d\.\d\d \(standard deviation \d\.\d\d\)", printed)
+    assert "(24 sources, each from a judge that never saw it)" in printed
+    assert "(corrected for 2 aspects, Bonferroni)" in printed
+    assert "24 paired sources" in printed
+    why = compiled.result["exported"]["why"]
+    assert f"What is exported? {why[0].upper()}{why[1:]}." in printed
+
+
+def test_json_run_and_export_say_the_same(compiled: Compiled) -> None:
+    from mlflow import MlflowClient
+
+    folds = compiled.result["folds"]
+    assert folds["count"] == 4
+    (repeat,) = folds["repeats"]
+    assert repeat["sources"] == [6, 6, 6, 6]
+    assert all(math.isfinite(value) for value in (*repeat["compiled"], *repeat["gain"], repeat["whole"]))
+    export = compiled.folder / compiled.result["export"]
+    evidence = json.loads((export / "manifest.json").read_text())["evidence"]
+    assert evidence["folds"] == folds
+    assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
+    assert evidence["exported"] == compiled.result["exported"]
+    assert compiled.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 24
+    run = MlflowClient(f"sqlite:///{compiled.folder / 'store' / 'mlflow.db'}").get_run(compiled.result["run_id"])
+    assert run.data.tags["figures"] == folds["note"]
+    assert run.data.metrics["fold/agreement"] == pytest.approx(repeat["compiled"][-1])
+    assert run.data.metrics["fold/gain"] == pytest.approx(repeat["gain"][-1])
+    parts = {one.tags[0].value: json.loads(one.dataset.profile)["groups"] for one in run.inputs.dataset_inputs}
+    assert parts == {"train": 12, "dev": 12, "held_out": 24}
+
+
+def test_the_ledger_counts_one_look_at_all_sources(compiled: Compiled) -> None:
+    lines = (compiled.folder / "store" / "looks.jsonl").read_text().splitlines()
+    assert len(lines) == 1
+    assert len(json.loads(lines[0])["held_out"]) == 24
+
+
+def test_repeats_of_a_single_split_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--folds", "1", "--repeats", "2", "--store", str(tmp_path)]) == 2
+    assert "a single split is not repeated" in capsys.readouterr().err
