@@ -67,7 +67,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 
 def _estimate(settings: Settings, lengths: str) -> int:
-    from debate_judge.optimize.estimate import estimate_compile, estimate_efforts, notes
+    from debate_judge.optimize.estimation.estimate import estimate_compile, estimate_efforts, notes
     from debate_judge.runs.estimates.table import render, render_choices
     from debate_judge.runs.flags.named_texts import personas
 

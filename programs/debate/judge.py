@@ -11,8 +11,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from debate_judge.data.errors import InputError
@@ -29,6 +28,14 @@ from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
+
+
+@dataclass(frozen=True)
+class _Members:
+    """What several debates that are asked as one consist of."""
+
+    by_aspect: Mapping[str, Debate] = field(default_factory=dict)
+    """Name of an aspect -> the debate that knows its raters."""
 
 
 class Debate(Judge):
@@ -54,8 +61,8 @@ class Debate(Judge):
     kind = "debate"
     shows_examples = True
     settable = ("score_mode", "granularity", "together", "joint", "order")
-    _members: Mapping[str, Debate] = MappingProxyType({})
-    """Name of an aspect -> the debate that knows its raters, where several debates are asked as one (`jointly`)."""
+    _members = _Members()
+    """Of the aspects that are asked as one (`jointly`)."""
 
     def __init__(
         self,
@@ -115,7 +122,7 @@ class Debate(Judge):
         by_aspect: dict[str, list[Item]] = {}
         for item in items:
             by_aspect.setdefault(item.aspect.name, []).append(item)
-        own = {name: self._members.get(name, self) for name in by_aspect}
+        own = {name: self._members.by_aspect.get(name, self) for name in by_aspect}
         speakers = {n: Speakers(one.scorer, one.critic, one.tie_breaker, one._briefed) for n, one in own.items()}
         # Examples that are chosen for an item are chosen for all of the table together.
         whole = {n: replace(those[0], text="\n".join(i.text for i in those)) for n, those in by_aspect.items()}
@@ -189,7 +196,7 @@ class Debate(Judge):
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
         one = copy(self)
         # Hidden from DSPy, to whom a judge that is only asked has the predictors of the first.
-        one._members = MappingProxyType({name: own for name, own in judges.items() if isinstance(own, Debate)})
+        one._members = _Members({name: own for name, own in judges.items() if isinstance(own, Debate)})
         return one
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

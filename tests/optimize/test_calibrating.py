@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.named_texts import personas
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import make_lm
 from debate_judge.programs.lm.reply import Messages, Reply

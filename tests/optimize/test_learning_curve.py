@@ -13,7 +13,7 @@ from debate_judge import data
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.tables import AgreementTable, Difference, agreement_table, compare
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.estimate import estimate_compile, notes
+from debate_judge.optimize.estimation.estimate import estimate_compile, notes
 from debate_judge.optimize.measures.learning_curve import first_sources, sizes_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.flags.named_texts import personas

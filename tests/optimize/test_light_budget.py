@@ -11,7 +11,7 @@ import pytest
 
 from debate_judge.optimize import estimate
 from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.reflection import reflection_lm

@@ -9,7 +9,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
-from debate_judge.optimize.estimate import estimate_compile
+from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.reflection import REFLECTION, preflight_reflection, reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.lm.client import JudgeLM

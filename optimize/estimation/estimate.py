@@ -17,8 +17,8 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run
-from debate_judge.optimize.estimate_cases import run_of
-from debate_judge.optimize.estimate_sample import SAMPLED, SAMPLED_OF_OTHERS, sample_of, stages_of
+from debate_judge.optimize.estimation.cases import run_of
+from debate_judge.optimize.estimation.sample import SAMPLED, SAMPLED_OF_OTHERS, sample_of, stages_of
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.proof.procedure import prove
