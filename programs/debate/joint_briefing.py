@@ -18,7 +18,7 @@ SEVERAL = (
     "The feedback about a score stands under its own header, which names candidate and aspect. A score without an "
     "issue is settled and stands."
 )
-OWN_LAW = "the aspect's guide to the raters or, where it has none, by its definition"
+OWN_LAW = "the aspect's guide to the raters or, where it has none, its definition"
 """What a debate argues from where only some aspects have a guide."""
 
 
@@ -42,6 +42,10 @@ def joint_briefing(told: Mapping[str, Briefing]) -> Briefing:
         f"{len(told)} aspects of each candidate are rated, each by what stands under the headers with its name and by "
         "nothing that stands under those of another aspect."
     ]
+    if not shared:
+        parts[0] += (
+            " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
+        )
     for label, one in told.items():
         parts += _section("aspect", label, one.aspect) + ([] if shared else _section("guide", label, guides[label]))
     sizes = {label: one.issue for label, one in told.items()}

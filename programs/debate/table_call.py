@@ -19,8 +19,9 @@ from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply, faile
 
 T = TypeVar("T")
 
-ROOM = 250
-"""Tokens that a reply may need about each score; it is given more than other replies where these are more."""
+ROOM, ROOM_JOINT = 250, 150
+"""Tokens that a reply may need about each score, of one aspect and of several: a call about 16 candidates in five
+aspects stays below what LMs can reply with. It is given more than other replies where these are more."""
 
 Readings = dict[Cell, T | Unreadable]
 """Cell -> what a reply says about it, or why that cannot be told."""
@@ -61,7 +62,7 @@ async def ask_table(
     calls = dict.fromkeys(asked, 0.0)
     wrong: dict[Cell, str] = dict.fromkeys(asked, "")
     correction = tail = ""
-    settings = {**settings, **_room(len(asked))}
+    settings = {**settings, **_room(asked)}
     for attempt in (1, 2):
         missing = tuple(wrong)
         prompt = {**inputs, "request": request(missing), "correction": correction}
@@ -94,11 +95,12 @@ def _correction(wrong: Mapping[Cell, str]) -> str:
     return f"Of your last reply this could not be used: {told}. Reply about {listed(wrong)} alone."
 
 
-def _room(cells: int) -> dict[str, int]:
+def _room(asked: Sequence[Cell]) -> dict[str, int]:
     lm = dspy.settings.lm
     limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
     # A reply that is cut off is paid for, and then paid for again at full length.
-    return {"max_tokens": ROOM * cells} if limit is not None and limit < ROOM * cells else {}
+    room = len(asked) * (ROOM_JOINT if asked[0].aspect else ROOM)
+    return {"max_tokens": room} if limit is not None and limit < room else {}
 
 
 async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | NoAnswer | TooMuch:

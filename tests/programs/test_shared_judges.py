@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from debate_judge.data.schema import Scale
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.debate.judge import Debate
@@ -37,11 +39,11 @@ def shared(*judges: Judge) -> list[tuple[str, ...]]:
     return [one.aspects for one in shared_judges(dict(zip(NAMES, judges, strict=False)))]
 
 
-def prompts(judge: Debate, other: Debate) -> list[str]:
+def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[str]:
     (one,) = shared_judges(dict(zip(NAMES, (judge, other), strict=True)))
     assert isinstance(one.judge, Debate)
     script = joint_reading(lambda *_: 3, lambda *_: "TOO LOW")
-    judgements, lm = judged(one.judge, script, TWO)
+    judgements, lm = judged(one.judge, script, about)
     assert values(judgements) == [3] * 4
     return lm.prompts
 
@@ -56,14 +58,19 @@ def test_guide_and_granularity_stand_in_the_prompt_aspect_by_aspect() -> None:
 
 
 def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
-    def rules(judge: Debate, other: Debate) -> str:
-        return section(prompts(judge, other)[1], "rules")
+    def rules(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> str:
+        return section(prompts(judge, other, about)[1], "rules")
 
     plain = joint_judge(1, tie_breaker=True)
-    both = rules(told("Rain."), told("Sun.", granularity="whole"))
+    both = rules(told("Rain."), told("Sun."))
     assert "the aspect's guide to the raters" in both
-    assert "at least 0.5 (coherence), 1 (plain_style) apart" in both
-    assert "or, where it has none, by its definition" in rules(told("Rain."), plain)
+    assert "at least 0.5 apart" in both
+    coarse = [
+        replace(item, aspect=replace(item.aspect, scale=Scale(0, 10, 2))) if "style" in item.aspect.name else item
+        for item in TWO
+    ]
+    assert "at least 0.5 (coherence), 1 (plain_style) apart" in rules(plain, plain, coarse)
+    assert "or, where it has none, its definition" in rules(told("Rain."), plain)
     assert "by the definition of the aspect" in rules(plain, plain)
 
 
