@@ -91,11 +91,11 @@ class WordyEngine(offline.OfflineEngine):
 
 def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = estimated(
-        aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro", lm="openai/wordy", api_base="http://127.0.0.1:9"
+        aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro", lm="openai/wordy", api_base="http://lm.invalid:9"
     )
     monkeypatch.setattr(make_lm, "engine_for", lambda *_: WordyEngine())
     real = executed(
-        *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://127.0.0.1:9"),
+        *("--aspects", "fluency,relevance", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
         *("--max-rounds", "2", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),
     )
     low, usual, high = (used.calls for used in found.total)
