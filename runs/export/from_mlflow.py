@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 
 EMBEDDED = Path("runs/store/mlflow.db")
 """The store that a compile writes to by default, below the folder that it was started in."""
+
+_VARIABLE = "MLFLOW_TRACKING_URI"
 
 _REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile printed the address"
 
@@ -80,15 +83,21 @@ def _store(uri: str, folder: Path | None) -> Iterator[str]:
     """
     import mlflow
 
-    is_set = mlflow.is_tracking_uri_set()
-    before: str | None = mlflow.get_tracking_uri() if is_set else None
+    before: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
     embedded = EMBEDDED if folder is None else folder / EMBEDDED.name
     store = before if before is not None and folder is None else f"sqlite:///{embedded.resolve()}"
     file = sqlite_file(store)
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to take {uri} from", file=file, expected="a database", remedy=_REMEDY)
+    if store == before:
+        yield store
+        return
+    # Setting it sets the variable as well, from which MLflow then reads it.
+    variable = os.environ.get(_VARIABLE)
     mlflow.set_tracking_uri(store)
     try:
         yield store
     finally:
-        mlflow.set_tracking_uri(before)
+        mlflow.set_tracking_uri(before if variable is None else None)
+        if variable is not None:
+            os.environ[_VARIABLE] = variable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import webbrowser
@@ -98,7 +99,8 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert "stand-in" in found["stand_in"]
 
 
-def test_it_is_made_again_from_export_run_and_file(store: Path, tmp_path: Path) -> None:
+def test_it_is_made_again_from_export_run_and_file(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
     export = export_of(store)
     first = (export / "report.html").read_bytes()
     run_id = kept(store.parent / "compiled.json")["run_id"]
@@ -112,6 +114,7 @@ def test_it_is_made_again_from_export_run_and_file(store: Path, tmp_path: Path) 
         page.unlink(missing_ok=True)
         assert report.main([address, "--store", str(store)]) == 0
         assert page.read_bytes() == first
+    assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
 
 
 def test_texts_come_from_the_store_alone(
