@@ -143,7 +143,7 @@ def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
         return None
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
-        "selected on (its own --data, --task and --seed give its held-out groups)"
+        "selected on (its own --data, --task and --seed give its held-out groups; compiled by folds, it has used all)"
     )
 
 
