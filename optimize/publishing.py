@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.findings.run_page import debate_rows, description
 from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.proof.exported import CompileEvidence, Exported
@@ -20,7 +21,6 @@ from debate_judge.optimize.proof.fold_figures import folds_json, procedure_note
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs import KINDS
-from debate_judge.programs.judge import Unscored, corpus_items
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -37,9 +37,6 @@ from debate_judge.runs.tracking.tracker import Tracker
 from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
-
-TRANSCRIPTS = 200
-"""Debates kept in the run's table; all of them can be had again from the store at no cost."""
 
 
 def announce(plan: CompilePlan, tracker: Tracker) -> None:
@@ -58,6 +55,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     """Track the result and write the export; returns the export's folder."""
     logger.info("writing figures, tables, the export and the model")
     plan, held_out, judge, exported = run.plan, evidence.held_out, evidence.judge, evidence.exported
+    tracker.describe(description(plan, evidence))
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
     tracker.details(decision_tables.metrics(held_out.decisions))
@@ -82,7 +80,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
     if any(shown.values()):
         tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
-    tracker.table("transcripts.json", _transcript_rows(plan, held_out))
+    tracker.table("debates.json", debate_rows(plan, held_out))
     tracker.table("costs.json", cost_rows(run.runner.lm.meter, run.runner.lm.price))
     folder = _export(run, evidence)
     own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
@@ -232,24 +230,3 @@ def _cost_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:
         measure=f"choice {plan.data.level}-level {NAMES[plan.statistic]}",
         note=plan.note,
     )
-
-
-def _transcript_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    aspects, judged = plan.data.aspects, held_out.judgements("compiled")
-    for aspect in aspects:
-        pairs = zip(corpus_items(plan.data.measured, aspect), judged[aspect.name], strict=True)
-        for item, judgement in list(pairs)[: TRANSCRIPTS // len(aspects)]:
-            stop = judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason
-            rows.append(
-                {
-                    "group": item.group,
-                    "candidate": item.candidate,
-                    "aspect": aspect.name,
-                    "score": None if isinstance(judgement, Unscored) else judgement.score,
-                    "stop": stop,
-                    "calls": judgement.calls,
-                    "debate": str(judgement.transcript),
-                }
-            )
-    return rows

@@ -189,6 +189,18 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     run = client.get_run(result["run_id"])
     assert len(run.outputs.model_outputs) == 1
     assert not client.search_registered_models()
+    told = run.data.tags["mlflow.note.content"]
+    assert told.startswith("**Is the judge good?** summary-level Spearman")
+    assert "| relevance |" in told
+    assert "no language model" in told
+    assert len(run.data.metrics) <= 25
+    assert run.data.metrics["agreement"] == result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
+    artifacts = tmp_path / "store" / "artifacts" / result["run_id"] / "artifacts"
+    table = json.loads((artifacts / "debates.json").read_text())
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    assert [row["away"] for row in rows] == sorted((row["away"] for row in rows), reverse=True)
+    assert all(row["away"] == abs(row["score"] - row["rating"]) for row in rows)
+    assert {"single call", "debate", "stop"} < set(rows[0])
 
     assert command.main(["--aspects", "relevance", *flags]) == 0
     assert warning not in capsys.readouterr().out

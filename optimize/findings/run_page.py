@@ -1,0 +1,93 @@
+"""What the page of a run in MLflow shows first: a description in words, and the debates that are worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.findings.verdict import agreement_of, headings, measure, verdict
+from debate_judge.optimize.findings.wording import describe
+from debate_judge.optimize.proof.exported import CompileEvidence
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
+from debate_judge.programs.judge import Unscored
+from debate_judge.programs.make_lm import OFFLINE
+from debate_judge.runs.reports.text import interval
+
+MOST_DEBATES = 200
+"""Debates in the run's table; all of them can be had again from the store at no cost."""
+
+
+def description(plan: CompilePlan, evidence: CompileEvidence) -> str:
+    """The verdict and the table of held-out agreement, as Markdown."""
+    held_out, level, statistic = evidence.held_out, plan.data.level, plan.statistic
+    questions = [line.partition("? ") for line in verdict(plan, held_out, evidence.exported)]
+    kind = next(iter(evidence.judge.aspects.values())).judge.kind
+    rows = [
+        [
+            aspect,
+            *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED),
+            describe(found.chosen.point, found.chosen.calls),
+        ]
+        for aspect, found in evidence.searches.items()
+    ]
+    rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED), ""])
+    header = ["", *headings(kind).values(), "chosen"]
+    lines = [
+        *(f"**{question}{mark.strip()}** {answer}\n" for question, mark, answer in questions),
+        f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals:\n",
+        *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)),
+    ]
+    if plan.settings.lm == OFFLINE:
+        lines.append("\nThe LM was the offline stand-in: text statistics, no language model.")
+    return "\n".join(lines)
+
+
+def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
+    """The compiled judge's debates beside ratings and single calls, those furthest from the raters first.
+
+    The distance is that of score and mean rating in points, or, for a judge whose scores lie on no scale, that of their
+    ranks within the group. Items without a score come last.
+    """
+    judged = held_out.judgements("compiled")
+    rows: list[dict[str, Any]] = []
+    for aspect in plan.data.aspects:
+        judgements = iter(judged[aspect.name])
+        compiled, single = (held_out.scores[name][aspect.name] for name in ("compiled", "single"))
+        for own, alone in zip(compiled, single, strict=True):
+            away = _distances(own, on_scale=plan.judge.on_scale)
+            for place, candidate in enumerate(own.candidates):
+                judgement = next(judgements)
+                rows.append(
+                    {
+                        "away": away[place],
+                        "aspect": aspect.name,
+                        "group": own.group,
+                        "candidate": candidate,
+                        "rating": own.ratings[place],
+                        "score": own.scores[place],
+                        "single call": alone.scores[place],
+                        "rounds": judgement.transcript.rounds,
+                        "stop": judgement.reason if isinstance(judgement, Unscored) else judgement.stop_reason,
+                        "calls": judgement.calls,
+                        "debate": str(judgement.transcript),
+                    }
+                )
+    rows.sort(key=lambda row: (row["away"] is None, -(row["away"] or 0.0)))
+    return rows[:MOST_DEBATES]
+
+
+def _distances(own: GroupScores, *, on_scale: bool) -> list[float | None]:
+    pairs = list(zip(own.scores, own.ratings, strict=True))
+    if on_scale:
+        return [None if s is None or r is None else abs(s - r) for s, r in pairs]
+    known = [(s, r) for s, r in pairs if s is not None and r is not None]
+    ranked = iter(abs(a - b) for a, b in zip(_ranks([s for s, _ in known]), _ranks([r for _, r in known]), strict=True))
+    return [None if s is None or r is None else next(ranked) for s, r in pairs]
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    from scipy.stats import rankdata
+
+    return [float(rank) for rank in rankdata(values)] if values else []
