@@ -18,7 +18,7 @@ from debate_judge.runs.flags import invocation
 from tests.optimize.small_corpus import small_corpus
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1"]
+QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
 
 
 @pytest.fixture(autouse=True)

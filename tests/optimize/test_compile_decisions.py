@@ -14,7 +14,20 @@ from debate_judge.optimize.search.points import Point
 RIVERS = (
     "Ash", "Birch", "Cedar", "Dogwood", "Elder", "Fir", "Gorse", "Hazel", "Ivy", "Juniper", "Larch", "Maple",
 )  # fmt: skip
-QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "100", "--tuner", "none", "--json", "r.json"]
+QUICK = [
+    "--max-rounds",
+    "1",
+    "--trials",
+    "4",
+    "--resamples",
+    "100",
+    "--tuner",
+    "none",
+    "--json",
+    "r.json",
+    "--report",
+    "none",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -137,7 +137,7 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
 
     monkeypatch.chdir(tmp_path)
     quick = ["--aspects", "coherence", "--tuner", "none", "--max-rounds", "0", "--trials", "2", "--resamples", "100"]
-    quick += ["--folds", "1"]
+    quick += ["--folds", "1", "--report", "none"]
     flags = [*quick, "--store", "store", "--json", "r.json"]
     assert command.main(flags) == 0
     assert json.loads(Path("r.json").read_text())["looks"] == {"times": 1, "inflation": 0.0, "unreadable": 0}

@@ -20,7 +20,7 @@ from tests.optimize.small_corpus import small_corpus
 CONCURRENCY = 8
 ARGUMENTS = [
     *("--aspects", "coherence", "--max-rounds", "2", "--trials", "9", "--effort", "light", "--resamples", "200"),
-    *("--concurrency", str(CONCURRENCY), "--folds", "1"),
+    *("--concurrency", str(CONCURRENCY), "--folds", "1", "--report", "none"),
 ]
 SCRIPT = Path(__file__).with_name("counted_compile.py")
 ROOT = Path(__file__).parents[2]

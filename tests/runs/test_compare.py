@@ -22,7 +22,7 @@ from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 
 ASPECTS = ["coherence", "relevance"]
-QUICK = ["--aspects", ",".join(ASPECTS), "--resamples", "200"]
+QUICK = ["--aspects", ",".join(ASPECTS), "--resamples", "200", "--report", "none"]
 
 
 @pytest.fixture(scope="module")
