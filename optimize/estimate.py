@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,19 +18,24 @@ from tqdm import tqdm
 
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run, label_of
-from debate_judge.optimize.estimate_cases import run_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.calibrating import calibration_label
 from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, search_stage
+from debate_judge.optimize.search.bounds import CHEAPEST, DEAREST
+from debate_judge.optimize.search.choice_scores import JOINTLY, PARTS, ChoiceScores, search_stage
 from debate_judge.optimize.search.course import BREADTHS, breadth_of
+from debate_judge.optimize.search.outcomes import Dropped, SearchResult
+from debate_judge.optimize.search.points import Point, Space
+from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
 from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.judge import Item, corpus_items
+from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Stage, Target, Used, dry_run_all, reply_tokens
 from debate_judge.runs.estimates.items import extent, sampled_groups
@@ -105,7 +110,7 @@ def _estimated(plan: CompilePlan, tokens: tuple[int, int, int], size: int, *, ex
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_of(case, Run.of(sample, runner, NoTracking(), reflection), ledger)
+        run = _run(case, Run.of(sample, runner, NoTracking(), reflection), ledger)
         judge, searches = select_all(run)
         score_held_out(run, judge)
         if settings.learning_curve:
@@ -208,3 +213,57 @@ def _rated_items(plan: CompilePlan, part: Corpus, unit: Sequence[Aspect]) -> lis
 
 def _items(part: Corpus, aspects: Sequence[Aspect]) -> list[Item]:
     return [item for aspect in aspects for item in corpus_items(part, aspect)]
+
+
+# --- the cases ---
+
+
+def _run(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
+    """The run with the tuner and the search of a case, which leave nothing behind."""
+    run = replace(plain, tuner=lambda tuning: plain.tuner(replace(tuning, folder=None)))
+    if case.name == "lower":
+        return replace(run, tuner=_changing(run.tuner, lambda judge, tuned: judge), search=_search_by(CHEAPEST, ledger))
+    if case.name == "upper":
+        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(DEAREST, ledger))
+    return replace(run, search=_search_by(Strategy(), ledger))
+
+
+def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
+    """The tuner, which asks what it asks, with `change` of the untuned judge and what it returns for its result."""
+    return lambda tuning: change(tuning.judge, tuner(tuning))
+
+
+def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
+    """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
+    tuned = as_tuned(found).judge
+    if tuned is judge or tuned.instructions() != judge.instructions():
+        return found
+    one = tuned.deepcopy()
+    for name, predictor in one.named_predictors():
+        if name in one.tunable():
+            signature = predictor.signature
+            predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
+    return one
+
+
+def _search_by(strategy: Strategy, ledger: Ledger) -> Search:
+    """The search itself, steered by `strategy`, which leaves no study behind.
+
+    A race is over a number of sources, however many there are: what loses it on the sample is counted as it was asked.
+    """
+
+    def steered(
+        units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
+    ) -> dict[str, SearchResult]:
+        begin = len(ledger.asked)
+
+        def tried(point: Point, found: Found) -> None:
+            nonlocal begin
+            if isinstance(found, Dropped):
+                ledger.as_many(begin)
+            begin = len(ledger.asked)
+            on_trial(point, found)
+
+        return search(units, space, replace(plan, storage=None, strategy=strategy), tried)
+
+    return steered
