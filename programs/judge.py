@@ -134,6 +134,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     joint: bool = False
     """Whether one conversation is about all aspects that a candidate, or several of a source, are judged in."""
 
+    batch_rounds: int = 0
+    """How often every item is scored in batches of up to `together` different items, each with its own source, every
+    time in other company; 0 lets candidates share calls with others of their own source alone."""
+
     order: int = 0
     """Seed of the order in which candidates of one source are shown together."""
 
@@ -211,7 +215,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     def reading_like(self, other: Judge) -> Judge:
         """A copy that has as many candidates and aspects in a conversation as `other`."""
         one = self.deepcopy()
-        one.together, one.joint = other.together, other.joint
+        one.together, one.joint, one.batch_rounds = other.together, other.joint, other.batch_rounds
         return one
 
     def joint_key(self) -> str | None:

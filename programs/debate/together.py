@@ -82,6 +82,10 @@ class TableDebate:
         """Score all, and debate for at most `rounds` rounds what is not settled."""
         ROUND.set(0)
         await self._turn(self._open(), Opening(self._speakers))
+        await self.go_on(rounds)
+
+    async def go_on(self, rounds: int) -> None:
+        """Debate for at most `rounds` rounds what was scored and is not settled."""
         for number in range(1, rounds + 1):
             if not self._open():
                 break
