@@ -63,6 +63,10 @@ class _Held:
 Held = Mapping[ChoicePart, _Held]
 
 
+Read = tuple[Point, tuple[ChoicePart, ...], frozenset[str] | None]
+"""A point, and the parts and groups that its scores are of; None for all groups."""
+
+
 class ChoiceScores:
     """Judgements of the items that a unit is chosen by, at any point, each debate held once and each tie broken once.
 
@@ -92,6 +96,7 @@ class ChoiceScores:
         self._label = label
         self._fixed = fixed
         self._units: tuple[ChoiceScores, ...] = (self,)
+        self._scores: dict[Read, tuple[dict[str, list[GroupScores]], float]] = {}
         self._debates: dict[JudgeVariant, Held] = {}
         # The Tie-breaker reads the transcript up to n, so what it says at one n is nothing for another.
         self._ties_broken: dict[tuple[JudgeVariant, int], Held] = {}
@@ -140,6 +145,15 @@ class ChoiceScores:
             parts: The parts that are asked about.
             only: Ids of the groups that are asked about; by default all.
         """
+        # Races compare the best points on the same groups again and again.
+        key = point, tuple(parts), None if only is None else frozenset(only)
+        if key not in self._scores:
+            self._scores[key] = self._read(point, key[1], only)
+        return self._scores[key]
+
+    def _read(
+        self, point: Point, parts: Iterable[ChoicePart], only: Collection[str] | None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
         found: dict[str, list[GroupScores]] = {aspect.name: [] for aspect in self.aspects}
         told: list[Judgement] = []
         for part in parts:

@@ -94,6 +94,8 @@ class Outcomes:
         self.by_point: dict[Point, dict[str, Outcome]] = {}
         self.dropped: dict[Point, Dropped] = {}
         self.criterion = criterion
+        self.raced: dict[tuple[Point, str, frozenset[str]], Mapping[str, float]] = {}
+        """Point, aspect and groups -> agreement in each of the groups."""
 
     @cached_property
     def groups(self) -> tuple[str, ...]:

@@ -133,8 +133,6 @@ class Challenge:
             label: points[int(worth[unit].mean(axis=0).argmax())]
             for label, unit in zip(outcomes.units, self._units, strict=True)
         }
-        self._known: dict[tuple[str, Point, int], tuple[dict[str, list[GroupScores]], float]] = {}
-        self._by_group: dict[tuple[Point, str, frozenset[str]], Mapping[str, float]] = {}
 
     def may_win(self, point: Point, asked: Collection[str]) -> bool:
         """Whether enough can be expected of a point to ask about more groups.
@@ -184,7 +182,8 @@ class Challenge:
         self, point: Point, rival: Point, asked: Collection[str], label: str
     ) -> tuple[list[Floats], float, float]:
         """By aspect the differences of groups that both may be judged by; LM calls per item of the two."""
-        (ours, calls), (theirs, usual) = (self._scores(p, asked, label) for p in (point, rival))
+        scores = self._outcomes.units[label].scores
+        (ours, calls), (theirs, usual) = (scores(p, only=asked) for p in (point, rival))
         found = []
         for name, own in ours.items():
             both = frozenset(group.group for group in own) & {group.group for group in theirs[name]}
@@ -195,16 +194,11 @@ class Challenge:
     def _values(
         self, point: Point, aspect: str, scores: Sequence[GroupScores], groups: frozenset[str]
     ) -> Mapping[str, float]:
-        key = point, aspect, groups
-        if key not in self._by_group:
-            self._by_group[key] = self._outcomes.by_group([group for group in scores if group.group in groups])
-        return self._by_group[key]
-
-    def _scores(self, point: Point, asked: Collection[str], label: str) -> tuple[dict[str, list[GroupScores]], float]:
-        key = label, point, len(asked)
-        if key not in self._known:
-            self._known[key] = self._outcomes.units[label].scores(point, only=asked)
-        return self._known[key]
+        # The best points are in race after race.
+        known, key = self._outcomes.raced, (point, aspect, groups)
+        if key not in known:
+            known[key] = self._outcomes.by_group([group for group in scores if group.group in groups])
+        return known[key]
 
 
 MayWin = Callable[[Challenge, Point, Collection[str]], bool]
