@@ -46,6 +46,7 @@ from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import batches_for
 from debate_judge.runs.tracking.looks import Looks, record_look
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -182,6 +183,8 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     # Whatever way of scoring the user chose, the single call scores in the same.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     rated = rated_data(settings, judge)
+    if batches := batches_for(options, rated.corpus):
+        judge, single = (one.from_config({**one.config(), **batches}) for one in (judge, single))
     return CompilePlan(
         settings=settings,
         data=rated,

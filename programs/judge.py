@@ -134,6 +134,8 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     joint: bool = False
     """Whether one conversation is about all aspects that a candidate, or several of a source, are judged in."""
 
+    batch_rounds: int = 0
+    """How often an item is scored among up to `together` items of other sources; 0: calls are about one source."""
     order: int = 0
     """Seed of the order in which candidates of one source are shown together."""
 
@@ -211,7 +213,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     def reading_like(self, other: Judge) -> Judge:
         """A copy that has as many candidates and aspects in a conversation as `other`."""
         one = self.deepcopy()
-        one.together, one.joint = other.together, other.joint
+        one.together, one.joint, one.batch_rounds = other.together, other.joint, other.batch_rounds
         return one
 
     def joint_key(self) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.debate.batches import BatchPool, break_ties
 from debate_judge.programs.debate.briefing import Asked, Briefing, asked, briefing
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
@@ -28,6 +29,8 @@ from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
+
+_READING = ("together", "joint", "batch_rounds", "order")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Debate(Judge):
         nearest_examples: Of the rated examples among the Scorer's demonstrations, how many an item is shown.
         together: K, most candidates of one source that share a call (`programs.debate.together`); 0 judges each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
+        batch_rounds: How often every item is scored in batches of K different items (`programs.debate.batches`); 0 has
+            candidates share calls with others of their own source alone.
         order: Seed of the order in which they are shown.
 
     Raises:
@@ -60,7 +65,7 @@ class Debate(Judge):
 
     kind = "debate"
     shows_examples = True
-    settable = ("score_mode", "granularity", "together", "joint", "order")
+    settable = ("score_mode", "granularity", "together", "joint", "batch_rounds", "order")
     _members = _Members()
     """Of the aspects that are asked as one (`jointly`)."""
 
@@ -74,6 +79,7 @@ class Debate(Judge):
         *,
         together: int = 0,
         joint: bool = False,
+        batch_rounds: int = 0,
         order: int = 0,
     ) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
@@ -84,6 +90,7 @@ class Debate(Judge):
         self.nearest_examples = nearest_examples
         self.granularity: Asked = "whole" if self.scorer.mode.name == "expected" else asked(granularity)
         self.together, self.joint, self.order = together, joint, order
+        self.batch_rounds = batch_rounds
         _check_reading(self)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
@@ -104,6 +111,8 @@ class Debate(Judge):
         """Hold one debate about all of them, where candidates or aspects are judged together; else one about each."""
         if not self._shares_calls(items):
             return await super().converse_table(items, rounds)
+        if self.batch_rounds:
+            return await BatchPool(items, self.together, self.batch_rounds, self.order, self._table).hold(rounds)
         debate = await self._table(items)
         await debate.hold(rounds)
         return debate.transcripts
@@ -111,6 +120,8 @@ class Debate(Judge):
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
         if not self._shares_calls(items):
             return await super().break_ties(items, transcripts)
+        if self.batch_rounds:
+            return await break_ties(items, transcripts, self.together, self._table)
         debate = await self._table(items, transcripts)
         await debate.break_ties()
         return debate.transcripts
@@ -178,7 +189,7 @@ class Debate(Judge):
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
         ways = str(self.scorer.mode), self.granularity
-        read: dict[str, Any] = {"together": self.together, "joint": self.joint, "order": self.order}
+        read: dict[str, Any] = {name: getattr(self, name) for name in _READING}
         return {
             name: type(self)(Persona(name, text), self.debate_config, *ways, **read) for name, text in personas.items()
         }
@@ -218,6 +229,7 @@ class Debate(Judge):
             "nearest_examples": self.nearest_examples,
             "together": self.together,
             "joint": self.joint,
+            "batch_rounds": self.batch_rounds,
             "order": self.order,
         }
 
@@ -228,15 +240,17 @@ class Debate(Judge):
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
         debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
         ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
-        read = {name: config[name] for name in ("together", "joint", "order") if name in config}
+        read = {name: config[name] for name in _READING if name in config}
         return cls(persona, debate_config, *ways, int(config.get("nearest_examples", 0)), **read)
 
 
 def _check_reading(judge: Debate) -> None:
-    for name, value in (("together", judge.together), ("order", judge.order)):
+    wrong = {"together": "not a number of candidates", "batch_rounds": "not a number of rounds", "order": "not a seed"}
+    for name, message in wrong.items():
+        value = getattr(judge, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(
-                "not a number of candidates" if name == "together" else "not a seed",
+                message,
                 field=name,
                 expected="a whole number, 0 or more",
                 found=value,
@@ -249,6 +263,14 @@ def _check_reading(judge: Debate) -> None:
             field="together" if judge.together > 1 else "joint",
             expected="score mode text or sampled:k where candidates or aspects share a call",
             found=str(judge.scorer.mode),
+        )
+
+    if judge.batch_rounds and (judge.together < 2 or judge.joint):
+        raise InputError(
+            "batches of different items have several of them, in one aspect",
+            field="batch_rounds",
+            expected="together of 2 or more, and joint not set",
+            found=f"together {judge.together}, joint {str(judge.joint).lower()}",
         )
 
 

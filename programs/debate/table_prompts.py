@@ -62,10 +62,25 @@ def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
     first = next(iter(items.values()))
     shared = material(first, "")
     del shared["candidate"], shared["debate"]
-    texts = {cell.candidate: item.text for cell, item in items.items()}
+    by_candidate = {cell.candidate: item for cell, item in items.items()}
+    if len({(item.source, item.context) for item in by_candidate.values()}) > 1:
+        return {**shared, **_of_different_sources(by_candidate)}
+    texts = {number: item.text for number, item in by_candidate.items()}
     what = "One aspect" if len(aspects_in(items)) == 1 else "More than one aspect"
     task = f"{kinds(first.task, bool(first.context))} {what} of each candidate is rated."
     return {**shared, "task": task, "candidates": _laid_out(tuple(texts.items()))}
+
+
+def _of_different_sources(items: Mapping[int, Item]) -> dict[str, str]:
+    """The fields that differ where every candidate has a source of its own, under the same number."""
+    first = next(iter(items.values()))
+    parts = [f"{len(items)} candidates, each after its own source, which is no other's; their order means nothing."]
+    for number, item in items.items():
+        texts = {"source": item.source, "context": item.context, "candidate": item.text}
+        parts += [f"{header(f'{name}_{number}')}\n{escape(text)}" for name, text in texts.items() if text]
+    told = f"{kinds(first.task, bool(first.context))} One aspect of each candidate is rated, by its own source alone."
+    own = "Each candidate has its own, which stands before it."
+    return {"task": told, "source": own, "context": "", "candidates": "\n\n".join(parts)}
 
 
 # A table is read in every turn of the debate about it.

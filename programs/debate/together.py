@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 import dspy
 
 from debate_judge.programs.debate import table_prompts as prompts
-from debate_judge.programs.debate.briefing import Briefing
-from debate_judge.programs.debate.joint_briefing import joint_briefing
+from debate_judge.programs.debate.briefing import Briefing, joint_briefing
 from debate_judge.programs.debate.table_call import TooMuch, ask_table
 from debate_judge.programs.debate.table_cells import (
     Cell,
@@ -82,6 +81,10 @@ class TableDebate:
         """Score all, and debate for at most `rounds` rounds what is not settled."""
         ROUND.set(0)
         await self._turn(self._open(), Opening(self._speakers))
+        await self.go_on(rounds)
+
+    async def go_on(self, rounds: int) -> None:
+        """Debate for at most `rounds` rounds what was scored and is not settled."""
         for number in range(1, rounds + 1):
             if not self._open():
                 break

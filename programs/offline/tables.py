@@ -72,6 +72,9 @@ def _about(prompt: Prompt, name: str) -> Prompt:
     start = f"{name}: "
     debate = [line.removeprefix(start) for line in prompt.input("debate").splitlines() if line.startswith(start)]
     inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": "\n".join(debate)}
+    number = candidate.removeprefix("candidate_")
+    if own := prompt.input(f"source_{number}"):
+        inputs |= {"source": own, "context": prompt.input(f"context_{number}")}
     if aspect is not None and f"aspect_{aspect}" in inputs:
         inputs |= {section: prompt.input(f"{section}_{aspect}") for section in _OF_ASPECT}
         if guide := prompt.input(f"guide_{aspect}"):

@@ -24,6 +24,7 @@ from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.runner.tables import batches_for
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def prepare(arguments: CompareFlags) -> Work:
     require_ratings(corpus, names)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
+    options |= batches_for(options, corpus)
     found = entrants(arguments.judges, aspects, options)
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
     setup = EvalSetup(

@@ -29,6 +29,13 @@ class JudgeOptionFlags:
     together: int | None = setting(
         None, "most candidates of one source that a debate scores side by side in one call", metavar="K", ge=0
     )
+    batch_rounds: int | None = setting(
+        None,
+        "with --together K where sources have one candidate each: how often every item is scored in batches of K "
+        "different items, each time in other company; 2 by default there",
+        metavar="R",
+        ge=0,
+    )
     joint: bool = setting(False, "have a debate score all aspects of a candidate, or of the K, in one call")
     roles: str | None = setting(
         None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
@@ -61,7 +68,7 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = _value(value.strip())
-        flags = ("score_mode", "granularity", "together", "roles", "same_role")
+        flags = ("score_mode", "granularity", "together", "batch_rounds", "roles", "same_role")
         named = {name: getattr(self, name) for name in flags}
         options |= {name: value for name, value in named.items() if value is not None}
         options |= {"joint": True} if self.joint else {}

@@ -19,7 +19,7 @@ from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import CandidateTable, seated, source_of
+from debate_judge.runs.runner.tables import CandidateTable, pool_of, seated, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ class _InFlight:
         self._judges = {name: one for one in shared for name in one.aspects}
         self._items = iter(items)
         self._ended = False
+        self._pools: dict[str, list[_Awaited]] = {}
+        """Aspect -> items of any source for batches, not yet asked about."""
         self._gathered: dict[str, list[_Awaited]] = {}
         """Aspect -> items of one source, not yet asked about."""
 
@@ -152,11 +154,20 @@ class _InFlight:
                 self._add(self.flying[-1])
         if self._ended:
             self._ask_all()
+            for aspect, pool in self._pools.items():
+                self._ask(self._judges[aspect].judge, pool)
+            self._pools.clear()
         return bool(self.flying)
 
     def _add(self, new: _Awaited) -> None:
         aspect = new.item.aspect.name
         judge = self._judges[aspect].judge
+        if most := pool_of(judge):
+            pool = self._pools.setdefault(aspect, [])
+            pool.append(new)
+            if len(pool) == most:
+                self._ask(judge, self._pools.pop(aspect))
+            return
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
@@ -185,8 +196,9 @@ def judge_in_order(
     """Judge `items` and yield each with its judgement, in their order.
 
     Items are taken as they are needed. Those of one source that follow one another share calls where the judge has
-    candidates or aspects share them, at most `GATHERED` candidates at once. If `items` itself raises (a bad line of a
-    file), everything before it is yielded first.
+    candidates or aspects share them, at most `GATHERED` candidates at once. A judge of batches waits for as many items
+    as its pool holds (`runs.runner.tables.POOL` batches), whatever their sources. If `items` itself raises (a bad line
+    of a file), everything before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item

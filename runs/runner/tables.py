@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from debate_judge.data.schema import Corpus
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Item, Judge
 
@@ -66,7 +67,8 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     A judge that compares has one pair per group and aspect, but only where all groups have exactly two candidates:
     outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
     few tables of one source and aspect as hold all, of nearly equal size; a judge that reads aspects jointly
-    (`Judge.joint`) has tables of one source with all aspects of each candidate. Any other judge has every item alone.
+    (`Judge.joint`) has tables of one source with all aspects of each candidate. A judge of batches
+    (`Judge.batch_rounds`) has pools of different items, which it divides itself. Any other judge has every item alone.
 
     Args:
         judge: Who is to be asked.
@@ -75,6 +77,8 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     """
     if judge.compares and pairs and (compared := _pairs(items)) is not None:
         return compared
+    if judge.together > 1 and judge.batch_rounds:
+        return _pools(items, pool_of(judge), judge.order)
     if judge.together > 1 or judge.joint:
         return _of_sources(items, max(1, judge.together), judge.order, judge.joint)
     return Seating(tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
@@ -116,6 +120,41 @@ def source_of(item: Item) -> tuple[object, ...]:
     """What the items of one table have in common, the aspect aside."""
     # Texts without a source are no candidates of one.
     return item.task, item.source or (item.group,), item.context
+
+
+POOL = 8
+"""Batches whose items may change places (`programs.debate.batches`): enough that each spans the range of scores, few
+enough that a stream waits for no more."""
+
+
+def pool_of(judge: Judge) -> int:
+    """Most items of a pool from which a judge of batches makes them; 0 for other judges."""
+    return POOL * judge.together if judge.together > 1 and judge.batch_rounds else 0
+
+
+BATCH_ROUNDS = 2
+"""How often items are scored in batches where the user does not say: once at random, once mixed by the first scores."""
+
+
+def batches_for(options: Mapping[str, Any], corpus: Corpus) -> dict[str, int]:
+    """The option of a judge that is to read K candidates together where no source of the corpus has several; empty
+    where some has, or the user has said how often items are scored in batches."""
+    wanted = int(options.get("together", 0)) > 1 and not options.get("joint") and "batch_rounds" not in options
+    several = any(len(group.candidates) > 1 for group in corpus.groups)
+    return {"batch_rounds": BATCH_ROUNDS} if wanted and not several else {}
+
+
+def _pools(items: Sequence[Item], most: int, seed: int) -> Seating:
+    of_aspect: dict[tuple[object, ...], dict[str, Item]] = {}
+    for item in items:
+        of_aspect.setdefault((item.aspect, item.task), {}).setdefault(item.key, item)
+    tables: list[CandidateTable] = []
+    seats: dict[str, Seat] = {}
+    for known in of_aspect.values():
+        for some in _split(sorted(known.values(), key=lambda item: _rank(item, seed)), most):
+            seats |= {item.key: (len(tables), place) for place, item in enumerate(some)}
+            tables.append(CandidateTable(tuple(some)))
+    return Seating(tuple(tables), tuple(seats[item.key] for item in items))
 
 
 def _pairs(items: Sequence[Item]) -> Seating | None:

@@ -1,0 +1,132 @@
+"""Batches of different items in one call, where no source has several candidates to be read side by side.
+
+Scores of single items drift, since each call has a scale of its own; items that share a call share it. After BatchEval
+(Yuan et al., BatchEval: Towards human-like text evaluation, ACL 2024): all items are scored in batches, then batches
+are made anew and scored again, each of them from good to bad by the scores so far, and the score of an item is the mean
+over the rounds. Unlike the paper's, the first batches are drawn by a seed, later ones by it from equal parts of the
+ranked items, and one reply holds analysis and scores.
+
+Batches are made within a pool of items that is bounded, so that a stream needs no more than that in memory. A debate
+goes on in the batches of the last round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from debate_judge.programs.debate.together import TableDebate
+from debate_judge.programs.judge import Item
+from debate_judge.programs.transcript import EMPTY, Transcript
+
+Seat = Callable[[Sequence[Item], Sequence[Transcript] | None], Awaitable[TableDebate]]
+"""From the items of a batch and what was said about each to their debate."""
+
+
+class BatchPool:
+    """Items that are scored in batches.
+
+    Args:
+        items: In an order that depends on the texts and a seed alone.
+        size: Most items of a batch.
+        rounds: How often each is scored, every time in other company.
+        seed: Of the company.
+        seat: Makes the debate of a batch.
+    """
+
+    def __init__(self, items: Sequence[Item], size: int, rounds: int, seed: int, seat: Seat) -> None:
+        self._items = items
+        self._count = -(-len(items) // size)
+        """Batches."""
+        self._rounds = rounds
+        self._seed = seed
+        self._seat = seat
+        self._said: list[list[Transcript]] = [[] for _ in items]
+
+    async def hold(self, rounds: int) -> list[Transcript]:
+        """Score all in every round of batches, and debate for at most `rounds` rounds what is not settled."""
+        batches: list[list[int]] = []
+        for number in range(self._rounds):
+            batches = self._batches(number)
+            openings = await asyncio.gather(*(self._held(batch, [EMPTY] * len(batch), 0) for batch in batches))
+            for batch, transcripts in zip(batches, openings, strict=True):
+                for place, transcript in zip(batch, transcripts, strict=True):
+                    self._said[place].append(transcript)
+        found = [_opening(said) for said in self._said]
+        if rounds:
+            debates = await asyncio.gather(*(self._held(b, [found[place] for place in b], rounds) for b in batches))
+            for batch, transcripts in zip(batches, debates, strict=True):
+                for place, transcript in zip(batch, transcripts, strict=True):
+                    found[place] = transcript
+        return found
+
+    async def _held(self, batch: Sequence[int], said: Sequence[Transcript], rounds: int) -> list[Transcript]:
+        begun = any(transcript.turns or transcript.failure for transcript in said)
+        debate = await self._seat([self._items[place] for place in batch], said if begun else None)
+        await (debate.go_on(rounds) if begun else debate.hold(rounds))
+        return debate.transcripts
+
+    def _batches(self, number: int) -> list[list[int]]:
+        """The places of each batch: the first time as they come, later so that each has one of every part of the
+        ranking."""
+        if not number:
+            return split_evenly(range(len(self._items)), self._count)
+        ranked = sorted(range(len(self._items)), key=lambda place: (self._so_far(place), place))
+        batches: list[list[int]] = [[] for _ in range(self._count)]
+        for start in range(0, len(ranked), self._count):
+            drawn = sorted(ranked[start : start + self._count], key=lambda place: self._draw(place, number))
+            # Where the last part is smaller than the others, it goes to the batches in turn.
+            for batch, place in zip(batches, drawn, strict=False):
+                batch.append(place)
+        return [sorted(batch, key=lambda place: self._draw(place, -number)) for batch in batches]
+
+    def _so_far(self, place: int) -> float:
+        scores = [said.score for said in self._said[place] if said.score is not None]
+        return sum(scores) / len(scores) if scores else self._items[place].aspect.scale.low
+
+    def _draw(self, place: int, number: int) -> bytes:
+        text = f"{self._seed}\0{number}\0{self._items[place].key}"
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+async def break_ties(
+    items: Sequence[Item], transcripts: Sequence[Transcript], size: int, seat: Seat
+) -> list[Transcript]:
+    """Have the Tie-breaker decide what is open after a debate, in batches of what is."""
+    found = list(transcripts)
+    left = [p for p, t in enumerate(transcripts) if t.failure is None and t.rounds and not t.settled]
+    batches = split_evenly(left, -(-len(left) // size)) if left else []
+
+    async def one(batch: Sequence[int]) -> None:
+        said = [replace(transcripts[place], together=len(batch)) for place in batch]
+        debate = await seat([items[place] for place in batch], said)
+        await debate.break_ties()
+        for place, transcript in zip(batch, debate.transcripts, strict=True):
+            found[place] = transcript
+
+    await asyncio.gather(*map(one, batches))
+    return found
+
+
+def split_evenly(items: Sequence[int], count: int) -> list[list[int]]:
+    """So many parts that follow one another, of nearly equal size."""
+    ends = [len(items) * number // count for number in range(count + 1)]
+    return [list(items[start:end]) for start, end in pairwise(ends)]
+
+
+def _opening(said: Sequence[Transcript]) -> Transcript:
+    """The first turn of an item: the mean of its scores, with the reasons of the first that lies nearest to it."""
+    calls = sum(transcript.calls for transcript in said)
+    scored = [transcript for transcript in said if transcript.score is not None]
+    if not scored:
+        failure = said[-1].failure
+        assert failure is not None
+        return replace(said[-1], failure=replace(failure, calls=calls), turns=())
+    scores = [transcript.score or 0.0 for transcript in scored]
+    mean = sum(scores) / len(scores)
+    nearest = min(scored, key=lambda transcript: abs((transcript.score or 0.0) - mean))
+    turn = replace(nearest.turns[0], score=mean, calls=calls)
+    return Transcript((turn,), together=said[-1].together, joint=said[-1].joint)
