@@ -135,9 +135,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Whether one conversation is about all aspects that a candidate, or several of a source, are judged in."""
 
     batch_rounds: int = 0
-    """How often every item is scored in batches of up to `together` different items, each with its own source, every
-    time in other company; 0 lets candidates share calls with others of their own source alone."""
-
+    """How often an item is scored among up to `together` items of other sources; 0: calls are about one source."""
     order: int = 0
     """Seed of the order in which candidates of one source are shown together."""
 

@@ -4,10 +4,15 @@ A debate opens with exactly the prompt of a single call, which names no other ro
 off the debate's first turn. The rules of the debate stand behind the source in all later prompts, where a provider's
 prefix cache finds them for every candidate of the source. What belongs to one role alone ends its prompt. The Critic's
 persona is heard by no other role, for a Scorer that knew it would discount the criticism.
+
+Where a call is about several aspects, what holds for all is said once, and each aspect has sections with its label in
+their headers: scale, definition and fineness of its scores, its guide to the raters, its rated examples. The Scorer's
+instructions without the guide are the same for all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -16,9 +21,10 @@ from dspy.signatures.signature import Signature
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale
+from debate_judge.programs.debate.table_prompts import header
 from debate_judge.programs.roles.adapter import form
 from debate_judge.programs.roles.examples import NO_EXAMPLES, ShownExamples
-from debate_judge.programs.roles.guide import guide_in
+from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.roles.role import aspect_text
 
@@ -157,3 +163,60 @@ def rules(law: str, size: str) -> str:
         "against the direction of an earlier one needs evidence that is new to the debate. NO ISSUE is as honourable "
         "as an issue: a score that holds should stand.\n"
     )
+
+
+# --- where a call is about several aspects ---
+
+SEVERAL_ASPECTS = (
+    "All of this holds for each candidate and each aspect by itself: an objection in one aspect is none in another. "
+    "The feedback about a score stands under its own header, which names candidate and aspect. A score without an "
+    "issue is settled and stands."
+)
+OWN_LAW = "the aspect's guide to the raters or, where it has none, its definition"
+"""What a debate argues from where only some aspects have a guide."""
+
+
+def joint_briefing(told: Mapping[str, Briefing]) -> Briefing:
+    """One briefing for several aspects.
+
+    Args:
+        told: Label of an aspect -> its briefing for several candidates; a single one is the result.
+    """
+    first = next(iter(told.values()))
+    if len(told) == 1:
+        return first
+    guides = {label: guide_in(one.standard) for label, one in told.items()}
+    standard = first.standard
+    if shared := len(set(guides.values())) == 1:
+        law = GUIDE if guides.popitem()[1] else "the definition of the aspect"
+    else:
+        standard = with_guide(standard, "")
+        law = "the aspect's guide to the raters" if all(guides.values()) else OWN_LAW
+    parts = [
+        f"{len(told)} aspects of each candidate are rated, each by what stands under the headers with its name and by "
+        "nothing that stands under those of another aspect."
+    ]
+    if not shared:
+        parts[0] += (
+            " A guide to the raters was learnt from their ratings; it decides where it differs from all else here."
+        )
+    for label, one in told.items():
+        parts += _section("aspect", label, one.aspect) + ([] if shared else _section("guide", label, guides[label]))
+    sizes = {label: one.issue for label, one in told.items()}
+    if len(set(sizes.values())) == 1:
+        size = f"{first.issue:g}"
+    else:
+        size = ", ".join(f"{one:g} ({label})" for label, one in sizes.items())
+    shown = ShownExamples(
+        shared=_of_each("examples", {label: one.examples.shared for label, one in told.items()}),
+        similar=_of_each("similar", {label: one.examples.similar for label, one in told.items()}),
+    )
+    return Briefing(standard, "\n\n".join(parts), rules(law, size) + SEVERAL_ASPECTS, first.issue, shown)
+
+
+def _of_each(name: str, texts: Mapping[str, str]) -> str:
+    return "\n\n".join(part for label, text in texts.items() for part in _section(name, label, text))
+
+
+def _section(name: str, label: str, text: str) -> list[str]:
+    return [f"{header(f'{name}_{label}')}\n{text}"] if text else []

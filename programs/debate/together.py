@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 import dspy
 
 from debate_judge.programs.debate import table_prompts as prompts
-from debate_judge.programs.debate.briefing import Briefing
-from debate_judge.programs.debate.joint_briefing import joint_briefing
+from debate_judge.programs.debate.briefing import Briefing, joint_briefing
 from debate_judge.programs.debate.table_call import TooMuch, ask_table
 from debate_judge.programs.debate.table_cells import (
     Cell,

@@ -218,8 +218,8 @@ def test_a_stream_waits_for_a_pool_and_no_longer() -> None:
         assert taken <= window(lm) < 900
         found = [first, *results]
     assert [(i.group, j.score) for i, j in found if isinstance(j, Verdict)] == [(str(n), n) for n in range(1, 901)]
-    # Pools of 16 items, and one of 4, in batches of two, twice.
-    assert len(lm.prompts) == 900
+    # Pools of 16 items, and one of 4, in batches of two; what meets twice in the same order is asked once.
+    assert 800 < len(lm.prompts) <= 900
 
 
 def scripted(score: Callable[[str, str], int]) -> ScriptedLM:
