@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
-    """Register a judge's prompts and point its alias to them.
+    """Register a judge's prompts, point its alias to them, and link them to its run.
 
     Args:
         place: The open store.
@@ -28,12 +28,11 @@ def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str
     alias = alias_of(judge)
     for name, text in prompts.items():
         known = prompt_name(name)
-        newest = place.client.load_prompt(known, allow_missing=True)
-        version = newest.version if newest is not None and newest.template == text else None
-        if version is None:
-            message = f"compiled as {judge}"
-            version = place.client.register_prompt(known, text, message, {"run_id": run_id}).version
-        place.client.set_prompt_alias(known, alias, version)
+        prompt = place.client.load_prompt(known, allow_missing=True)
+        if prompt is None or prompt.template != text:
+            prompt = place.client.register_prompt(known, text, f"compiled as {judge}", {"run_id": run_id})
+        place.client.set_prompt_alias(known, alias, prompt.version)
+        place.client.link_prompt_version_to_run(run_id, prompt)
 
 
 def prompt_name(text: str) -> str:
