@@ -314,7 +314,7 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
 
 
 def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
-    settings = Settings(aspects=("coherence", "fluency", "relevance"))
+    settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
     plan = prepared(settings, {STRICT.name: STRICT.text})
     sources = len(plan.data.splits.held_out.groups)
 

@@ -1,4 +1,4 @@
-"""A light compile of 20 sources x 16 candidates x 4 aspects stays under 6,000 calls, as its estimate says."""
+"""A light compile of 20 sources x 16 candidates x 4 aspects by a single split stays under 6,000 calls, as estimated."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize import estimate
 from debate_judge.optimize.context import NoTracking, Run
+from debate_judge.optimize.estimation import estimate
 from debate_judge.optimize.estimation.estimate import estimate_compile
-from debate_judge.optimize.held_out import score_held_out
 from debate_judge.optimize.job import prepared
+from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import reflection_lm
-from debate_judge.optimize.selection import select_all
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
@@ -43,7 +42,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         for i in range(20)
     ]  # fmt: skip
     (folder / "made.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return Settings(data=str(folder / "made.jsonl"), store=str(folder / "store"))
+    return Settings(data=str(folder / "made.jsonl"), store=str(folder / "store"), folds=1)
 
 
 def test_the_upper_estimate_of_a_light_compile_is_below_the_promise(
@@ -72,7 +71,7 @@ def test_a_light_compile_executes_fewer_calls_than_promised(settings: Settings) 
     with JudgeRunner(lm, progress=False) as runner:
         author = reflection_lm(settings, lm, DryRunEngine(EstimateCase("upper", 100)))
         run = Run.of(plan, runner, NoTracking(), author)
-        score_held_out(run, select_all(run)[0])
+        prove(run)
     # Each of them once: what stages have in common is not paid again.
     assert len(lm.prompts) == len(set(lm.prompts))
     assert 2000 < lm.meter.executed.total() < MOST
