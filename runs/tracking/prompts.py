@@ -8,12 +8,16 @@ difference.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from debate_judge.runs.tracking.store import Place
+
+_LINKED = "mlflow.linkedPrompts"
+"""Tag from which a run's page knows its prompts."""
 
 
 def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str, str]) -> None:
@@ -25,14 +29,16 @@ def register_prompts(place: Place, run_id: str, judge: str, prompts: Mapping[str
         judge: Its name; what is not allowed in an alias becomes a hyphen.
         prompts: Name -> instructions; a name's steps are divided by full stops.
     """
-    alias = alias_of(judge)
+    alias, linked = alias_of(judge), []
     for name, text in prompts.items():
         known = prompt_name(name)
         prompt = place.client.load_prompt(known, allow_missing=True)
         if prompt is None or prompt.template != text:
             prompt = place.client.register_prompt(known, text, f"compiled as {judge}", {"run_id": run_id})
         place.client.set_prompt_alias(known, alias, prompt.version)
-        place.client.link_prompt_version_to_run(run_id, prompt)
+        linked.append({"name": known, "version": str(prompt.version)})
+    # As `link_prompt_version_to_run` would, which looks for the run in the store of the process instead of in this one.
+    place.client.set_tag(run_id, _LINKED, json.dumps(linked))
 
 
 def prompt_name(text: str) -> str:

@@ -113,6 +113,8 @@ def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path:
     assert {alias: int(p.version) for alias, p in found.items()} == {"one": 1, "two-again": 1, "three": 2}
     assert found["three"].template == "Rate {{with}} care."
     assert found["one"].tags["run_id"] == tracker.run_id
+    linked = json.loads(client.get_run(tracker.run_id).data.tags["mlflow.linkedPrompts"])
+    assert linked == [{"name": name, "version": "2"}]
     assert client.load_prompt("debate-toy-task.clarity.critic", allow_missing=True) is None
 
 
