@@ -54,6 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [{**g, "candidates": [{"id": c["id"], "text": c["text"]} for c in g["candidates"]]} for g in sample[:2]]
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
+    lone = [{**g, "candidates": g["candidates"][:1]} for g in sample]
+    (path / "rated.jsonl").write_text("".join(json.dumps(group) + "\n" for group in lone))
     rows = [(g, c) for g in sample for c in g["candidates"]]
     external = [
         {"group": g["group"], "candidate": c["id"], "aspect": aspect, "score": rating}
