@@ -67,14 +67,12 @@ def _run(settings: Settings, estimate: str | None) -> int:
 
 
 def _estimate(settings: Settings, lengths: str) -> int:
-    from debate_judge.optimize.estimation.estimate import estimate_compile, estimate_efforts, notes
-    from debate_judge.runs.estimates.table import render, render_choices
+    from debate_judge.optimize.estimation.estimate import estimate_compile, notes
+    from debate_judge.runs.estimates.table import render
     from debate_judge.runs.flags.named_texts import personas
 
-    texts = personas(Path(settings.personas) if settings.personas else None)
-    found = estimate_compile(settings, texts, lengths)
-    efforts = estimate_efforts(settings, texts, lengths, found.total[1])
-    print(render(found, "stage", [render_choices(efforts, settings.effort, "--effort"), *notes(settings)]))
+    found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
+    print(render(found, "stage", notes(settings)))
     return 0
 
 

@@ -12,22 +12,21 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from tqdm import tqdm
 
-from debate_judge.optimize.context import CompilePlan, NoTracking, Run
+from debate_judge.optimize.context import NoTracking, Run
 from debate_judge.optimize.estimation.cases import run_of
-from debate_judge.optimize.estimation.sample import SAMPLED, SAMPLED_OF_OTHERS, sample_of, stages_of
+from debate_judge.optimize.estimation.sample import sample_of, stages_of
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.course import BREADTHS, breadth_of
+from debate_judge.optimize.search.course import breadth_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.make_lm import replies_folder
-from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Target, Used, dry_run_all, reply_tokens
+from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Target, dry_run_all, reply_tokens
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -60,41 +59,19 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     Raises:
         InputError: Settings or data cannot be used.
     """
-    return _estimated(prepared(settings, personas), reply_tokens(lengths), SAMPLED)
-
-
-def estimate_efforts(settings: Settings, personas: Mapping[str, str], lengths: str, known: Used) -> dict[str, Used]:
-    """What each `--effort` would take in the expected case, on a smaller sample; arguments as for `estimate_compile`.
-
-    Args:
-        settings: As for the compile.
-        personas: Name -> text of the personas that a debate may be given.
-        lengths: The value of `--estimate`.
-        known: What the effort of the settings would take.
-    """
-    plan, found = prepared(settings, personas), {}
-    for effort in BREADTHS:
-        other = replace(plan, settings=replace(settings, effort=effort))  # type: ignore[arg-type]
-        tokens = reply_tokens(lengths)
-        chosen = effort == settings.effort
-        found[effort] = known if chosen else _estimated(other, tokens, SAMPLED_OF_OTHERS, expected_only=True).total[1]
-    return found
-
-
-def _estimated(plan: CompilePlan, tokens: tuple[int, int, int], size: int, *, expected_only: bool = False) -> Estimate:
-    settings = plan.settings
+    plan = prepared(settings, personas)
     target = Target(
         settings.lm,
         settings.api_base,
         replies_folder(settings.store, settings.lm),
         {"temperature": settings.temperature, "max_tokens": settings.max_tokens},
         limits(settings),
-        tokens,
+        reply_tokens(lengths),
         {REFLECTION: settings.reflection_lm or settings.lm},
     )
-    sample = sample_of(plan, size)
+    sample = sample_of(plan)
     stages = stages_of(plan, sample)
-    steps = tqdm(total=1 if expected_only else 3, desc="dry run", unit="case", delay=2, file=sys.stderr)
+    steps = tqdm(total=3, desc="dry run", unit="case", delay=2, file=sys.stderr)
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
@@ -105,8 +82,7 @@ def _estimated(plan: CompilePlan, tokens: tuple[int, int, int], size: int, *, ex
         steps.update()
 
     with steps, _without_progress_lines():
-        remember = bool(plan.data.repeats)
-        return dry_run_all(target, stages, work, _row, expected_only=expected_only, remember=remember)
+        return dry_run_all(target, stages, work, _row, remember=bool(plan.data.repeats))
 
 
 def notes(settings: Settings) -> list[str]:

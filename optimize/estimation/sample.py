@@ -20,23 +20,20 @@ from debate_judge.runs.estimates.items import extent, sampled_groups
 SAMPLED = 192
 """Items that are sampled from each part, over all aspects."""
 
-SAMPLED_OF_OTHERS = 64
-"""The same, for the efforts that the settings do not choose."""
 
-
-def sample_of(plan: CompilePlan, size: int = SAMPLED) -> CompilePlan:
-    """The plan with a sample of `size` items of each part and judges that only ask the LM."""
+def sample_of(plan: CompilePlan) -> CompilePlan:
+    """The plan with a sample of each part and judges that only ask the LM."""
     return replace(
         plan,
         # Too little may be scored in a sample; that is told when all is.
         settings=replace(plan.settings, max_unscored=1.0),
-        data=_sampled_folds(plan, size) if plan.data.repeats else replace(plan.data, splits=_sampled_split(plan, size)),
+        data=_sampled_folds(plan) if plan.data.repeats else replace(plan.data, splits=_sampled_split(plan)),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
     )
 
 
-def _sampled_split(plan: CompilePlan, size: int) -> Splits:
+def _sampled_split(plan: CompilePlan) -> Splits:
     splits, seed = plan.data.splits, plan.settings.seed
     # Train groups that give no example say nothing about tuning.
     useful = {item.group for item in _rated_items(plan, splits.train, plan.data.aspects)}
@@ -44,7 +41,7 @@ def _sampled_split(plan: CompilePlan, size: int) -> Splits:
     telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
 
     def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        least, ids = max(1, size // len(plan.data.aspects)), {group.id for group in groups}
+        least, ids = max(1, SAMPLED // len(plan.data.aspects)), {group.id for group in groups}
         # The others matter to calibration alone.
         others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
         return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
@@ -57,11 +54,11 @@ def _sampled_split(plan: CompilePlan, size: int) -> Splits:
     )
 
 
-def _sampled_folds(plan: CompilePlan, size: int) -> CompileData:
+def _sampled_folds(plan: CompilePlan) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
     for folds in data.repeats:
-        least = 2 * size // len(data.aspects) // sum(map(len, folds.halves))
+        least = SAMPLED // len(data.aspects) // sum(map(len, folds.halves))
         for one in (splits.held_out for half in folds.halves for splits in half):
             telling = [group for group in one.groups if data.tells(group, data.aspects)]
             others = [group for group in one.groups if not data.tells(group, data.aspects)]

@@ -196,7 +196,6 @@ def dry_run_all(
     work: Callable[[EstimateCase, JudgeRunner, Ledger], None],
     row: Callable[[str, str], str] = lambda stage_row, role: stage_row,
     *,
-    expected_only: bool = False,
     remember: bool = False,
 ) -> Estimate:
     """Dry-run a job in each case.
@@ -206,7 +205,6 @@ def dry_run_all(
         stages: Name -> stage, for each that `work` names by `runs.runner.billing.stage`.
         work: Does what the run would do, on a sample.
         row: From a stage's row and a role to the row of the table in which the role's calls are counted.
-        expected_only: Run the expected case alone, which then stands for the others as well.
         remember: Whether the run keeps its debates in memory (`runs.runner.memory`).
 
     Raises:
@@ -214,7 +212,7 @@ def dry_run_all(
     """
     found: list[dict[str, Used]] = []
     with _paid(target.replies) as paid:
-        for case in target.cases()[1:2] if expected_only else target.cases():
+        for case in target.cases():
             ledger = Ledger(stages, paid)
             lm = make_lm(
                 target.spec,
@@ -234,7 +232,6 @@ def dry_run_all(
                 name = row(stage_row, role)
                 rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
             found.append(rows)
-    found = found * 3 if expected_only else found
     names = dict.fromkeys(name for rows in reversed(found) for name in rows)
     return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil, floor
 
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.runs.estimates.dry_run import Estimate, Target, Three, Used
+from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
 from debate_judge.runs.reports.text import text_table
 
 
@@ -34,25 +34,6 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> str:
         lines.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
     lines += [line for line in (_budget(target.options.budget, total),) if line]
     return "\n".join([*lines, *notes, *_assumptions(target)])
-
-
-def render_choices(found: Mapping[str, Used], chosen: str, first: str) -> str:
-    """The expected case of several settings, for the terminal.
-
-    Args:
-        found: Value of the setting -> what it would take.
-        chosen: The value that holds now, which is marked.
-        first: Heading of the first column.
-    """
-    priced = all(used.usd is not None for used in found.values())
-    header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
-    rows = []
-    for name, used in found.items():
-        numbers = [f"{round(value):,}" for value in (used.calls, used.input, used.output)]
-        rows.append(
-            [f"{name} *" if name == chosen else name, *numbers, *([_dollars([used.usd or 0.0])] if priced else [])]
-        )
-    return f"Expected at each {first} (* chosen)\n\n{text_table(header, rows)}\n"
 
 
 def _assumptions(target: Target) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.estimation import estimate
+from debate_judge.optimize.estimation import sample
 from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.proof.procedure import prove
@@ -49,7 +49,7 @@ def test_the_upper_estimate_of_a_light_compile_is_below_the_promise(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two sources of each part tell as much here as more of them, for all have as many candidates.
-    monkeypatch.setattr(estimate, "SAMPLED", 64)
+    monkeypatch.setattr(sample, "SAMPLED", 64)
     low, usual, high = (used.calls for used in estimate_compile(settings, TEXTS).total)
     assert 1000 < low < usual < high < MOST
 
