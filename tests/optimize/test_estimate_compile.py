@@ -102,8 +102,8 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
     assert low <= real <= high
     assert usual == pytest.approx(real, rel=0.25)
     plain = estimated(aspects=("fluency", "relevance"), max_rounds=2, tuner="mipro")
-    # Whatever the two have in common is more than before debates were shared: all points are read off a few of them.
-    assert found.total[1].calls > 1.15 * plain.total[1].calls
+    # Where equal replies make later prompts equal, these are asked once.
+    assert found.total[1].calls > 1.03 * plain.total[1].calls
 
 
 def test_every_stage_has_a_row_for_every_judge() -> None:
@@ -122,9 +122,10 @@ def test_every_stage_has_a_row_for_every_judge() -> None:
 
 
 def test_what_a_compile_has_paid_is_not_estimated_again() -> None:
-    settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
+    # With races the upper case asks what loses its race, which the compile has not.
+    settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100, "no_race": True}
     before = estimated(**settings)
-    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100")
+    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100", "--no-race")
     after = estimated(**settings)
     assert before.total[0].calls > 0
     assert after.total[0].calls == 0

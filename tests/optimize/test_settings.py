@@ -205,7 +205,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
     assert aside == {
-        *("name", "tracking_uri", "store", "json", "report", "columns", "learning_curve"),
+        *("name", "tracking_uri", "store", "json", "report", "columns", "learning_curve", "keep"),
         *("concurrency", "no_preflight", "max_unscored"),
         *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
     }
