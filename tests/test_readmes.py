@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = ("export ", "python -m venv", "LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui")
 """How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server."""
 
-QUICK = ("--effort", "light", "--trials", "2", "--max-rounds", "1", "--resamples", "100", "--no-preflight")
+QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
 
 
 def commands(readme: str) -> list[list[str]]:
@@ -45,16 +45,17 @@ def test_there_are_commands_to_try() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the READMEs' commands name: data, texts to score, scores to compare, and an export."""
     path = tmp_path_factory.mktemp("readme")
-    sample = [json.loads(line) for line in (ROOT / "data/sample/summarization.jsonl").read_text().splitlines()[:12]]
+    sample = [json.loads(line) for line in (ROOT / "data/sample/summarization.jsonl").read_text().splitlines()]
     for group in sample:
         group["candidates"] = group["candidates"][:4]
         for one in group["candidates"]:
             one["ratings"] = {aspect: one["ratings"][aspect] for aspect in ("coherence", "fluency")}
-    (path / "ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample))
     texts = [{**g, "candidates": [{"id": c["id"], "text": c["text"]} for c in g["candidates"]]} for g in sample[:2]]
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
-    lone = [{**g, "candidates": g["candidates"][:1]} for g in sample]
+    lone = [{**g, "candidates": g["candidates"][n % 4 : n % 4 + 1]} for n, g in enumerate(sample)]
+    sample = sample[:12]
+    (path / "ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample))
     (path / "rated.jsonl").write_text("".join(json.dumps(group) + "\n" for group in lone))
     rows = [(g, c) for g in sample for c in g["candidates"]]
     external = [
@@ -85,6 +86,8 @@ MADE_UP = {
     ),
     "source=question,text=answer,helpfulness=score_help": ("source=question,text=answer,coherence=score_help",),
     "mine=scores.jsonl": ("mine=mine.jsonl",),
+    # Too few for parts.
+    "rated.jsonl": ("rated.jsonl", "--part", "all"),
 }
 """What stands in a command for something of the user's -> what is tried instead."""
 
@@ -98,8 +101,9 @@ def tried(arguments: list[str]) -> list[str]:
     if table and name in ("compile", "compare", "check") and not {"--task", "--write-task"} & set(rest):
         rest += ["--task", "summarization"]
     if name == "compile":
-        rest += QUICK
-    if name == "compare" and "--data" not in rest:
+        # What repeats something is tried with the smallest thing to repeat.
+        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve"} & set(rest) else "1"]
+    if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]
     return [name, *rest]
 

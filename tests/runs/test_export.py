@@ -356,7 +356,7 @@ def sign(folder: Path) -> None:
         (lambda f: (f / STATE).unlink(), "no such file"),
         (lambda f: (f / STATE).write_text("[]"), "not a JSON object"),
         (lambda f: (f / STATE).write_text("{"), "line 1: not valid JSON"),
-        (lambda f: (f / "manifest.json").write_bytes(b"\xff\xfe"), "not UTF-8"),
+        (lambda f: (f / "manifest.json").write_bytes(b"\x80"), "not UTF-8"),
     ],
 )
 def test_missing_and_unreadable_files(tmp_path: Path, break_it: Callable[[Path], object], says: str) -> None:
