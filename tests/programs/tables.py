@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, requested, scripted_lm, section
 from tests.programs.debates import ITEM
@@ -141,3 +145,18 @@ def judged(judge: Debate, script: Script, candidates: Sequence[Item]) -> tuple[l
 
 def values(judgements: Sequence[Judgement]) -> list[float | str]:
     return [j.score if isinstance(j, Verdict) else j.reason for j in judgements]
+
+
+def reply_limits(judge: Debate, asked: Sequence[Item], limit: int | None) -> list[int | None]:
+    """The most tokens that each call allows its reply, of an LM that allows one reply about one score `limit`."""
+
+    class Engine(OfflineEngine):
+        def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
+            found.append(settings.get("max_tokens"))
+            return super().answer(system, user, settings)
+
+    found: list[int | None] = []
+    lm = make_lm("openai/mock", api_base="http://127.0.0.1:9/v1", engine=Engine(), max_tokens=limit)
+    with JudgeRunner(lm, progress=False) as runner:
+        runner.judge(judge, asked)
+    return found

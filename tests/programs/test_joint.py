@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,6 @@ from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.table_cells import aspect_labels, cells_of
 from debate_judge.programs.judge import Judgement, Unscored, Verdict
-from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, requested, scripted_lm, section
 from tests.programs.debates import hold
@@ -31,6 +28,7 @@ from tests.programs.tables import (
     joint_reading,
     judged,
     part,
+    reply_limits,
     shown,
     table_judge,
     values,
@@ -345,16 +343,7 @@ def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
 
 @pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
 def test_a_reply_about_several_cells_has_room_for_all(limit: int | None, given: int | None) -> None:
-    class Engine(OfflineEngine):
-        def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-            limits.append(settings.get("max_tokens"))
-            return super().answer(system, user, settings)
-
-    limits: list[int | None] = []
-    lm = make_lm("openai/mock", api_base="http://127.0.0.1:9/v1", engine=Engine(), max_tokens=limit)
-    with JudgeRunner(lm, progress=False) as runner:
-        runner.judge(joint_judge(), THREE)
-    assert limits == [given]
+    assert reply_limits(joint_judge(), THREE, limit) == [given]
 
 
 @pytest.mark.parametrize(("most", "parts", "tried"), [(6, 1, 0), (4, 2, 1), (2, 3, 2), (1, 6, 5)])

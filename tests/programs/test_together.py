@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,13 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Unscored, Verdict
-from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.tables import seated
 from tests.fakes import Script, in_turn, requested, scripted_lm, section
 from tests.programs.debates import hold
-from tests.programs.tables import items, judged, lines, part, reading, shown, table_judge, values, wanted
+from tests.programs.tables import items, judged, lines, part, reading, reply_limits, shown, table_judge, values, wanted
 
 FOUR = items("one", "two", "three", "four")
 
@@ -397,16 +396,7 @@ def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
 
 @pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 1000), (None, None)])
 def test_a_reply_about_several_has_room_for_all(limit: int | None, given: int | None) -> None:
-    class Engine(OfflineEngine):
-        def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-            limits.append(settings.get("max_tokens"))
-            return super().answer(system, user, settings)
-
-    limits: list[int | None] = []
-    lm = make_lm("openai/mock", api_base="http://127.0.0.1:9/v1", engine=Engine(), max_tokens=limit)
-    with JudgeRunner(lm, progress=False) as runner:
-        runner.judge(table_judge(), FOUR)
-    assert limits == [given]
+    assert reply_limits(table_judge(), FOUR, limit) == [given]
 
 
 def test_the_context_of_a_known_model_is_known() -> None:
