@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import exit_code, make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
@@ -62,13 +62,7 @@ class AgreementFlags:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
     given = make_parser("agreement", __doc__, AgreementFlags).parse_args(argv)
-    try:
-        return _run(read(AgreementFlags, given))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _run(read(AgreementFlags, given)))
 
 
 def _run(arguments: AgreementFlags) -> int:

@@ -10,7 +10,6 @@ is used for nothing but this overview until it is saved, corrected and given as 
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import COLUMNS, SEED
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import exit_code, make_parser, read
 
 if TYPE_CHECKING:
     from debate_judge.data.files.task_guess import GuessedTask
@@ -54,13 +53,7 @@ class CheckFlags:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was understood; returns the exit code (0 done, 2 data that cannot be used)."""
     given = make_parser("check", __doc__, CheckFlags).parse_args(argv)
-    try:
-        return _run(read(CheckFlags, given))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _run(read(CheckFlags, given)))
 
 
 def _run(flags: CheckFlags) -> int:

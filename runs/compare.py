@@ -13,14 +13,11 @@ are no evidence. All judges score in one pass and share every reply; the same co
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
-from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import GOES_ON, exit_code, make_parser, read
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,19 +25,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser("compare", __doc__, CompareFlags).parse_args(argv)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-    try:
+
+    def work() -> int:
         flags = read(CompareFlags, arguments)
         if flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run
 
         return run(flags)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3 if isinstance(error, NoServerError) else 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here, no LM call is paid twice", file=sys.stderr)
-        return 130
+
+    return exit_code(work, GOES_ON)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,37 @@ from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
+from debate_judge.programs.lm.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
 
 T = TypeVar("T")
+
+
+GOES_ON = "the same command goes on from here, no LM call is paid twice"
+"""What an interrupted command says whose replies are kept."""
+
+
+def exit_code(work: Callable[[], int], stopped: str = "") -> int:
+    """Carry out a command; what is wrong with its input is printed.
+
+    Args:
+        work: The command; it returns its exit code.
+        stopped: What is said when the user interrupts it.
+
+    Returns:
+        What `work` returned, 2 for input that cannot be used, 3 for a server that is not running, 130 for an interrupt.
+    """
+    try:
+        return work()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3 if isinstance(error, NoServerError) else 2
+    except KeyboardInterrupt:
+        if stopped:
+            print(f"\nstopped; {stopped}", file=sys.stderr)
+        return 130
 
 
 class _Parser(ArgumentParser):
