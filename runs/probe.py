@@ -12,11 +12,9 @@ compile's split, unless --part all says otherwise. The same command goes on wher
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
-from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import GOES_ON, exit_code, make_parser, read
 from debate_judge.runs.probing.flags import ProbeFlags
 
 
@@ -25,16 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser("probe", __doc__, ProbeFlags).parse_args(argv)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-    try:
+
+    def work() -> int:
         from debate_judge.runs.probing.job import run
 
         return run(read(ProbeFlags, arguments))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here, no LM call is paid twice", file=sys.stderr)
-        return 130
+
+    return exit_code(work, GOES_ON)
 
 
 if __name__ == "__main__":

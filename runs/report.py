@@ -10,14 +10,12 @@ comments and debates, which are taken from the store of the command that judged 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.common import STORE
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import exit_code, make_parser, read
 
 
 @flag_group("report")
@@ -44,14 +42,12 @@ class ReportFlags(FoundReportFlags):
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the page and print its path; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
     given = make_parser("report", __doc__, ReportFlags).parse_args(argv)
-    try:
+
+    def work() -> int:
         print(made(read(ReportFlags, given)))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+        return 0
+
+    return exit_code(work)
 
 
 def made(flags: FoundReportFlags) -> Path:

@@ -13,9 +13,8 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 
-from debate_judge.data.errors import InputError
 from debate_judge.runs.flags.declared import command_settings
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import exit_code, make_parser, read
 from debate_judge.runs.report import FoundReportFlags, made
 
 
@@ -27,17 +26,15 @@ class ViewFlags(FoundReportFlags):
 def main(argv: Sequence[str] | None = None) -> int:
     """Open the page; returns the exit code (0 done, 2 bad input, 130 interrupted)."""
     given = make_parser("view", __doc__, ViewFlags).parse_args(argv)
-    try:
+
+    def work() -> int:
         page = made(read(ViewFlags, given))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    print(page)
-    if not webbrowser.open(page.resolve().as_uri()):
-        print("no browser could be opened here; open this file with one", file=sys.stderr)
-    return 0
+        print(page)
+        if not webbrowser.open(page.resolve().as_uri()):
+            print("no browser could be opened here; open this file with one", file=sys.stderr)
+        return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":
