@@ -14,6 +14,7 @@ from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.run_page import debate_rows, description
+from debate_judge.optimize.findings.verdict import headings
 from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.proof.exported import CompileEvidence, Exported
@@ -71,9 +72,15 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
         tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(plan, aspect, found))
+    names = headings(next(iter(judge.aspects.values())).judge.kind)
     tracker.figure(
         "figures/held-out.png",
-        figures.held_out_agreement(held_out.tables, plan.statistic, level=plan.data.level, note=plan.note),
+        figures.held_out_agreement(
+            {names[judge]: table for judge, table in held_out.tables.items()},
+            plan.statistic,
+            level=plan.data.level,
+            note=plan.note,
+        ),
     )
     tracker.text("instructions-diff.txt", instruction_diff(plan, judge))
     tracker.text("guides.txt", guides_text(judge))
