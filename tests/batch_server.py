@@ -19,6 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.batch_answers import ENDPOINTS, ERRORS, error_response, fits, shown, wrong_line
 from tests.faulty_server import completion
 
 Answer = Callable[[bytes], str]
@@ -28,17 +29,6 @@ JobScript = Callable[[int], str | None]
 """Number of a job, from 0 -> `expired`, `cancelled`, an error code of validation, or None."""
 DoorScript = Callable[[str, str, int], str | None]
 """Method, path and number of a request, from 0 -> `500`, `429`, `garbage`, `lost` (done, but no answer), or None."""
-
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/moderations")
-ERRORS = {
-    "400": (400, "Unsupported value", "invalid_value"),
-    "401": (401, "Incorrect API key provided: sk-secret", "invalid_api_key"),
-    "404": (404, "The model does not exist", "model_not_found"),
-    "429": (429, "Rate limit reached", "rate_limit_exceeded"),
-    "500": (500, "The server had an error", "server_error"),
-    "filter": (400, "The response was filtered", "content_filter"),
-    "long": (400, "This model's maximum context length is 10 tokens", "context_length_exceeded"),
-}
 
 
 class BatchServer:
@@ -116,11 +106,11 @@ class BatchServer:
         self.requests[door] += 1
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.key is not None and key != self.key:
-            return _error(401, f"Incorrect API key provided: {key}", "invalid_api_key")
+            return error_response(401, f"Incorrect API key provided: {key}", "invalid_api_key")
         fault = self.door(request.method, request.path.removeprefix("/v1"), number)
         if fault in ("500", "429"):
             status, message, code = ERRORS[fault]
-            return _error(status, message, code, {"Retry-After": "0.01"})
+            return error_response(status, message, code, {"Retry-After": "0.01"})
         if fault == "garbage":
             return web.Response(text="<html>Please log in</html>", content_type="text/html")
         answer: web.StreamResponse = await handler(request)
@@ -135,11 +125,11 @@ class BatchServer:
         form = await request.post()
         file, purpose = form.get("file"), form.get("purpose")
         if not isinstance(file, web.FileField):
-            return _error(400, "'file' is a required property")
+            return error_response(400, "'file' is a required property")
         if purpose not in ("batch", "fine-tune", "assistants"):
-            return _error(400, f"'{purpose}' is not one of the allowed purposes")
+            return error_response(400, f"'{purpose}' is not one of the allowed purposes")
         if purpose == "batch" and not file.filename.endswith(".jsonl"):
-            return _error(400, "Invalid file format for Batch API. Must be .jsonl")
+            return error_response(400, "Invalid file format for Batch API. Must be .jsonl")
         return web.json_response(self._keep(file.file.read(), file.filename, str(purpose)))
 
     def _keep(self, data: bytes, name: str, purpose: str) -> dict[str, Any]:
@@ -151,7 +141,7 @@ class BatchServer:
     async def _content(self, request: web.Request) -> web.Response:
         file = self.files.get(request.match_info["id"])
         if file is None:
-            return _error(404, "No such File object")
+            return error_response(404, "No such File object")
         return web.Response(body=file["data"], content_type="application/octet-stream")
 
     # --- jobs ---
@@ -161,16 +151,17 @@ class BatchServer:
         metadata = asked.get("metadata") or {}
         file = self.files.get(asked.get("input_file_id"))
         if file is None:
-            return _error(400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it.")
+            return error_response(
+                400, f"Cannot find file {asked.get('input_file_id')}, or it does not have access to it."
+            )
         if file["purpose"] != "batch":
-            return _error(400, "The file's purpose must be 'batch'")
+            return error_response(400, "The file's purpose must be 'batch'")
         if asked.get("endpoint") not in ENDPOINTS:
-            return _error(400, "Invalid value: 'endpoint'")
+            return error_response(400, "Invalid value: 'endpoint'")
         if asked.get("completion_window") != "24h":
-            return _error(400, "Invalid value: 'completion_window'. Supported values are: '24h'.")
-        if len(metadata) > 16 or not all(len(k) <= 64 and isinstance(v, str) and len(v) <= 512
-                                         for k, v in metadata.items()):  # fmt: skip
-            return _error(400, "Invalid 'metadata'")
+            return error_response(400, "Invalid value: 'completion_window'. Supported values are: '24h'.")
+        if len(metadata) > 16 or not all(map(fits, metadata, metadata.values())):
+            return error_response(400, "Invalid 'metadata'")
         number = len(self.jobs)
         job = {
             "id": f"batch_{number}",
@@ -190,35 +181,35 @@ class BatchServer:
             "size": len(file["data"]),
         }
         self.jobs[job["id"]] = job
-        return web.json_response(_shown(job))
+        return web.json_response(shown(job))
 
     async def _list(self, request: web.Request) -> web.Response:
         limit, after = int(request.query.get("limit", "20")), request.query.get("after")
         if not 1 <= limit <= 100:
-            return _error(400, "Invalid value: 'limit'")
+            return error_response(400, "Invalid value: 'limit'")
         newest = list(reversed(self.jobs.values()))
         if after is not None:
             newest = newest[[j["id"] for j in newest].index(after) + 1 :]
-        page = [_shown(job) for job in newest[:limit]]
+        page = [shown(job) for job in newest[:limit]]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
         return web.json_response({"object": "list", "data": page, "has_more": len(newest) > limit, **ends})
 
     async def _retrieve(self, request: web.Request) -> web.Response:
         job = self.jobs.get(request.match_info["id"])
         if job is None:
-            return _error(404, f"No batch found with id '{request.match_info['id']}'.")
-        shown = _shown(job)
+            return error_response(404, f"No batch found with id '{request.match_info['id']}'.")
+        before = shown(job)
         self._move_on(job)
-        return web.json_response(shown)
+        return web.json_response(before)
 
     async def _cancel(self, request: web.Request) -> web.Response:
         job = self.jobs.get(request.match_info["id"])
         if job is None:
-            return _error(404, "No batch found")
+            return error_response(404, "No batch found")
         if job["status"] not in ("validating", "in_progress", "finalizing"):
-            return _error(409, f"Cannot cancel a batch with status '{job['status']}'.")
+            return error_response(409, f"Cannot cancel a batch with status '{job['status']}'.")
         job["status"] = "cancelling"
-        return web.json_response(_shown(job))
+        return web.json_response(shown(job))
 
     def _move_on(self, job: dict[str, Any]) -> None:
         status, fate = job["status"], self.job(job["number"])
@@ -253,7 +244,7 @@ class BatchServer:
             return [{"code": "too_many_tasks", "message": "Too many tasks", "line": None, "param": None}]
         found, seen, models = [], set(), set()
         for number, raw in enumerate(job["lines"], 1):
-            code = _wrong(raw, job["endpoint"], seen, models)
+            code = wrong_line(raw, job["endpoint"], seen, models)
             if code is None and self.models is not None and not models <= self.models:
                 code = "model_not_found"
             if code is not None:
@@ -307,31 +298,3 @@ class BatchServer:
         body = await request.read()
         self.direct += 1
         return web.Response(body=completion(self.answer(body)), content_type="application/json")
-
-
-def _wrong(raw: bytes, endpoint: str, seen: set[str], models: set[str]) -> str | None:
-    try:
-        entry = json.loads(raw)
-    except ValueError:
-        return "invalid_json_line"
-    if set(entry) != {"custom_id", "method", "url", "body"} or entry["method"] != "POST":
-        return "missing_required_parameter"
-    if not isinstance(entry["custom_id"], str) or len(entry["custom_id"]) > 64 or "messages" not in entry["body"]:
-        return "invalid_request"
-    if entry["url"] != endpoint:
-        return "url_mismatch"
-    if entry["custom_id"] in seen:
-        return "duplicate_custom_id"
-    seen.add(entry["custom_id"])
-    models.add(entry["body"]["model"])
-    return "model_mismatch" if len(models) > 1 else None
-
-
-def _shown(job: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in job.items() if name not in ("number", "lines", "size")}
-    return {**shown, "request_counts": dict(job["request_counts"])}
-
-
-def _error(status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None) -> web.Response:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return web.json_response({"error": error}, status=status, headers=headers)

@@ -1,29 +1,28 @@
-"""The rules of the house: which way imports point, how large things are, and what an import may do."""
+"""The rules of the house: which way imports point, and how large things are."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import importlib.util
-import json
-import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from debate_judge import data
-from debate_judge.optimize.tuners import TUNERS
-from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.invocation import COMMANDS
-
-ROOT = Path(__file__).parents[1]
-
-LAYERS = ("data", "programs", "runs", "optimize")
-"""From left to right; a folder imports only from itself and those to its left."""
+from tests.source_tree import (
+    LAYERS,
+    PACKAGE,
+    ROOT,
+    SOURCES,
+    TESTS,
+    imports,
+    module_of,
+    modules_in,
+    name_of,
+    tree,
+)
 
 FOREIGN = {
     "data": ("dspy", "mlflow", "optuna", "litellm"),
@@ -32,21 +31,6 @@ FOREIGN = {
     "optimize": (),
 }
 """Libraries that a folder knows nothing about."""
-
-HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp")
-
-STORE = ROOT / "runs" / "store"
-"""What runs leave behind lies among the code of a checkout and is none."""
-
-SOURCES = sorted(
-    path
-    for path in (
-        ROOT / "__init__.py",
-        ROOT / "testing.py",
-        *(p for layer in LAYERS for p in (ROOT / layer).rglob("*.py")),
-    )
-    if not path.is_relative_to(STORE)
-)
 
 ROOMS = {
     "data": (
@@ -84,40 +68,10 @@ ROOMS = {
 A room imports from itself and from those of the steps to its left; rooms of one step do not know each other.
 """
 
-PACKAGE = "debate_judge"
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
 
 def layer_of(path: Path) -> str:
     """The folder at the top that a file is in; for the package's own modules the last, which may import all."""
     return path.relative_to(ROOT).parts[0] if path.parent != ROOT else LAYERS[-1]
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def module_of(path: Path) -> str:
-    return f"{PACKAGE}.{name_of(path)[:-3].replace('/', '.')}".removesuffix(".__init__")
-
-
-def modules_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The modules that these statements import."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: imports are absolute"
-            yield str(node.module)
-
-
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, at its top or inside a function."""
-    return set(modules_in(ast.walk(tree(path))))
 
 
 def own_imports(path: Path) -> set[tuple[str, ...]]:
@@ -137,8 +91,7 @@ def own_imports(path: Path) -> set[tuple[str, ...]]:
 
 def test_nothing_is_imported_by_the_name_of_its_folder() -> None:
     """At the root of a checkout `import programs` works, and makes a second copy of every class."""
-    everything = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
-    flat = {name_of(path): {m for m in imports(path) if m.partition(".")[0] in LAYERS} for path in everything}
+    flat = {name_of(path): {m for m in imports(path) if m.partition(".")[0] in LAYERS} for path in (*SOURCES, *TESTS)}
     assert {name: found for name, found in flat.items() if found} == {}
 
 
@@ -235,27 +188,27 @@ def test_no_file_of_a_folder_with_scripts_hides_a_module(folder: str) -> None:
 # --- sizes ---
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path in SOURCES:
+def functions(files: Iterable[Path]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in files:
         for node in ast.walk(tree(path)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield f"{name_of(path)}:{node.lineno} {node.name}", node
 
 
 def test_files_have_at_most_300_lines() -> None:
-    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in (*SOURCES, *TESTS)}
     assert {name: size for name, size in lines.items() if size > 300} == {}
 
 
 def test_functions_have_at_most_60_lines() -> None:
-    sizes = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in functions()}
+    sizes = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in functions((*SOURCES, *TESTS))}
     assert {name: size for name, size in sizes.items() if size > 60} == {}
 
 
 def test_functions_have_few_parameters() -> None:
     """At most 6 that may be given by position, without self or cls, and at most 9 with those given by name."""
     many = {}
-    for name, node in functions():
+    for name, node in functions(SOURCES):
         by_position = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
         if len(by_position) > 6 or len(by_position) + len(node.args.kwonlyargs) > 9:
             many[name] = (len(by_position), len(node.args.kwonlyargs))
@@ -264,165 +217,3 @@ def test_functions_have_few_parameters() -> None:
 
 def test_files_say_what_they_are() -> None:
     assert [name_of(path) for path in SOURCES if tree(path).body and not ast.get_docstring(tree(path))] == []
-
-
-# --- what happens on import ---
-
-_EFFECTS = """
-import importlib, json, logging, os, random, sys, threading
-foreign, own = json.loads(sys.argv[1])
-for name in foreign:
-    importlib.import_module(name)
-import dspy, numpy
-
-def state():
-    named = logging.root.manager.loggerDict.values()
-    loggers = [logging.getLogger(), *(l for l in named if isinstance(l, logging.Logger))]
-    return {
-        "threads": sorted(t.name for t in threading.enumerate()),
-        "loggers": sorted((l.name, l.level, len(l.handlers)) for l in loggers if l.level or l.handlers),
-        "random": repr(random.getstate()),
-        "numpy": repr(numpy.random.get_state()),
-        "dspy": repr(sorted((k, repr(v)) for k, v in dspy.settings.copy().items())),
-        "environment": dict(os.environ),
-        "path": list(sys.path),
-        "folder": os.getcwd(),
-    }
-
-events = []
-def hook(event, arguments):
-    writes = event == "open" and any(c in str(arguments[1] or "") for c in "wax+")
-    if writes or event in ("os.mkdir", "os.remove", "os.rename", "socket.connect", "subprocess.Popen"):
-        events.append(f"{event} {arguments[:2]}")
-
-before = state()
-sys.addaudithook(hook)
-for name in own:
-    importlib.import_module(name)
-found, after = list(events), state()
-print(json.dumps({"events": found, "changed": [k for k in before if before[k] != after[k]]}))
-"""
-
-
-def test_an_import_does_nothing_but_define() -> None:
-    """No thread, no file written, no logger, random state, DSPy setting or environment variable changed.
-
-    Libraries are imported beforehand: what they do is theirs.
-    """
-    own = [module_of(path) for path in SOURCES]
-    needed = {module for path in SOURCES for module in modules_in(tree(path).body)}
-    foreign = sorted(module for module in needed if module.partition(".")[0] not in (PACKAGE, "__future__"))
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {"events": [], "changed": []}
-    assert done.stdout.count("\n") == 1, "an import printed something"
-
-
-def scripts() -> list[Path]:
-    """The files that are run by themselves."""
-    return [path for path in SOURCES if any(ast.unparse(node) == "__name__ == '__main__'" for node in _tests(path))]
-
-
-def _tests(path: Path) -> list[ast.expr]:
-    return [node.test for node in tree(path).body if isinstance(node, ast.If)]
-
-
-def commands() -> list[Path]:
-    """The scripts with flags of their own."""
-    return [path for path in scripts() if "debate_judge.runs.flags.parser" in imports(path)]
-
-
-_HELP = """
-import runpy, sys
-path, heavy = sys.argv[1], sys.argv[2].split(",")
-sys.argv = [path, "--help"]
-try:
-    runpy.run_path(path, run_name="__main__")
-except SystemExit as end:
-    assert end.code in (0, None), end.code
-print("LOADED", *sorted(set(heavy) & set(sys.modules)))
-"""
-
-
-def test_there_are_commands() -> None:
-    expected = {
-        "optimize/compile.py",
-        *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "probe", "report", "score", "view")),
-    }
-    assert expected == {name_of(path) for path in commands()}
-
-
-@pytest.mark.parametrize("path", commands(), ids=name_of)
-def test_help_loads_nothing_heavy(path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HELP, str(path), ",".join(HEAVY)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "usage" in done.stdout
-    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_console_script_knows_only_commands_that_exist(name: str) -> None:
-    module = COMMANDS[name][0]
-    assert (ROOT / (module.removeprefix("debate_judge.").replace(".", "/") + ".py")) in commands()
-
-
-# --- what is in the files ---
-
-
-def tracked() -> list[Path]:
-    """The files under version control, or, in a copy without it, those that would be."""
-    if (ROOT / ".git").exists():
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-    return [*SOURCES, *(ROOT / "tests").rglob("*.py"), *ROOT.glob("*.md"), ROOT / "pyproject.toml"]
-
-
-def texts() -> Iterator[tuple[str, str]]:
-    for path in tracked():
-        if path != Path(__file__) and path.suffix != ".png":
-            yield name_of(path), path.read_text(encoding="utf-8")
-
-
-MACHINE = re.compile(
-    rf"(?<![\w.])(?:/(?:{'|'.join(('home', 'Users', 'root', 'work', 'mnt', 'opt', 'tmp'))})/|[A-Z]:\\)\w"
-)
-HOSTS = re.compile(
-    r"pypi\.org|pythonhosted\.org|extra-index-url|index-url|conda\.anaconda|npmjs|artifactory", re.IGNORECASE
-)
-
-
-def test_no_file_knows_the_machine_it_was_written_on() -> None:
-    here = re.compile("|".join(re.escape(str(place)) + r"\b" for place in {ROOT, Path(sys.prefix)}))
-    for name, text in texts():
-        assert not here.search(text), name
-        # Tests make addresses and folders up.
-        if not name.startswith("tests/"):
-            assert not MACHINE.search(text), (name, MACHINE.findall(text))
-
-
-def test_no_file_names_a_package_host() -> None:
-    for name, text in texts():
-        assert not HOSTS.search(text), (name, HOSTS.findall(text))
-
-
-def test_the_readmes_name_everything_that_can_be_chosen() -> None:
-    texts = [(ROOT / room / "README.md").read_text(encoding="utf-8") for room in ("", *LAYERS)]
-    names = [*JUDGES, *data.LOADERS, *TUNERS]
-    told = "\n".join(texts)
-    assert [n for n in names if not re.search(rf"(?<![\w+-]){re.escape(n)}(?![\w+-])", told)] == []
-    assert len(texts[0].splitlines()) <= 200

@@ -26,7 +26,7 @@ from debate_judge.optimize.job import compile_judge
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
-from tests.test_architecture import LAYERS, ROOT, SOURCES, name_of
+from tests.source_tree import LAYERS, ROOT, SOURCES, name_of
 
 _BUILD = """
 import sys

@@ -20,15 +20,18 @@ from pathlib import Path
 
 import numpy as np
 
-from debate_judge.data.agreement.bootstrap import LevelEstimate, bundle, group_numbers, pairs_of_groups, resample
-from debate_judge.data.agreement.classification import MEASURES, binary, classify
-from debate_judge.data.agreement.differences import compare
-from debate_judge.data.agreement.intervals import of_replicates
-from debate_judge.data.agreement.levels import sample_level, summary_level, system_level
-from debate_judge.data.agreement.sign_flips import correct
-from debate_judge.data.agreement.tables import GroupScores, agreement_table
-from debate_judge.runs.reports.text import text_table
-from tests.bench.rated_populations import Floats, Population, exchanged, populations
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from debate_judge.data.agreement.bootstrap import LevelEstimate, bundle, group_numbers, pairs_of_groups, resample  # noqa: E402
+from debate_judge.data.agreement.classification import MEASURES, binary, classify  # noqa: E402
+from debate_judge.data.agreement.differences import compare  # noqa: E402
+from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
+from debate_judge.data.agreement.levels import sample_level, summary_level, system_level  # noqa: E402
+from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
+from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
+from debate_judge.runs.reports.text import text_table  # noqa: E402
+from tests.bench.rated_populations import Floats, Population, exchanged, populations  # noqa: E402
 
 SIZES = (5, 7, 10, 20, 50)
 RESAMPLES = 400

@@ -12,17 +12,8 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.roles.adapter import RoleLastAdapter
 from debate_judge.programs.roles.role import material
-from tests.bench.prefix import (
-    LAYOUTS,
-    Request,
-    as_sent,
-    in_order,
-    parts,
-    roles_named,
-    run,
-    shares,
-    tokenizer,
-)
+from tests.bench.played import Request, parts, run
+from tests.bench.prefix import LAYOUTS, as_sent, in_order, roles_named, shares, tokenizer
 
 
 def letters(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Agreement: values derived by hand or equal to scipy's, the conventions for what is undefined."""
+"""Agreement: the levels, the averages and the intervals, and the conventions for what is undefined."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 
-from debate_judge.data.agreement.tables import (
-    LEVELS,
-    STATISTICS,
-    Agreement,
-    GroupScores,
-    Level,
-    Statistic,
-    agreement_table,
-    correlation,
-)
+from debate_judge.data.agreement.tables import LEVELS, STATISTICS, Agreement, GroupScores, Level, agreement_table
 from debate_judge.data.errors import InputError
 from debate_judge.data.sets.summeval import load
+from tests.data.reference_correlation import reference
 
 Scores = Sequence[float | None]
 
@@ -34,14 +23,6 @@ def group(name: str, ratings: Scores, scores: Scores, ids: Sequence[str] | None 
     """A group whose candidates are called like in no other group unless `ids` says so."""
     names = tuple(ids) if ids else tuple(f"{name}.{i}" for i in range(len(ratings)))
     return GroupScores(name, names, tuple(ratings), tuple(scores))
-
-
-def reference(ratings: Sequence[float], scores: Sequence[float], statistic: Statistic) -> float | None:
-    """scipy's value."""
-    if len(ratings) < 2 or len(set(ratings)) < 2 or len(set(scores)) < 2:
-        return None
-    functions: dict[str, Any] = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    return float(functions[statistic](ratings, scores).statistic)
 
 
 def random_groups(
@@ -57,63 +38,6 @@ def random_groups(
         group(f"g{i}", r.tolist(), (np.round(s) if points else s).tolist(), ids)
         for i, (r, s) in enumerate(zip(ratings, scores, strict=True))
     ]
-
-
-@pytest.mark.parametrize(
-    ("ratings", "scores", "statistic", "expected"),
-    [
-        ([1, 2, 3, 4], [1, 3, 2, 4], "pearson", 0.8),
-        # Squared rank differences 0, 1, 1, 0: 1 - 6 * 2 / (4 * 15).
-        ([1, 2, 3, 4], [10, 30, 20, 400], "spearman", 0.8),
-        # Five of six pairs agree: (5 - 1) / 6.
-        ([1, 2, 3, 4], [10, 30, 20, 400], "kendall", 4 / 6),
-        # Ranks 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5, variances 1.5 and 2.
-        ([1, 1, 2], [1, 2, 3], "spearman", 1.5 / math.sqrt(1.5 * 2)),
-        # Two of three pairs are untied in the ratings, and both agree: 2 / sqrt(2 * 3).
-        ([1, 1, 2], [1, 2, 3], "kendall", 2 / math.sqrt(6)),
-        ([1, 2], [5, 4], "kendall", -1.0),
-    ],
-)
-def test_correlation_by_hand(ratings: list[float], scores: list[float], statistic: Statistic, expected: float) -> None:
-    assert correlation(ratings, scores, statistic) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("statistic", STATISTICS)
-@pytest.mark.parametrize(
-    ("ratings", "scores"), [([], []), ([1], [2]), ([3, 3, 3], [1, 2, 3]), ([1, 2, 3], [0.1, 0.1, 0.1])]
-)
-def test_correlation_is_none_where_undefined(ratings: list[float], scores: list[float], statistic: Statistic) -> None:
-    assert correlation(ratings, scores, statistic) is None
-
-
-def test_correlation_refuses_what_is_no_pair_of_finite_sequences() -> None:
-    with pytest.raises(ValueError, match="2 ratings and 3 scores"):
-        correlation([1, 2], [1, 2, 3], "pearson")
-    with pytest.raises(ValueError, match="finite"):
-        correlation([1, 2], [1, math.nan], "pearson")
-
-
-@settings(deadline=None, max_examples=150)
-@given(
-    st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0.1 * i for i in range(12)])), max_size=40),
-    st.sampled_from(STATISTICS),
-)
-def test_correlation_equals_scipy_with_ties(pairs: list[tuple[int, float]], statistic: Statistic) -> None:
-    ratings, scores = [float(r) for r, _ in pairs], [s for _, s in pairs]
-    found, expected = correlation(ratings, scores, statistic), reference(ratings, scores, statistic)
-    assert (found is None) == (expected is None)
-    if expected is not None:
-        assert found == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("statistic", STATISTICS)
-@pytest.mark.parametrize("values", [7, 10**9])
-def test_correlation_of_long_sequences_equals_scipy(values: int, statistic: Statistic) -> None:
-    rng = np.random.default_rng(4)
-    ratings = rng.integers(values, size=3000).astype(float)
-    scores = np.round(ratings / values * 50 + rng.normal(0, 20, size=3000), 0 if values == 7 else 9)
-    expected = reference(ratings.tolist(), scores.tolist(), statistic)
-    assert correlation(ratings.tolist(), scores.tolist(), statistic) == pytest.approx(expected, abs=1e-9)
 
 
 def test_summary_level_counts_constant_scores_as_0_and_names_the_other_conventions() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -14,20 +13,10 @@ import pytest
 
 from debate_judge import data
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.formats import rows
-from debate_judge.data.files.groups import iter_groups, load
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Scale, Task, group_record
-from debate_judge.data.splits import split
-
-TASK = Task(
-    "support",
-    "customer message",
-    "reply",
-    (Aspect("tone", "How it treats the customer.", Scale(1, 5)), Aspect("solved", "Is it solved?", Scale(0, 1))),
-)
-
-Table = Sequence[Sequence[object]]
+from debate_judge.data.files.groups import load
+from debate_judge.data.schema import Corpus, group_record
+from tests.data.files_of_rows import TASK, Table, separated
 
 HEADER = ("group", "source", "candidate", "text", "tone", "solved")
 ROWS: Table = [
@@ -90,17 +79,6 @@ def workbook(path: Path, rows: Table, more: int = 0) -> Path:
         )
         for i in ids:
             archive.writestr(f"xl/worksheets/sheet{i}.xml", sheet(rows if i == 1 else []))
-    return path
-
-
-def separated(path: Path, rows: Table, mark: str, encoding: str = "utf-8", comma: bool = False) -> Path:
-    def cell(value: object) -> str:
-        text = str(value)
-        if comma and isinstance(value, float):
-            text = text.replace(".", ",")
-        return f'"{text}"' if any(c in text for c in ",;\t\n") else text
-
-    path.write_bytes("".join(mark.join(map(cell, row)) + "\r\n" for row in rows).encode(encoding))
     return path
 
 
@@ -209,77 +187,6 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
         data.load(f"hf:{folder}@dev", TASK)
 
 
-def test_names_of_people_are_given_ours(tmp_path: Path) -> None:
-    path = separated(
-        tmp_path / "a.csv",
-        [("question", "answer", "score_tone", "why"), ("s", "x", 4, "kind"), ("t", "y", 2, "curt")],
-        ",",
-    )
-    named = Columns.of(["source=question", "text=answer", "tone=score_tone", "comments.tone=why"])
-    one, other = (group.candidates[0] for group in load(path, TASK, named).groups)
-    assert (one.text, one.ratings, one.comments) == ("x", {"tone": (4.0,)}, {"tone": ("kind",)})
-    assert other.ratings == {"tone": (2.0,)}
-    assert data.load(str(path), TASK, ["source=question", "text=answer", "tone=score_tone"]).digest != ""
-
-
-def test_names_are_given_ours_at_every_level_of_a_group(tmp_path: Path) -> None:
-    answer = {"id": 1, "answer": "x", "ratings": {"score_tone": [4, 5]}}
-    (tmp_path / "a.jsonl").write_text(json.dumps({"group": "g", "question": "s", "candidates": [answer]}))
-    named = Columns.of(["source=question", "text=answer", "tone=score_tone"])
-    (group,) = load(tmp_path / "a.jsonl", TASK, named).groups
-    assert (group.source, group.candidates) == ("s", (Candidate("1", "x", {"tone": (4.0, 5.0)}),))
-
-
-def test_case_and_blanks_in_names_do_not_count(tmp_path: Path) -> None:
-    path = separated(tmp_path / "a.csv", [("Source ", "TEXT", "Tone", "Comments.Tone"), ("s", "x", 4, "kind")], ",")
-    (group,) = load(path, TASK).groups
-    assert group.candidates[0].ratings == {"tone": (4.0,)}
-    assert group.candidates[0].comments == {"tone": ("kind",)}
-
-
-def test_one_column_for_each_rater(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    header = ("source", "text", "tone", "tone_1", "tone_2", "tone rater 3", "solved_A", "solved_B", "comments.tone_2")
-    path = separated(tmp_path / "a.csv", [header, ("s", "x", 3.5, 4, 3, "", "pass", "Fail", "curt")], ",")
-    candidate = load(path, TASK).groups[0].candidates[0]
-    assert candidate.ratings == {"tone": (4.0, 3.0), "solved": (1.0, 0.0)}
-    assert candidate.comments == {"tone": ("curt",)}
-    assert caplog.text.count("\n") == 1
-    assert "not read: 'tone' (there are columns of single raters)" in caplog.text
-
-
-def test_one_row_for_each_rating(tmp_path: Path) -> None:
-    header = ("question", "reply", "aspect", "rating", "rater", "comment")
-    table = [
-        header,
-        ("s", "x", "tone", 4, "ann", "kind"),
-        ("t", "z", "tone", 1, "bob", ""),
-        ("s", "y", "Tone", 2, "bob", ""),
-        ("s", "x", "solved", "no", "ann", ""),
-        ("s", "x", "tone", 3, "bob", ""),
-        ("s", "y", "tone", 5, "ann", "warm"),
-    ]
-    path = separated(tmp_path / "a.csv", table, ",")
-    corpus = load(path, TASK, Columns.of(["source=question", "text=reply"]))
-    assert [(g.source, [c.text for c in g.candidates]) for g in corpus.groups] == [("s", ["x", "y"]), ("t", ["z"])]
-    x, y = corpus.groups[0].candidates
-    # In the order in which the raters are met in the file, whatever the order of the rows.
-    assert x.ratings == {"tone": (4.0, 3.0), "solved": (0.0,)}
-    assert y.ratings == {"tone": (5.0, 2.0)}
-    assert (x.comments, y.comments) == ({"tone": ("kind",)}, {"tone": ("warm",)})
-
-
-def test_one_row_for_each_candidate_and_rater(tmp_path: Path) -> None:
-    header = ("group", "source", "candidate", "text", "rater", "tone", "solved")
-    table = [
-        header,
-        ("g", "s", "a", "x", 1, 4, "yes"),
-        ("g", "s", "b", "y", 1, 2, ""),
-        ("g", "s", "a", "x", 2, 5, "no"),
-    ]
-    (group,) = load(separated(tmp_path / "a.tsv", table, "\t"), TASK).groups
-    assert [c.ratings for c in group.candidates] == [{"tone": (4.0, 5.0), "solved": (1.0, 0.0)}, {"tone": (2.0,)}]
-
-
 @pytest.mark.parametrize(
     ("table", "place", "words"),
     [
@@ -329,73 +236,3 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(tmp_path: Path, name: s
         load(tmp_path / name, TASK)
     with pytest.raises(InputError, match="no such file"):
         load(tmp_path / f"no-{name}", TASK)
-
-
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        (["source"], "NAME=COLUMN"),
-        (["source=a", "source=b"], "each once"),
-        (["tonne=b"], r"(?s)'tonne' is neither a column nor an aspect.*did you mean 'tone'"),
-        (["tone=scor"], r"(?s)no column 'scor'.*did you mean 'score'"),
-    ],
-)
-def test_names_that_fit_nothing_are_refused(tmp_path: Path, entries: list[str], words: str) -> None:
-    path = separated(tmp_path / "a.csv", [("source", "text", "score"), ("s", "x", 4)], ",")
-    with pytest.raises(InputError, match=words):
-        load(path, TASK, Columns.of(entries))
-
-
-def test_a_public_set_has_its_own_columns() -> None:
-    with pytest.raises(InputError, match="the columns of sample are known"):
-        data.load("sample", columns=["source=x"])
-
-
-def test_what_is_not_read_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = separated(tmp_path / "a.csv", [("source", "text", "tonne", "split"), ("s", "x", 4, "dev")], ";")
-    with caplog.at_level(logging.WARNING):
-        load(path, TASK)
-    (line,) = (record.getMessage() for record in caplog.records)
-    assert line == (f"{path}: columns separated by semicolons; not read: 'tonne' (did you mean 'tone'?), 'split'")
-
-
-def test_fields_that_are_not_read_are_told_at_every_level(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lines = [
-        {"group": f"g{i}", "source": f"s{i}", "lang": "en", "candidates": [candidate]}
-        for i, candidate in enumerate(
-            [
-                {"id": "a", "text": "x", "ratings": {"tonne": 4}},
-                {"id": "a", "text": "y", "ratings": {"wit": 2}, "ms": 3},
-            ]
-        )
-    ]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert load(tmp_path / "a.jsonl", TASK).rated_aspects() == ()
-    (line,) = (record.getMessage() for record in caplog.records)
-    assert line.endswith("not read: 'lang', 'tonne' (did you mean 'tone'?), 'ms', 'wit'")
-
-
-def test_what_is_streamed_is_told_after_the_first_group(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = separated(tmp_path / "a.csv", [("source", "text", "contxt"), ("s", "x", "c"), ("t", "y", "c")], ",")
-    stream = iter_groups(path, TASK)
-    next(stream)
-    next(stream)
-    assert "'contxt' (did you mean 'context'?)" in caplog.text
-    assert len(list(stream)) == 0
-    assert len(caplog.records) == 1
-
-
-def test_texts_without_a_source_are_groups_of_their_own(tmp_path: Path) -> None:
-    table = [("text", "tone"), *[(f"Reply number {i}.", 1 + i % 5) for i in range(60)], ("Reply number 0.", 2)]
-    corpus = load(separated(tmp_path / "a.csv", table, ","), TASK)
-    assert len(corpus.groups) == 61
-    assert {group.source for group in corpus.groups} == {""}
-    assert not corpus.grouped
-    parts = split(corpus, aspects=["tone"], seed=0)
-    assert parts.joined == (("1", "61"),), "equal texts stay in one part"
-
-
-def test_rows_with_one_source_are_one_group_wherever_they_are(tmp_path: Path) -> None:
-    table = [("source", "text", "tone"), ("s", "x", 4), ("t", "z", 1), ("s ", "y", 2)]
-    corpus = load(separated(tmp_path / "a.csv", table, ","), TASK)
-    assert [(g.id, [c.text for c in g.candidates]) for g in corpus.groups] == [("1", ["x", "y"]), ("2", ["z"])]

@@ -12,7 +12,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.search import checked_log
 from debate_judge.optimize.search.outcomes import SearchResult
-from tests.optimize.test_search import BROAD, Fake, run, told, varied
+from tests.optimize.searches import BROAD, Fake, run, told, varied
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,8 @@
-"""A compile by folds: nothing of a held-out source reaches its judge, the figures, and what is said of them."""
+"""A compile by folds: nothing of a held-out source reaches its judge, and the figures."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +14,6 @@ import pytest
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.optimize import compile as command
 from debate_judge.optimize.context import CompilePlan, NoTracking, Run
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.proof.comparison import compare_held_out
@@ -33,7 +29,6 @@ from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
-from tests.optimize.small_corpus import small_corpus
 
 SOURCES, CANDIDATES = 16, 3
 
@@ -234,109 +229,3 @@ def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
 def test_keep_is_no_part_of_what_decides_the_figures() -> None:
     assert Settings(keep="compiled").identity() == Settings().identity()
     assert Settings(folds=4).identity() != Settings(folds=5).identity() != Settings(folds=5, repeats=2).identity()
-
-
-# --- the command ---
-
-FLAGS = [
-    *("--report", "none", "--data", "small.jsonl"),
-    *("--aspects", "coherence,fluency", "--max-rounds", "1", "--trials", "2", "--folds", "4", "--resamples", "100"),
-    *("--store", "store", "--json", "r.json"),
-]
-
-
-@dataclass
-class Compiled:
-    folder: Path
-    result: dict[str, Any]
-    printed: str
-    stops: int
-    asked: list[str]
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """A compile that its budget stops a few times on the way, and which goes on each time."""
-    from debate_judge.programs.offline import engine as offline
-
-    folder = tmp_path_factory.mktemp("compiled")
-    small_corpus(folder)
-    asked: list[str] = []
-    answer = offline.OfflineEngine.answer
-
-    def counted(self: offline.OfflineEngine, system: str, user: str, settings: Any) -> Any:
-        asked.append(f"{system}\n{user}\n{settings}")
-        return answer(self, system, user, settings)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(offline.OfflineEngine, "answer", counted)
-        stops = 0
-        for budget in ("calls=30", "calls=60"):
-            stops += command.main([*FLAGS, "--budget", budget]) != 0
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert command.main(FLAGS) == 0
-    return Compiled(folder, json.loads((folder / "r.json").read_text()), out.getvalue(), stops, asked)
-
-
-def test_a_compile_that_was_stopped_pays_no_call_twice(compiled: Compiled) -> None:
-    assert compiled.stops == 2
-    assert len(compiled.asked) == len(set(compiled.asked)) > 120
-
-
-def test_the_same_in_another_store_is_the_same(compiled: Compiled, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    small_corpus(tmp_path)
-    assert command.main(FLAGS) == 0
-    again = json.loads((tmp_path / "r.json").read_text())
-    own = ("run_id", "lm_calls")
-    assert {k: v for k, v in again.items() if k not in own} == {
-        k: v for k, v in compiled.result.items() if k not in own
-    }
-
-
-def test_the_summary_says_what_the_figures_are(compiled: Compiled) -> None:
-    printed = " ".join(compiled.printed.split())
-    assert "on 12 sources that its makers never saw" in printed
-    assert "The figures are those of the procedure, by 4 folds" in printed
-    assert "uses all 12 sources, so that none is left to measure it on" in printed
-    assert "folds share what they learn from, which makes the intervals somewhat too narrow" in printed
-    assert re.search(r"By folds: \d\.\d\d to \d\.\d\d \(standard deviation \d\.\d\d\)", printed)
-    assert "(12 sources, each from a judge that never saw it)" in printed
-    assert "(corrected for 2 aspects, Bonferroni)" in printed
-    assert "12 paired sources" in printed
-    why = compiled.result["exported"]["why"]
-    assert f"What is exported? {why[0].upper()}{why[1:]}." in printed
-
-
-def test_json_run_and_export_say_the_same(compiled: Compiled) -> None:
-    from mlflow import MlflowClient
-
-    folds = compiled.result["folds"]
-    assert folds["count"] == 4
-    (repeat,) = folds["repeats"]
-    assert repeat["sources"] == [3, 3, 3, 3]
-    assert all(math.isfinite(value) for value in (*repeat["compiled"], *repeat["gain"], repeat["whole"]))
-    export = compiled.folder / compiled.result["export"]
-    evidence = json.loads((export / "manifest.json").read_text())["evidence"]
-    assert evidence["folds"] == folds
-    assert set(evidence["splits"]) == {"train", "dev"}, "no part is held out of the exported judge"
-    assert evidence["exported"] == compiled.result["exported"]
-    assert compiled.result["held_out"]["compiled"]["average"]["summary"]["spearman"]["groups"] == 12
-    run = MlflowClient(f"sqlite:///{compiled.folder / 'store' / 'mlflow.db'}").get_run(compiled.result["run_id"])
-    assert run.data.tags["figures"] == folds["note"]
-    assert run.data.metrics["fold/agreement"] == pytest.approx(repeat["compiled"][-1])
-    assert run.data.metrics["fold/gain"] == pytest.approx(repeat["gain"][-1])
-    parts = {one.tags[0].value: json.loads(one.dataset.profile)["groups"] for one in run.inputs.dataset_inputs}
-    assert parts == {"train": 6, "dev": 6, "held_out": 12}
-
-
-def test_the_ledger_counts_one_look_at_all_sources(compiled: Compiled) -> None:
-    lines = (compiled.folder / "store" / "looks.jsonl").read_text().splitlines()
-    assert len(lines) == 1
-    assert len(json.loads(lines[0])["held_out"]) == 12
-
-
-def test_repeats_of_a_single_split_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--folds", "1", "--repeats", "2", "--store", str(tmp_path)]) == 2
-    assert "a single split is not repeated" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Aspects in one call: where that is tried, with whose judges, at how many calls, and when it is chosen."""
+"""Aspects in one call: where that is tried and when it is chosen."""
 
 from __future__ import annotations
 
@@ -11,59 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.job import _trials, prepared
-from debate_judge.optimize.proof.held_out import score_held_out
-from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import Breadth
 from debate_judge.optimize.search.joint import in_company, joint_probes
-from debate_judge.optimize.search.knowledge import Knowledge, variants_of
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.storage import known_points, open_study
 from debate_judge.optimize.search.study import SearchPlan, search
-from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners.guide import guided
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.personas import STRICT
-from debate_judge.programs.judge import DebateConfig
-from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
-from tests.programs.tables import joint_reading, shown, wanted_cells
+from tests.optimize.joint_space import SPACE, true, units
+from tests.programs.tables import joint_reading, wanted_cells
 
-CLEAR, WARM = Aspect("clear", "Is it clear?", Scale(1, 5)), Aspect("warm", "Is it warm?", Scale(1, 5))
-CORPUS = Corpus(
-    Task("t", "article", "summary", (CLEAR, WARM)),
-    tuple(
-        RatedGroup(
-            f"g{i}",
-            f"Source {i}.",
-            tuple(
-                Candidate(f"c{j}", f"Worth {(i + j) % 4 + 1}.", {"clear": ((i + j) % 4 + 1.0,), "warm": (4.0 - j,)})
-                for j in range(4)
-            ),
-        )
-        for i in range(6)
-    ),
-    Origin("test", "nowhere"),
-)
 NAMES = ("clear", "warm")
-SPACE = Space(("none",), ("strict",), (0,), (False,), readings=("side by side", "alone"), joint=True)
-BASE = Debate(STRICT, DebateConfig(0), together=8)
-
-
-def true(prompt: str, text: str, aspect: str) -> float:
-    """What the raters gave."""
-    worth = int(text.removeprefix("Worth ").rstrip("."))
-    source = int(section(prompt, "source").removeprefix("Source ").rstrip("."))
-    return float(worth) if _aspect(prompt, aspect) == "clear" else 4.0 - (worth - 1 - source) % 4
-
-
-def _aspect(prompt: str, label: str) -> str:
-    return label or section(prompt, "aspect").partition(" (")[0]
 
 
 def guess(prompt: str, text: str, aspect: str) -> float:
@@ -78,31 +37,6 @@ def reader(jointly: Sequence[str] = NAMES) -> Script:
         return (true if not aspect or aspect in jointly else guess)(prompt, text, aspect)
 
     return lambda prompt: (alone if "score" in requested(prompt) else joint_reading(several))(prompt)
-
-
-def units(
-    runner: JudgeRunner, space: Space = SPACE, kinds: Mapping[str, Sequence[Knowledge]] | None = None,
-    base: Debate = BASE, train: Sequence[int] = (),
-) -> dict[str, ChoiceScores]:  # fmt: skip
-    dev = tuple(group for i, group in enumerate(CORPUS.groups) if i not in train)
-    parts: Any = {
-        "dev": replace(CORPUS, groups=dev),
-        "train": replace(CORPUS, groups=[CORPUS.groups[i] for i in train]),
-    }
-    made = {
-        aspect.name: ChoiceScores(
-            variants_of({"strict": base}, (kinds or {}).get(aspect.name, ()), space),
-            parts,
-            (aspect,),
-            runner,
-            label=aspect.name,
-            fixed={},
-        )
-        for aspect in CORPUS.task.aspects
-    }
-    for one in made.values():
-        one.share_calls(made.values())
-    return made
 
 
 def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, SearchResult], ScriptedLM]:
@@ -229,113 +163,3 @@ def test_where_all_is_joint_aspects_choose_the_same_speakers() -> None:
     assert in_company(cast(Outcomes, made), own) == {"a": point(1, "plain", "none"), "b": point(1, "plain")}
     alike = dict.fromkeys(("a", "b"), point(2))
     assert in_company(cast(Outcomes, made), alike) == alike
-
-
-# --- with whose judges ---
-
-
-def guide(aspect: str, folds: Mapping[str, str]) -> Knowledge:
-    """A guide, and another one for each train group, which was learnt without it."""
-
-    def giving(text: str) -> Any:
-        return lambda judge: guided(judge, text)
-
-    made = tuple((giving(f"{aspect} {text}."), frozenset({(aspect, group)})) for group, text in folds.items())
-    return Knowledge("guide", giving(f"{aspect} whole."), made)
-
-
-def test_train_is_judged_by_what_each_aspect_has_learnt_without_the_source() -> None:
-    space = replace(SPACE, knowledge=("none", "guide"), rounds=(0, 1), tie_breakers=(False, True))
-    kinds = {
-        "clear": [guide("clear", {"g0": "first", "g1": "second"})],
-        # Of one train source nothing about warm was learnt without it.
-        "warm": [guide("warm", {"g0": "first"})],
-    }
-    lm = scripted_lm(joint_reading(true, lambda *_: "TOO LOW"))
-    at = Point("guide", "strict", 1, True, "given", reading="joint")
-    with JudgeRunner(lm, progress=False) as runner:
-        made = units(runner, space, kinds, Debate(STRICT, DebateConfig(1), together=8), train=(0, 1))
-        scores, calls = made["warm"].scores(at)
-        prompts = list(lm.prompts)
-        other, _ = made["clear"].scores(at)
-        # The other aspect was asked about in the same calls; so was what fewer rounds would have given.
-        made["clear"].scores(replace(at, rounds=0, tie_breaker=False))
-    assert lm.prompts == prompts
-    assert ([g.group for g in scores["warm"]], [g.group for g in other["clear"]]) == (
-        ["g2", "g3", "g4", "g5", "g0"],
-        ["g2", "g3", "g4", "g5", "g0", "g1"],
-    )
-    # Opening, review, revision and tie-break of six sources.
-    assert len(prompts) == 4 * 6
-    told = {
-        section(p, "source"): (section(p, "guide_clear"), section(p, "guide_warm"), len(wanted_cells(p, "scores")))
-        for p in prompts
-        if not section(p, "debate")
-    }
-    assert told["Source 0."] == ("clear first.", "warm first.", 8)
-    assert told["Source 4."] == ("clear whole.", "warm whole.", 8)
-    assert told["Source 1."] == ("", "", 4)
-    one = next(p for p in prompts if section(p, "source") == "Source 1.")
-    assert section(one, "standard").endswith("clear second.")
-    assert calls == pytest.approx(4 / 8)
-    assert all(len(shown(p)) == 4 for p in prompts)
-
-
-# --- where it is tried ---
-
-
-@pytest.mark.parametrize(
-    ("settings", "joint", "reading"),
-    [
-        ({}, True, "side by side"),
-        ({"judge": "single"}, True, "side by side"),
-        ({"aspects": ("fluency",)}, False, "side by side"),
-        ({"joint": True}, False, "joint"),
-        ({"joint": True, "together": 4}, False, "joint"),
-        ({"together": 4}, False, "side by side"),
-        ({"together": 0}, False, "alone"),
-        ({"judge_option": ("joint=false",)}, False, "alone"),
-        ({"judge": "geval"}, False, "alone"),
-        ({"score_mode": "expected"}, False, "alone"),
-    ],
-    ids=str,
-)
-def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
-    settings: dict[str, Any], joint: bool, reading: str
-) -> None:
-    found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
-    assert (found.joint, found.readings[0]) == (joint, reading)
-    tried = {(t.judge.together, t.judge.joint) for t in _trials(found)}
-    assert ((8, True) in tried) == joint
-    assert len(tried) == len(found.readings) + joint
-
-
-# --- held-out ---
-
-
-def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() -> None:
-    settings = Settings(aspects=("coherence", "fluency", "relevance"), folds=1)
-    plan = prepared(settings, {STRICT.name: STRICT.text})
-    sources = len(plan.data.splits.held_out.groups)
-
-    def judge(rounds: int, text: str) -> AspectJudge:
-        return AspectJudge(guided(Debate(STRICT, DebateConfig(rounds), together=8, joint=True), text), "half")
-
-    # Two of three go together.
-    own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
-    lm = make_lm("offline")
-    with JudgeRunner(lm, progress=False) as runner:
-        run = Run(plan, runner, NoTracking(), cast(Any, None), lm)
-        found = score_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own))
-    assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
-    shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
-    assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}
-    # Three aspects of eight candidates alone; the uncompiled judge is the same here; two tables of each source.
-    assert lm.meter.executed["scorer"] == sources * (3 * 8 + 1 + 1 + 1)
-    assert lm.meter.executed["critic"] == sources
-
-
-def without_debate(run: Run) -> Run:
-    """The run with a single call for the uncompiled judge, so that its debates do not count."""
-    settings = replace(run.plan.settings, together=0)
-    return replace(run, plan=replace(run.plan, settings=settings, judge=run.plan.single))

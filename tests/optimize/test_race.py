@@ -24,8 +24,8 @@ from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import search
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
-from tests.optimize.test_choice_scores import ASPECTS, MOODY, scores_of
-from tests.optimize.test_search import BROAD, SPACE, Fake, breadth, plan, run, varied
+from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
+from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, varied
 
 # --- blocks ---
 

@@ -27,7 +27,7 @@ from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.optimize.test_search import Fake, breadth, followed, plan, told, varied
+from tests.optimize.searches import Fake, breadth, followed, plan, told, varied
 from tests.programs.tables import Scored, reading
 
 SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))

@@ -1,131 +1,23 @@
-"""The search: what it tries and in which order, what it chooses, and that a stop changes nothing."""
+"""The search: what it tries and in which order, and what it chooses."""
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-import zlib
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import optuna
 import pytest
 
-from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.course import BREADTHS, Breadth, course
+from debate_judge.optimize.search.course import BREADTHS
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
-from debate_judge.optimize.search.study import SearchPlan, search
-
-SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
-"""114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.study import search
+from tests.optimize.searches import SPACE, Fake, breadth, followed, plan, run, varied
 
 PROBES = 26
-
-
-def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
-    return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
-
-
-class Fake:
-    """Scores that are made up, and that remember what they were asked.
-
-    Args:
-        noise: Of a point's scores; without any they are the ratings.
-        calls: Of a point.
-        stop_at: The reading that is interrupted.
-        known: The groups that may judge a point.
-    """
-
-    def __init__(
-        self,
-        noise: Callable[[Point], float],
-        calls: Callable[[Point], float] = lambda p: 1 + 2 * p.rounds + 0.5 * p.tie_breaker,
-        stop_at: int | None = None,
-        known: Callable[[Point], int] = lambda p: 10,
-        seed: int = 0,
-    ) -> None:
-        self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
-        self.aspects = (Aspect("a", "?", Scale(1, 6)),)
-        self.groups = [str(i) for i in range(10)]
-        self.asked: list[Point] = []
-        """Points in the order in which they were first asked about."""
-        self.blocks: dict[Point, int] = {}
-        """The most groups that each was asked about."""
-        self.whole: list[Point] = []
-        """Every time that a point was asked about all groups."""
-
-    def scores(
-        self, point: Point, parts: object = None, only: Collection[str] | None = None
-    ) -> tuple[dict[str, list[GroupScores]], float]:
-        if len(self.asked) == self.stop_at and point not in self.blocks:
-            raise KeyboardInterrupt
-        if point not in self.blocks:
-            self.asked.append(point)
-        if only is None:
-            self.whole.append(point)
-        self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
-        rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
-        # The ratings of group i: 1 to 6, each in another order.
-        ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
-        groups = [
-            group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
-        ]
-        known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
-        return {self.aspects[0].name: known}, self.calls(point)
-
-    def granularity(self, aspect: str, point: Point) -> str:
-        return point.granularity
-
-
-def breadth(probes: int, kinds: int = 2, others: int = 1, ties: int = 2) -> Breadth:
-    return Breadth(kinds, others, ties, probes, candidates=1000)
-
-
-EVERYTHING = breadth(1000)
-
-
-def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", race: bool = False) -> SearchPlan:
-    criterion = Criterion("spearman", "summary")
-    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, race=race)
-
-
-def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
-    units = {"a": cast(ChoiceScores, fake)}
-    planned = plan(storage, broad, seed, race=options.pop("race", False))
-    return search(units, options.pop("space", SPACE), planned, **options)["a"]
-
-
-def varied(point: Point) -> float:
-    """Noise that differs from point to point; least for the plain persona with a guide in the second round."""
-    return (
-        0.5 * (point.persona != "plain")
-        + 0.5 * (point.knowledge != "guide")
-        + 0.7 * abs(point.rounds - 2)
-        + 0.4 * GRANULARITIES.index(point.granularity)
-    )
-
-
-# --- the order of cost ---
-
-
-def named(probe: Probe) -> str:
-    rounds = f"{probe.rounds}{'T' if probe.tie_breaker else ''}"
-    return f"{probe.variant.knowledge} {probe.variant.persona} {rounds}" if probe.rounds else probe.variant.knowledge
-
-
-def followed(space: Space, broad: Breadth, value: Callable[[Point], float]) -> list[str]:
-    def worth(points: Sequence[Point]) -> Mapping[Point, list[float]]:
-        return {point: [value(point)] for point in points}
-
-    return [named(probe) for probe in course(space, broad, lambda points: dict(worth(points)))]
 
 
 def test_the_course_goes_from_single_calls_to_debates_to_personas_to_tie_breakers() -> None:
@@ -256,94 +148,6 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
         assert trial.params["rounds"] == mine.point.rounds
         assert trial.values == pytest.approx([(mine.agreement + theirs.agreement) / 2, mine.calls])
         assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
-
-
-# --- stopped and resumed ---
-
-
-def told(found: SearchResult) -> tuple[Any, ...]:
-    return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
-
-
-BROAD = breadth(12)
-"""9 probes of the course, 3 of the sampler."""
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
-    """A search that was not stopped."""
-    return run(Fake(varied), tmp_path_factory.mktemp("straight") / "study.log", BROAD)
-
-
-@pytest.mark.parametrize("stop", [0, 1, 5, 6, 10, 14, 23, 24, 30, 37, 40, 44, 47, 50, 53])
-def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, straight: SearchResult, stop: int
-) -> None:
-    assert len(straight.outcomes) > 50
-    stop = min(stop, len(straight.outcomes) - 1)
-    with pytest.raises(KeyboardInterrupt):
-        run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
-    resumed = Fake(varied)
-    assert told(run(resumed, tmp_path / "stopped.log", BROAD)) == told(straight)
-    assert max(Counter(resumed.whole).values()) == 1
-
-
-def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: SearchResult) -> None:
-    for stop in (2, 7, 7, 29, 45, len(straight.outcomes) - 1):
-        with pytest.raises(KeyboardInterrupt):
-            run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
-    assert told(run(Fake(varied), tmp_path / "stopped.log", BROAD)) == told(straight)
-
-
-def test_a_finished_search_is_read_from_its_storage(tmp_path: Path) -> None:
-    first = run(Fake(varied), tmp_path / "study.log", BROAD)
-    again = Fake(varied)
-    assert told(run(again, tmp_path / "study.log", BROAD)) == told(first)
-    assert len(again.asked) == len(first.outcomes)
-
-
-def test_a_larger_budget_goes_on_from_a_finished_search(tmp_path: Path) -> None:
-    first = run(Fake(varied), tmp_path / "study.log", BROAD)
-    more = run(Fake(varied), tmp_path / "study.log", EVERYTHING)
-    assert [o.point for o in more.outcomes[: len(first.outcomes)]] == [o.point for o in first.outcomes]
-    assert {o.point for o in more.outcomes} == set(SPACE.points())
-
-
-def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: Path) -> None:
-    storage = tmp_path / "study.log"
-    first = run(Fake(varied), storage, BROAD)
-    other = Fake(lambda point: 1.0)
-    search({"a": cast(ChoiceScores, other)}, SPACE, plan(storage, breadth(1), study="b"))
-    assert len(other.asked) == 3
-    assert told(run(Fake(varied), storage, BROAD)) == told(first)
-
-
-def test_a_search_in_memory_is_the_same_and_leaves_nothing_behind(
-    tmp_path: Path, straight: SearchResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert told(run(Fake(varied), None, BROAD)) == told(straight)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: SearchResult) -> None:
-    storage = tmp_path / "s.log"
-    found: list[SearchResult] = []
-    waiting: list[threading.Thread] = []
-
-    def second() -> None:
-        found.append(run(Fake(varied), storage, BROAD))
-
-    def meanwhile(point: Point, outcomes: object) -> None:
-        if not waiting:
-            waiting.append(threading.Thread(target=second))
-            waiting[0].start()
-        # Time in which the second one could have its trials in between.
-        time.sleep(0.01)
-
-    first = run(Fake(varied), storage, BROAD, on_trial=meanwhile)
-    waiting[0].join()
-    assert told(first) == told(straight) == told(found[0])
 
 
 # --- what is chosen ---

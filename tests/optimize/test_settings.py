@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import CompileFlags, build_parser
 from debate_judge.optimize.settings import Settings, one_of
-from debate_judge.runs.flags.declared import deciding
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import read, read_config
 from debate_judge.runs.score import ScoreFlags
@@ -167,76 +165,6 @@ def test_the_names_that_are_known_are_listed() -> None:
 def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="not a name"):
         Settings(name=name)
-
-
-def test_the_identity_is_what_decides_the_result() -> None:
-    base = Settings().identity()
-    same = [
-        Settings(name="x"),
-        Settings(store="elsewhere"),
-        Settings(json="r.json"),
-        Settings(tracking_uri="http://localhost:5000"),
-        Settings(concurrency=2),
-        Settings(rpm=1.0),
-        Settings(budget="calls=1"),
-    ]
-    assert {s.identity() for s in same} == {base}
-    other = [
-        Settings(data="summeval"),
-        Settings(task="dialogue"),
-        Settings(aspects=("coherence",)),
-        Settings(judge="single"),
-        Settings(personas="mine.toml"),
-        Settings(lm="openai/m"),
-        Settings(api_base="http://localhost:8000/v1"),
-        Settings(tuner="none"),
-        Settings(effort="heavy"),
-        Settings(trials=7),
-        Settings(max_rounds=1),
-        Settings(objective="kendall"),
-        Settings(level="sample"),
-        Settings(shared=True),
-        Settings(seed=1),
-        Settings(resamples=1000),
-    ]
-    assert len({base, *(s.identity() for s in other)}) == len(other) + 1
-
-
-def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
-    aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
-    assert aside == {
-        *("name", "tracking_uri", "store", "json", "report", "columns", "learning_curve", "keep"),
-        *("concurrency", "no_preflight", "max_unscored"),
-        *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("given", "flag", "expected"),
-    [
-        ({"seed": "1"}, "--seed", "a whole number"),
-        ({"max_rounds": 1.0}, "--max-rounds", "a whole number"),
-        ({"shared": 1}, "--shared", "true or false"),
-        ({"aspects": ("a", 1)}, "--aspects", "a list of texts"),
-        ({"temperature": float("nan")}, "--temperature", "a finite number"),
-        ({"max_unscored": 1.5}, "--max-unscored", "a number from 0 to 1"),
-        ({"max_unscored": -0.5}, "--max-unscored", "a number from 0 to 1"),
-        ({"tpm": 0}, "--tpm", "more than 0"),
-        ({"batch": "azure"}, "--batch", "one of openai"),
-        ({"name": "a/b"}, "--name", "letters, digits, . _ + -"),
-        ({"name": ".."}, "--name", "letters, digits, . _ + -"),
-    ],
-)
-def test_from_python_a_value_is_refused_as_on_the_command_line(given: dict[str, Any], flag: str, expected: str) -> None:
-    with pytest.raises(InputError) as caught:
-        Settings(**given)
-    assert (caught.value.field, caught.value.expected) == (flag, expected)
-
-
-def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match="unknown setting") as caught:
-        Settings(trails=3)  # type: ignore[call-arg]
-    assert (caught.value.field, caught.value.remedy) == ("--trails", "did you mean 'trials'?")
 
 
 @pytest.mark.parametrize(

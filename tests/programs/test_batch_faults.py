@@ -13,8 +13,8 @@ from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.test_batch import HURRY, ONE_ROUND, judge, lm_at, resumed, scores
-from tests.programs.test_faults import answer, expected, items
+from tests.programs.batches import HURRY, ONE_ROUND, judge, lm_at, resumed, scores
+from tests.programs.faults import answer, expected, items
 
 # --- what can go wrong with the doors ---
 

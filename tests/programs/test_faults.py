@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import dspy
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict
-from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
-from debate_judge.programs.lm.errors import BudgetSpentError, ProviderDownError
+from debate_judge.programs.judge import Unscored, Verdict
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import BudgetCaps
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.runner.runner import JudgeRunner
 from tests.faulty_server import FaultyServer
-
-ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
-TASK = Task("notes", "letter", "note", (ASPECT,))
-HURRY = LMOptions(attempt=0.5, first_wait=0.01, longest_wait=0.2, probe=0.05, retries=8)
-"""Waits short enough for a test. A real provider deserves the defaults."""
+from tests.programs.faults import HURRY, answer, expected, items, judge, lm_at
 
 FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
 SLOW = ("slow", "stalled")
@@ -37,40 +27,6 @@ COLLIDING = ("echo", "late noise")
 
 SEED = os.environ.get("FAULTS_SEED", "").encode()
 """Another mix of faults, for whoever wants to repeat the long test with many."""
-
-
-def items(count: int) -> list[Item]:
-    return [Item(str(i), "c", TASK, ASPECT, f"Letter-{i}", f"Note {i}.") for i in range(count)]
-
-
-def answer(body: bytes) -> str:
-    """The Critic objects to every second letter, once; scores depend on the letter and on what was heard."""
-    found = re.search(rb"Letter-(\d+)", body)
-    if found is None:
-        return "OK"
-    letter = int(found[1])
-    heard = body.count(b"Critic, round ")
-    if b"## decision ##" in body:
-        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
-        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
-    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
-
-
-def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
-    with JudgeRunner(lm, progress=False) as runner:
-        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
-
-
-def lm_at(
-    server: FaultyServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY, concurrency: int = 32
-) -> JudgeLM:
-    return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=concurrency)
-
-
-def expected(item: Item) -> int:
-    """The score of `answer` after one round: revised once where the Critic objects."""
-    letter = int(item.group)
-    return 1 + (letter * 7 + letter % 2) % 5
 
 
 def mixed(body: bytes, attempt: int) -> str | None:
@@ -160,108 +116,6 @@ def test_a_content_filter_is_a_reason_of_its_own_and_asked_once(fault: str) -> N
         judgements = judge(lm_at(server), items(3))
     assert [j.reason for j in judgements if isinstance(j, Unscored)] == ["refused"] * 3
     assert server.requests == 3
-
-
-def resumed(tmp_path: Path, server: FaultyServer, options: LMOptions, work: list[Item]) -> list[Judgement]:
-    """A second process: the same journal, nothing else."""
-    return judge(lm_at(server, store=Journal(tmp_path), options=options), work)
-
-
-def test_a_key_revoked_midway_ends_the_run_at_once_and_nothing_is_paid_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = items(300)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-old")
-    with FaultyServer(answer, latency=0.005) as server:
-        server.key, server.revoke_after = "sk-old", 200
-        with pytest.raises(dspy.LMAuthError) as caught:
-            resumed(tmp_path, server, HURRY, work)
-        # Only what was in flight when the first refusal came.
-        assert 0 < server.refused <= 32
-        assert "sk-old" not in str(caught.value)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-new")
-        server.key, server.revoke_after = "sk-new", None
-        judgements = resumed(tmp_path, server, HURRY, work)
-    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
-    assert max(server.answered.values()) == 1
-
-
-def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    work = items(200)
-    gone = iter([True])
-
-    def script(body: bytes, attempt: int) -> str | None:
-        if server.requests == 100 and next(gone, False):
-            server.leave_for(1.6)
-        return None
-
-    with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=1, probe=0.2))
-        judgements = judge(lm, work)
-    # Although a call may fail only once by itself, the outage cost no item.
-    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
-    assert max(server.answered.values()) == 1
-    messages = [record.getMessage() for record in caplog.records]
-    assert any("does not answer" in m for m in messages)
-    assert any("answers again" in m for m in messages)
-
-
-def test_an_outage_that_lasts_ends_the_run_to_be_resumed(tmp_path: Path) -> None:
-    work = items(200)
-    gone = iter([True])
-
-    def script(body: bytes, attempt: int) -> str | None:
-        if server.requests == 100 and next(gone, False):
-            server.leave_for(3600)
-        return None
-
-    with FaultyServer(answer, script) as server:
-        with pytest.raises(ProviderDownError, match="no call was answered for"):
-            resumed(tmp_path, server, replace(HURRY, patience=1.5), work)
-        server.come_back()
-        judgements = resumed(tmp_path, server, HURRY, work)
-    assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
-    assert max(server.answered.values()) == 1
-
-
-@pytest.mark.parametrize("fault", ["500", "429", "garbage"])
-def test_a_server_that_only_fails_ends_the_run_not_the_items(fault: str) -> None:
-    with FaultyServer(answer, lambda body, attempt: fault) as server, pytest.raises(ProviderDownError):
-        judge(lm_at(server, options=replace(HURRY, patience=1.2)), items(50))
-
-
-def test_nothing_listens_there() -> None:
-    with FaultyServer(answer) as server:
-        pass
-    with pytest.raises(ProviderDownError, match="cannot reach the server"):
-        judge(lm_at(server, options=replace(HURRY, patience=0.3)), items(5))
-
-
-def test_an_item_that_always_fails_does_not_keep_the_others() -> None:
-    work = items(60)
-    with FaultyServer(answer, lambda body, attempt: "500" if b"Letter-7\\n" in body else None) as server:
-        judgements = judge(lm_at(server, options=replace(HURRY, retries=2)), work)
-    assert [i for i, j in enumerate(judgements) if isinstance(j, Unscored)] == [7]
-    failed = judgements[7]
-    assert isinstance(failed, Unscored)
-    assert "HTTP 500" in failed.detail
-    assert sum(server.attempts.values()) - sum(server.answered.values()) == 3
-
-
-def test_calls_that_fail_together_at_the_end_are_told_from_an_outage() -> None:
-    work = items(12)
-
-    def script(body: bytes, attempt: int) -> str | None:
-        return "502" if any(b"Letter-%d\\n" % i in body for i in range(6)) else None
-
-    with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=2))
-        judgements = judge(lm, work)
-        assert [isinstance(j, Unscored) for j in judgements] == [True] * 6 + [False] * 6
-        # The same once more, with nobody else to be answered: one call without an item decides.
-        again = judge(lm, work[:6])
-    assert all(isinstance(j, Unscored) for j in again)
-    assert lm.meter.executed["control"] >= 1
 
 
 def spent(lm: JudgeLM) -> dict[str, float]:

@@ -7,12 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles.parsing import Unreadable, no_issue, score
+from debate_judge.programs.roles.parsing import Unreadable, score
 
 FIVE = Scale(1, 5)
 YES_NO = Scale(0, 1)
-FIELDS = ("rationale", "score")
-REVIEW = ("review", "decision", "feedback")
 
 NONE = "no score could be found"
 MISSING = "the score was missing"
@@ -255,81 +253,3 @@ def test_every_number_of_the_scale_is_read_as_it_is_written(value: float) -> Non
 def test_a_score_is_on_the_scale_or_refused_whatever_the_text(text: str) -> None:
     value = score(text, FIVE)
     assert isinstance(value, Unreadable) or 1 <= value <= 5
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("NO ISSUE", True),
-        ("no issue", True),
-        ("No Issue.", True),
-        ("NO ISSUES", True),
-        ("NO_ISSUE", True),
-        ("NO-ISSUE", True),
-        ("NO  ISSUE", True),
-        ("NOISSUE", True),
-        ("**NO ISSUE**", True),
-        ("'NO ISSUE'", True),
-        ("[NO ISSUE]", True),
-        ("<NO ISSUE>", True),
-        ("> NO ISSUE", True),
-        ("no issues found.", True),
-        ("No issue remains.", True),
-        ("There is no issue.", True),
-        ("There are no issues!", True),
-        ("Decision: NO ISSUE", True),
-        ("NO ISSUE\n\nThe score is accurate.", True),
-        ("\n  NO ISSUE\n", True),
-        ("ISSUE", False),
-        ("issue", False),
-        ("**ISSUE**", False),
-        ("ISSUES", False),
-        ("An issue.", False),
-        ("Issue found", False),
-        ("There is an issue.", False),
-        ("Decision: ISSUE", False),
-        ("ISSUE\nThe score is too high.", False),
-        ("", None),
-        ("   ", None),
-        ("...", None),
-        ("yes", None),
-        ("no", None),
-        ("none", None),
-        ("NO", None),
-        ("NO\nISSUE", None),
-        ("non-issue", None),
-        ("not an issue", None),
-        ("NO ISSUE or ISSUE", None),
-        ("ISSUE / NO ISSUE", None),
-        ("<NO ISSUE or ISSUE>", None),
-        ("NO ISSUE? ISSUE!", None),
-        ("NO ISSUE. However, the second sentence is odd.", None),
-        ("NO ISSUE, except that the score is far too high", None),
-        ("There is no issue with grammar but the score is too high.", None),
-        ("There is no issue with the score.", None),
-        ("I do not say NO ISSUE", None),
-        ("The candidate says NO ISSUE", None),
-        ("ISSUE: none", None),
-        ("ISSUE: too high", False),
-        ("ISSUE - see my review", False),
-        ("NO ISSUE (the score is fine)", True),
-        ("NO ISSUE: but the score is high", None),
-        ("NO ISSUE - with grammar, the facts are wrong", None),
-        ("NO ISSUE (in grammar)", None),
-        ("NO ISSUE: the score isn't low", None),
-        ("NO ISSUE - the score fits the text", True),
-        ("NO ISSUE: I agree.", True),
-        ("NO ISSUE - there is an issue with it", None),
-        ("Issue? No.", None),
-        ("NO ISSUE\nISSUE", None),
-        ("ISSUE\n\nDecision: NO ISSUE", None),
-        ("KEIN PROBLEM", None),
-    ],
-)
-def test_decision(text: str, expected: bool | None) -> None:
-    decision = no_issue(text)
-    if expected is None:
-        assert isinstance(decision, Unreadable)
-        assert "NO ISSUE or ISSUE" in decision.why
-    else:
-        assert decision is expected

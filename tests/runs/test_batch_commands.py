@@ -26,8 +26,8 @@ from debate_judge.runs.flags.parser import read_config
 from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
 from tests.fakes import debater, scripted_lm
-from tests.programs.test_batch import HURRY, lm_at
-from tests.programs.test_faults import TASK, answer, expected, items
+from tests.programs.batches import HURRY, lm_at
+from tests.programs.faults import TASK, answer, expected, items
 
 ROOT = Path(__file__).parents[2]
 JOBS = [("scorer", "0", 30), ("critic", "1", 30), ("scorer", "1", 15)]

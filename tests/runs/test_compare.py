@@ -1,16 +1,14 @@
-"""The compare command: what it scores by default, what it prints and writes, what it refuses, and that it goes on."""
+"""The compare command: what it scores by default, and what it prints and writes."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from debate_judge import data
-from debate_judge.data.schema import group_record
 from debate_judge.data.splits import split
 from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
@@ -18,31 +16,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.runs import compare
 from debate_judge.runs.export import folder as export
-from tests.fakes import debater
-from tests.faulty_server import FaultyServer
-
-ASPECTS = ["coherence", "relevance"]
-QUICK = ["--aspects", ",".join(ASPECTS), "--resamples", "200", "--report", "none"]
-
-
-@pytest.fixture(scope="module")
-def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight groups of the sample, with four candidates each."""
-    path = tmp_path_factory.mktemp("data") / "rated.jsonl"
-    records = [group_record(group) for group in data.load("sample").groups[:8]]
-    lines = [{**r, "task": "summarization", "candidates": r["candidates"][:4]} for r in records]  # type: ignore[index]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def run(rated: Path, folder: Path, *more: str) -> int:
-    return compare.main(["--data", str(rated), "--store", str(folder / "store"), *QUICK, *more])
-
-
-def table(rated: Path, folder: Path, *more: str) -> dict[str, Any]:
-    assert run(rated, folder, "--json", str(folder / "t.json"), *more) == 0
-    found: dict[str, Any] = json.loads((folder / "t.json").read_text())
-    return found
+from tests.runs.quick_compare import ASPECTS, run, table
 
 
 def test_all_judges_of_the_family_stand_in_one_table(
@@ -252,11 +226,6 @@ def test_decisions_are_shown_where_ratings_are_categories(tmp_path: Path, capsys
     assert decisions["single"]["grounded"]["measures"]["accuracy"]["value"] is not None
 
 
-def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "rouge-l", "--published") == 0
-    assert "no published figures are kept" in capsys.readouterr().out
-
-
 def test_published_figures_of_a_public_set(
     shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,147 +234,3 @@ def test_published_figures_of_a_public_set(
     assert compare.main([*found, "--store", str(tmp_path), "--json", str(tmp_path / "t.json")]) == 0
     assert "published, not run here" in capsys.readouterr().out
     assert json.loads((tmp_path / "t.json").read_text())["published"][0]["source"].startswith("DEBATE")
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--judges", "singel"], "did you mean 'single'"),
-        (["--judges", "single,single"], "named twice"),
-        (["--baseline", "nobody"], "the baseline is not among the judges"),
-        (["--figure", "table.txt"], "not a kind of figure"),
-        (["--statistics", "rho"], "unknown statistic"),
-        (["--aspects", "beauty"], "beauty"),
-        (["--resamples", "-1"], "--resamples"),
-        (["--seed", "-1"], "--seed"),
-        (["--temperature", "-1"], "--temperature"),
-        (["--judges", ","], "no judge is named"),
-        (["--external", "mine"], "NAME=FILE"),
-        (["--external", "mine=absent.jsonl"], "absent.jsonl"),
-        (["--lm", "nonsense"], "--lm"),
-        (["--ablations", "x", "--ablate", "round"], "unknown ablation"),
-        (["--ablations", "rounds,styles"], "--ablations DIR --ablate rounds,styles"),
-        (["--ablate", "rounds"], "need a folder"),
-        (["--json", "README.md/t.json"], "--json"),
-        (["--figure", "README.md/t.png"], "--figure"),
-        (["--ablations", "README.md"], "--ablations"),
-        (["--ablations", "x", "--personas", "absent.toml"], "absent.toml"),
-        (["--score-mode", "loud"], "score mode"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_before_anything_is_asked(
-    rated: Path,
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text("a file, not a folder")
-    assert run(rated, tmp_path, *more) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.out == ""
-    assert not list(tmp_path.rglob("*.replies"))
-
-
-def test_data_too_small_to_be_split_are_told_of_the_other_part(
-    rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    small = tmp_path / "small.jsonl"
-    small.write_text("".join(rated.read_text().splitlines(keepends=True)[:3]))
-    assert run(small, tmp_path, "--judges", "rouge-l") == 2
-    assert "--part all" in capsys.readouterr().err
-    assert run(small, tmp_path, "--judges", "rouge-l", "--part", "all") == 0
-
-
-def test_dollars_are_what_each_judge_would_pay_alone_and_repeats_are_really_sampled(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    prices = tmp_path / "prices.toml"
-    prices.write_text('["openai/m"]\ninput = 10\ncached = 1\noutput = 100\n')
-    bodies = []
-
-    def answer(body: bytes) -> str:
-        bodies.append(json.loads(body))
-        return debater(score="4")(bodies[-1]["messages"][-1]["content"])
-
-    with FaultyServer(answer) as server:
-        more = ["--lm", "openai/m", "--api-base", server.url, "--prices", str(prices), "--judges", "single,debate"]
-        more += ["--ablations", str(tmp_path / "figures"), "--ablate", "stability", "--repeats", "3"]
-        found = table(rated, tmp_path, *more, "--no-preflight")
-        sent = server.requests
-        assert table(rated, tmp_path, *more, "--no-preflight") == found
-        assert server.requests == sent
-    # A call has 60 fresh, 40 cached and 20 output tokens there; a debate is a Scorer and a content Critic.
-    call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
-    usd = {name: judge["usd_per_1000_items"] for name, judge in found["judges"].items()}
-    assert usd == {"single": pytest.approx(1000 * call), "debate": pytest.approx(2000 * call)}
-    assert "2.64" in capsys.readouterr().out
-    items = 3 * 4 * 2
-    assert sent == 2 * items + 3 * 2 * items
-    assert 4 * [body["temperature"] for body in bodies].count(1.0) == 3 * len(bodies)
-    assert {"sample", "repeat"} & {name for body in bodies for name in body} == set()
-
-
-def test_a_comparison_that_stopped_goes_on_and_pays_no_call_twice(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-    def answer(body: bytes) -> str:
-        return debater(score="4")(json.loads(body)["messages"][-1]["content"])
-
-    with FaultyServer(answer) as server:
-        more = ["--lm", "openai/m", "--api-base", server.url, "--judges", "single,debate,debate+tiebreak"]
-        assert run(rated, tmp_path, *more, "--budget", "calls=17") == 3
-        assert "budget" in capsys.readouterr().err
-        assert server.requests == 17
-        found = table(rated, tmp_path, *more)
-        # The check before the run asks the Tie-breaker once, whom nobody needs here, as the Critic is content.
-        assert 2 * 24 <= server.requests <= 2 * 24 + 1
-    assert [judge["lm_calls_per_item"] for judge in found["judges"].values()] == [1, 2, 2]
-
-
-def test_a_judge_whose_roles_the_lm_cannot_play_leaves_the_others_their_rows(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-    def answer(body: bytes) -> str:
-        prompt = json.loads(body)["messages"][-1]["content"]
-        # This LM knows no evaluation steps.
-        return "" if "[[ ## steps ## ]]" in prompt else debater(score="4")(prompt)
-
-    with FaultyServer(answer) as server:
-        more = ["--lm", "openai/m", "--api-base", server.url, "--judges"]
-        found = table(rated, tmp_path, *more, "geval,single")
-        assert list(found["judges"]) == ["single"]
-        assert "cannot play the steps" in found["failed"]["geval"]
-        printed = capsys.readouterr().out
-        assert "geval has no row" in printed
-        assert "no differences: the baseline geval has no row" in printed
-        # Without the check its items are asked about, and unscored.
-        found = table(rated, tmp_path, *more, "geval,single", "--no-preflight")
-        assert sum(found["judges"]["geval"]["unscored"].values()) == 3 * 4 * 2
-        assert "steps, round 0: the reply was empty" in found["judges"]["geval"]["note"]
-        assert "geval: scored nothing: steps, round 0: the reply was empty" in capsys.readouterr().out
-        assert run(rated, tmp_path, *more, "geval") == 2
-
-
-def test_a_table_of_dashes_is_none(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(rated, tmp_path, "--judges", "single,geval", "--score-mode", "expected") == 2
-    assert "choose 'sampled:20' or 'text'" in capsys.readouterr().err
-
-
-def test_an_lm_that_cannot_be_reached_is_no_table(
-    rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--deadline", "0.5", "--judges", "single"]
-    assert run(rated, tmp_path, *more) == 3
-    captured = capsys.readouterr()
-    assert "the LM failed" in captured.err
-    assert captured.out == ""

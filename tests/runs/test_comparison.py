@@ -1,9 +1,8 @@
-"""The comparison: who needs which calls, what is unscored, who is told apart from whom, and how it is shown."""
+"""The comparison: who needs which calls, what is unscored, and who takes part."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,13 +19,13 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.comparison.entrants import Entrant, entrants
 from debate_judge.runs.comparison.legend import Setting, legend
-from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, EvalSetup, compare_all
+from debate_judge.runs.comparison.results import EntrantScores, EvalSetup, compare_all
 from debate_judge.runs.comparison.scoring import score_all
-from debate_judge.runs.comparison.table import latex, money, render
+from debate_judge.runs.comparison.table import render
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
-from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
+from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
 ITEMS = 9
@@ -172,163 +171,6 @@ def test_the_table_says_who_saw_candidates_side_by_side_and_aspects_jointly() ->
 
 
 MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
-
-
-def right(rating: float, group: int) -> float:
-    return rating
-
-
-def wrong(rating: float, group: int) -> float:
-    return -rating
-
-
-def torn(rating: float, group: int) -> float:
-    """Right and wrong by turns."""
-    return rating if group % 2 else -rating
-
-
-def compared(entries: Mapping[str, EntrantScores], baseline: str) -> Comparison:
-    return compare_all(MANY, entries, baseline=baseline)
-
-
-def test_the_best_of_a_column_is_marked_where_it_differs_from_every_other() -> None:
-    entries = {
-        "a": entry(MANY, coherence=right, fluency=right),
-        "b": entry(MANY, coherence=torn, fluency=right),
-        "c": entry(MANY, coherence=wrong, fluency=wrong),
-    }
-    assert compared(entries, "a").best == {"coherence": "a", "fluency": None, AVERAGE: "a"}
-
-
-def test_marks_are_corrected_over_all_columns() -> None:
-    # In 6 of 24 groups b is wrong: 2 / 2^6 = .031 by sign flips, significant alone, not as one of three columns.
-    def nearly(rating: float, group: int) -> float:
-        return -rating if group < 6 else rating
-
-    alone = replace(MANY, aspects=(COHERENCE,))
-    entries = {"a": entry(alone, coherence=right), "b": entry(alone, coherence=nearly)}
-    assert compare_all(alone, entries, baseline="a").best["coherence"] == "a"
-    entries = {
-        "a": entry(MANY, coherence=right, fluency=right),
-        "b": entry(MANY, coherence=nearly, fluency=right),
-    }
-    found = compared(entries, "a")
-    assert found.differences["b"].p_value == pytest.approx(2 / 2**6)
-    assert set(found.best.values()) == {None}
-
-
-def test_differences_are_to_the_baseline_and_corrected() -> None:
-    entries = {
-        "a": entry(MANY, coherence=torn, fluency=torn),
-        "b": entry(MANY, coherence=right, fluency=right),
-        "c": entry(MANY, coherence=torn, fluency=torn),
-    }
-    found = compared(entries, "a")
-    assert set(found.differences) == {"b", "c"}
-    assert found.differences["b"].value == pytest.approx(1.0)
-    assert found.differences["c"].value == 0
-    # Two comparisons: Holm doubles the smaller p-value.
-    assert found.corrected["b"] == pytest.approx(2 * found.differences["b"].p_value)
-    assert found.corrected["c"] == 1
-
-
-def test_one_judge_alone_is_the_best_of_nothing() -> None:
-    found = compared({"a": entry(MANY, coherence=right, fluency=right)}, "a")
-    assert set(found.best.values()) == {None}
-    assert found.differences == {}
-
-
-def test_json_has_agreement_and_calls_of_every_judge() -> None:
-    entries = {
-        "a": replace(entry(MANY, coherence=right, fluency=right), calls=1.0),
-        "file": entry(MANY, coherence=torn, fluency=right),
-    }
-    found = json.loads(json.dumps(compared(entries, "a").to_json(), allow_nan=False))
-    assert set(found["judges"]) == {"a", "file"}
-    judge = found["judges"]["a"]
-    assert judge["agreement"]["average"]["summary"]["spearman"]["value"] == pytest.approx(1)
-    assert set(judge["agreement"]["aspects"]["coherence"]) == {"summary", "sample", "system"}
-    assert judge["lm_calls_per_item"] == 1
-    assert found["judges"]["file"]["lm_calls_per_item"] is None
-    assert found["differences"]["file"]["p_corrected"] < 0.05
-
-
-# --- how it is shown ---
-
-
-@pytest.fixture
-def shown() -> Comparison:
-    entries = {
-        "the_best": replace(entry(MANY, coherence=right, fluency=right), calls=6.25),
-        "other": entry(MANY, coherence=wrong, fluency=torn),
-    }
-    return compared(entries, "other")
-
-
-def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Comparison) -> None:
-    # What is wider than a terminal goes on below.
-    assert max(map(len, render(shown, "text").splitlines())) <= 100
-    parts = [part.splitlines() for part in render(shown, "text").split("\n\n")]
-    header, _, first, second = ("  ".join(lines) for lines in zip(*parts, strict=True))
-    assert header.split("  ")[0] == "judge"
-    assert "coherence ρ/τ-b" in header
-    assert "1.000/1.000 *" in first
-    # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
-    assert "1.000/1.000 * [0.715, 1.000]" in first
-    assert "6.25" in first
-    assert "< 0.001" in first
-    assert "*" not in second
-    assert [line.split("  ")[0] for part in parts for line in part[2:]] == ["the_best", "other"] * len(parts)
-    assert second.count("–") == 4, "neither calls nor cost, and no difference to itself"
-
-
-def test_all_intervals_on_demand(shown: Comparison) -> None:
-    assert render(shown, "text").count("[") == 3, "two averages and a difference"
-    assert render(shown, "text", all_intervals=True).count("[") == 7
-
-
-def test_one_aspect_is_its_own_average() -> None:
-    one = replace(MANY, aspects=(COHERENCE,))
-    shown = render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text")
-    assert "average" not in shown
-    assert "[0.715, 1.000]" in shown
-
-
-def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
-    lines = render(shown, "markdown").splitlines()
-    assert {line.count("|") for line in lines} == {lines[0].count("|")}
-    assert "**1.000/1.000**" in lines[2]
-
-
-def test_latex_gives_each_statistic_its_column_and_escapes_names(shown: Comparison) -> None:
-    text = render(shown, "latex")
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    # The first line of the head has one cell for the two statistics of each of three columns.
-    assert [line.count("&") for line in rows] == [7, 10, 10, 10]
-    assert r"the\_best" in text
-    assert r"\textbf{1.000}" in text
-    assert r"\multicolumn{2}{c}{coherence}" in text
-    assert not set("ρτΔ–") & set(text)
-
-
-@pytest.mark.parametrize(
-    ("plain", "expected"),
-    [
-        ("a_b & 5 %", r"a\_b \& 5 \%"),
-        ("< 0.001", r"\textless{} 0.001"),
-        (r"a\b", r"a\textbackslash{}b"),
-        ("{x}^2", r"\{x\}\textasciicircum{}2"),
-    ],
-)
-def test_latex_shows_texts_as_they_are(plain: str, expected: str) -> None:
-    assert latex(plain) == expected
-
-
-@pytest.mark.parametrize(
-    ("usd", "expected"), [(0, "0"), (0.0123, "0.012"), (0.5, "0.5"), (1.5, "1.50"), (12.345, "12.35")]
-)
-def test_money(usd: float, expected: str) -> None:
-    assert money(usd) == expected
 
 
 # --- who takes part ---

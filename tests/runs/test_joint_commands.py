@@ -26,9 +26,9 @@ from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
 from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.batches import lm_at
 from tests.programs.tables import joint_reading, part, shown, wanted_cells
-from tests.programs.test_batch import lm_at
-from tests.runs.test_together_commands import TASK, TONE, arguments, digit, exported, rows_of, stream
+from tests.runs.together_command import TASK, TONE, arguments, digit, exported, rows_of, stream
 
 Row = tuple[Any, ...]
 
@@ -120,21 +120,6 @@ def test_aspects_of_a_source_may_come_one_after_the_other() -> None:
     items = sorted(stream(1, 4), key=lambda item: item.aspect.name)
     _, lm, _ = streamed(compiled(4), iter(items))
     assert len(lm.prompts) == 1
-
-
-# --- exports and score.py ---
-
-
-@pytest.fixture
-def lms(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedLM]:
-    made: list[ScriptedLM] = []
-
-    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
-        made.append(scripted_lm(script, store=store, concurrency=concurrency))
-        return made[-1]
-
-    monkeypatch.setattr(loaded, "make_lm", make)
-    return made
 
 
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item, Verdict
@@ -22,30 +21,17 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.estimates.items import estimate_scoring
-from debate_judge.runs.export import loaded
-from debate_judge.runs.export.folder import load, save
+from debate_judge.runs.export.folder import load
 from debate_judge.runs.runner import streaming
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order
 from tests.batch_server import BatchServer
-from tests.fakes import ScriptedLM, scripted_lm, section
-from tests.programs.tables import part, reading, shown
-from tests.programs.test_batch import lm_at
+from tests.fakes import ScriptedLM, scripted_lm
+from tests.programs.batches import lm_at
+from tests.programs.tables import shown
+from tests.runs.together_command import TASK, TONE, arguments, exported, rows_of, script, stream
 
 ROOT = Path(__file__).parents[2]
-TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
-HELP = Aspect("help", "Whether it helps.", Scale(1, 5))
-TASK = Task("support", "customer message", "reply", (TONE, HELP))
-
-
-def digit(prompt: str, text: str) -> int:
-    return 1 + (int(text.split()[-1]) + section(prompt, "aspect").startswith("tone")) % 5
-
-
-def script(prompt: str) -> str:
-    if section(prompt, "candidate"):
-        return f"{part('rationale', 'So.')}\n\n{part('score', digit(prompt, section(prompt, 'candidate')))}"
-    return reading(digit)(prompt)
 
 
 def compiled(together: int = 4, alone: bool = False) -> CompiledJudge:
@@ -53,13 +39,6 @@ def compiled(together: int = 4, alone: bool = False) -> CompiledJudge:
     if alone:
         judges["help"] = preset("single", {})
     return CompiledJudge(TASK, {name: AspectJudge(judge) for name, judge in judges.items()})
-
-
-def stream(groups: int, candidates: int) -> Iterator[Item]:
-    for g in range(groups):
-        for c in range(candidates):
-            for aspect in TASK.aspects:
-                yield Item(f"g{g}", f"c{c}", TASK, aspect, f"message {g}", f"reply {g * 10 + c}")
 
 
 def streamed(judge: CompiledJudge, items: Iterator[Item]) -> tuple[list[tuple[Any, ...]], ScriptedLM]:
@@ -126,25 +105,6 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
     assert len(lm.prompts) == 2
 
 
-# --- exports and score.py ---
-
-
-def exported(folder: Path, judge: CompiledJudge, spec: str = "scripted/lm") -> Path:
-    return save(folder / "program", judge, lm={"spec": spec}, evidence={}, name="x")
-
-
-@pytest.fixture
-def lms(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedLM]:
-    made: list[ScriptedLM] = []
-
-    def make(spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
-        made.append(scripted_lm(script, store=store, concurrency=concurrency))
-        return made[-1]
-
-    monkeypatch.setattr(loaded, "make_lm", make)
-    return made
-
-
 def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(exported(tmp_path, compiled())) as judge:
         found = judge.score_group([f"reply {n}" for n in range(4)], "message 1")
@@ -153,20 +113,6 @@ def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) ->
         assert len(lms[0].prompts) == 2
         alone = judge.score("reply 7", "message 1")
         assert {(s.score, s.calls, s.together) for s in alone.values()} == {(4, 1, 1), (3, 1, 1)}
-
-
-def arguments(folder: Path, program: Path, groups: int, candidates: int) -> list[str]:
-    def line(g: int) -> str:
-        texts = [{"id": f"c{c}", "text": f"reply {g * 10 + c}"} for c in range(candidates)]
-        return json.dumps({"group": f"g{g}", "source": f"message {g}", "candidates": texts})
-
-    (folder / "in.jsonl").write_text("".join(f"{line(g)}\n" for g in range(groups)))
-    flags = {"--program": program, "--in": folder / "in.jsonl", "--store": folder / "store"}
-    return [str(part) for pair in flags.items() for part in pair]
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in path.read_text().splitlines()]
 
 
 def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[ScriptedLM]) -> None:
@@ -197,7 +143,7 @@ import sys
 from debate_judge.runs import score
 from debate_judge.runs.export import loaded
 from tests.fakes import scripted_lm
-from tests.runs.test_together_commands import script
+from tests.runs.together_command import script
 
 log = open(sys.argv[1], "a", buffering=1)
 

@@ -1,0 +1,129 @@
+"""Searches over a judge of numbers."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from debate_judge.data.agreement.tables import GroupScores
+from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.course import Breadth, course
+from debate_judge.optimize.search.outcomes import Criterion, SearchResult
+from debate_judge.optimize.search.points import Point, Probe, Space
+from debate_judge.optimize.search.study import SearchPlan, search
+
+SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
+"""114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
+
+
+def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
+    return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
+
+
+class Fake:
+    """Scores that are made up, and that remember what they were asked.
+
+    Args:
+        noise: Of a point's scores; without any they are the ratings.
+        calls: Of a point.
+        stop_at: The reading that is interrupted.
+        known: The groups that may judge a point.
+    """
+
+    def __init__(
+        self,
+        noise: Callable[[Point], float],
+        calls: Callable[[Point], float] = lambda p: 1 + 2 * p.rounds + 0.5 * p.tie_breaker,
+        stop_at: int | None = None,
+        known: Callable[[Point], int] = lambda p: 10,
+        seed: int = 0,
+    ) -> None:
+        self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
+        self.aspects = (Aspect("a", "?", Scale(1, 6)),)
+        self.groups = [str(i) for i in range(10)]
+        self.asked: list[Point] = []
+        """Points in the order in which they were first asked about."""
+        self.blocks: dict[Point, int] = {}
+        """The most groups that each was asked about."""
+        self.whole: list[Point] = []
+        """Every time that a point was asked about all groups."""
+
+    def scores(
+        self, point: Point, parts: object = None, only: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        if len(self.asked) == self.stop_at and point not in self.blocks:
+            raise KeyboardInterrupt
+        if point not in self.blocks:
+            self.asked.append(point)
+        if only is None:
+            self.whole.append(point)
+        self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
+        rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
+        # The ratings of group i: 1 to 6, each in another order.
+        ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
+        groups = [
+            group(str(i), row, [r + rng.gauss(0, self.noise(point)) for r in row]) for i, row in enumerate(ratings)
+        ]
+        known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
+        return {self.aspects[0].name: known}, self.calls(point)
+
+    def granularity(self, aspect: str, point: Point) -> str:
+        return point.granularity
+
+
+def breadth(probes: int, kinds: int = 2, others: int = 1, ties: int = 2) -> Breadth:
+    return Breadth(kinds, others, ties, probes, candidates=1000)
+
+
+EVERYTHING = breadth(1000)
+
+
+def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", race: bool = False) -> SearchPlan:
+    criterion = Criterion("spearman", "summary")
+    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, race=race)
+
+
+def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
+    units = {"a": cast(ChoiceScores, fake)}
+    planned = plan(storage, broad, seed, race=options.pop("race", False))
+    return search(units, options.pop("space", SPACE), planned, **options)["a"]
+
+
+def varied(point: Point) -> float:
+    """Noise that differs from point to point; least for the plain persona with a guide in the second round."""
+    return (
+        0.5 * (point.persona != "plain")
+        + 0.5 * (point.knowledge != "guide")
+        + 0.7 * abs(point.rounds - 2)
+        + 0.4 * GRANULARITIES.index(point.granularity)
+    )
+
+
+# --- the order of cost ---
+
+
+def named(probe: Probe) -> str:
+    rounds = f"{probe.rounds}{'T' if probe.tie_breaker else ''}"
+    return f"{probe.variant.knowledge} {probe.variant.persona} {rounds}" if probe.rounds else probe.variant.knowledge
+
+
+def followed(space: Space, broad: Breadth, value: Callable[[Point], float]) -> list[str]:
+    def worth(points: Sequence[Point]) -> Mapping[Point, list[float]]:
+        return {point: [value(point)] for point in points}
+
+    return [named(probe) for probe in course(space, broad, lambda points: dict(worth(points)))]
+
+
+# --- stopped and resumed ---
+
+
+def told(found: SearchResult) -> tuple[Any, ...]:
+    return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
+
+
+BROAD = breadth(12)
+"""9 probes of the course, 3 of the sampler."""

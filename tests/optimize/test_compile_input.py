@@ -1,0 +1,109 @@
+"""Input that a compile refuses before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from debate_judge.optimize import compile as command
+
+ROOT = Path(__file__).parents[2]
+QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+BAD = [
+    (["--lm", "oflin"], "'oflin' is not an LM"),
+    (["--tuner", "mirpo"], "did you mean 'mipro'?"),
+    (["--judge", "debat"], "did you mean 'debate'?"),
+    (["--data", "summevall"], "did you mean 'summeval'"),
+    (["--aspects", "coherense"], "coherence"),
+    (["--objective", "spearmann"], "did you mean 'spearman'?"),
+    (["--level", "sumary"], "did you mean 'summary'?"),
+    (["--trials", "0"], "at least 1"),
+    (["--choose", "poled"], "did you mean 'pooled'?"),
+    (["--data", "missing.jsonl"], "missing.jsonl"),
+    (["--config", "missing.toml"], "missing.toml"),
+    (["--personas", "missing.toml"], "missing.toml"),
+    (["--tracking-uri", "http://127.0.0.1:9"], "127.0.0.1:9"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_bad_input_is_refused_before_anything_is_spent(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([*arguments, "--json", "r.json"]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert "Traceback" not in error
+    assert not Path("r.json").exists()
+    assert not list(Path(".").rglob("*.replies"))
+
+
+def test_too_few_ratings_are_refused_with_the_reason_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:2]
+    assert command.main(["--data", write(Path("few.jsonl"), "\n".join(lines))]) == 2
+    error = capsys.readouterr().err
+    assert "too few ratings of coherence to start" in error
+    assert "not even the sign of a middling correlation could be told" in error
+    assert "at least 20 rated candidates" in error
+    assert "16, in 2 sources" in error
+    assert "rate 4 more candidates" in error
+
+
+def test_too_few_sources_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (ROOT / "data" / "sample" / "summarization.jsonl").read_text().splitlines()[:5]
+    data = write(Path("few.jsonl"), "\n".join(lines))
+    assert command.main(["--data", data, "--folds", "1"]) == 2
+    assert "at least 2 groups whose candidates are rated differently in each part" in capsys.readouterr().err
+    assert command.main(["--data", data, "--folds", "6"]) == 2
+    error = capsys.readouterr().err
+    assert "5 sources cannot be cut into 6 folds" in error
+    assert "choose fewer folds, 4 at least" in error
+
+
+def test_settings_come_from_a_file_and_flags_win(capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(
+        Path("c.toml"),
+        'max-rounds = 1\ntrials = 6\nseed = 5\naspects = ["fluency"]\nresamples = 200\ntuner = "none"\nfolds = 1\n',
+    )
+    assert command.main(["--config", config, "--seed", "6", "--json", "r.json"]) == 0
+    result = json.loads(Path("r.json").read_text())
+    assert result["seed"] == 6
+    assert set(result["chosen"]) == {"fluency"}
+
+
+def test_a_judge_that_cannot_score_ends_the_compile_and_leaves_no_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--aspects", "coherence", "--tuner", "none", "--score-mode", "expected", "--store", str(tmp_path)]
+    assert command.main(flags) == command.EXIT_INPUT
+    assert "log-probabilities" in capsys.readouterr().err
+    assert not (tmp_path / "exports").exists()
+
+
+@pytest.mark.parametrize("place", ["a file/r.json", "a folder", "x" * 300 + ".json"])
+def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").write_text("")
+    (tmp_path / "a folder").mkdir()
+    monkeypatch.setattr("debate_judge.optimize.job.compile_judge", lambda *found: pytest.fail("the compile began"))
+    assert command.main([*QUICK, "--json", place]) == 2
+    message = capsys.readouterr().err
+    assert "field '--json': cannot be written" in message
+    assert "Traceback" not in message

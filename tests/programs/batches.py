@@ -1,0 +1,48 @@
+"""Debates in batch jobs, stopped and taken up again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict
+from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
+from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.options import BatchTiming
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.batch_server import BatchServer
+
+HURRY = LMOptions(
+    batch="openai",
+    batch_pace=BatchTiming(quiet=0.03, first_poll=0.001, longest_poll=0.004, patience=0.2),
+    first_wait=0.005,
+    longest_wait=0.02,
+)
+"""Waits short enough for a test."""
+
+ONE_ROUND = [("scorer", "0", 20), ("critic", "1", 20), ("scorer", "1", 10)]
+"""Jobs of 20 items: the Critic objects to every second one."""
+
+
+def lm_at(server: BatchServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY) -> JudgeLM:
+    # A concurrency that would show if it held calls back.
+    return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=2)
+
+
+def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
+
+
+def resumed(folder: Path, server: BatchServer, what: list[Item], options: LMOptions = HURRY) -> list[Judgement]:
+    """As another process would: the same folder, nothing else."""
+    journal = Journal(folder)
+    try:
+        return judge(lm_at(server, store=journal, options=options), what)
+    finally:
+        journal.close()
+
+
+def scores(judgements: list[Judgement]) -> list[float | None]:
+    return [j.score if isinstance(j, Verdict) else None for j in judgements]

@@ -1,0 +1,52 @@
+"""Items, their answers, and faults of a server, for whole debates against one that misbehaves."""
+
+from __future__ import annotations
+
+import re
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, Item, Judgement
+from debate_judge.programs.lm.client import JudgeLM, LMOptions, ReplyStore
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.faulty_server import FaultyServer
+
+ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(1, 5))
+TASK = Task("notes", "letter", "note", (ASPECT,))
+HURRY = LMOptions(attempt=0.5, first_wait=0.01, longest_wait=0.2, probe=0.05, retries=8)
+"""Waits short enough for a test. A real provider deserves the defaults."""
+
+
+def items(count: int) -> list[Item]:
+    return [Item(str(i), "c", TASK, ASPECT, f"Letter-{i}", f"Note {i}.") for i in range(count)]
+
+
+def answer(body: bytes) -> str:
+    """The Critic objects to every second letter, once; scores depend on the letter and on what was heard."""
+    found = re.search(rb"Letter-(\d+)", body)
+    if found is None:
+        return "OK"
+    letter = int(found[1])
+    heard = body.count(b"Critic, round ")
+    if b"## decision ##" in body:
+        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
+        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard) % 5}"
+
+
+def judge(lm: JudgeLM, what: list[Item], rounds: int = 1) -> list[Judgement]:
+    with JudgeRunner(lm, progress=False) as runner:
+        return runner.judge(Debate(debate_config=DebateConfig(rounds)), what)
+
+
+def lm_at(
+    server: FaultyServer, *, store: ReplyStore | None = None, options: LMOptions = HURRY, concurrency: int = 32
+) -> JudgeLM:
+    return make_lm("openai/mock", api_base=server.url, store=store, options=options, concurrency=concurrency)
+
+
+def expected(item: Item) -> int:
+    """The score of `answer` after one round: revised once where the Critic objects."""
+    letter = int(item.group)
+    return 1 + (letter * 7 + letter % 2) % 5

@@ -1,0 +1,56 @@
+"""Items, scripted agents and their views, for the tests of the hallucination debate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import dspy
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.judge import DebateConfig, Item
+from tests.fakes import ScriptedLM, section
+
+ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
+QA = Task("questions", "question", "answer", (ASPECT,), "knowledge")
+ITEM = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
+
+SPEAKERS = {
+    "You are the Trust": "trust",
+    "You are the Skeptic": "skeptic",
+    "You are the Leader": "leader",
+    "You check a claim": "initial",
+    "You take a text apart": "claims",
+    "You prepare a reply": "facts",
+    "You look for evidence": "queries",
+    "You check a response": "checker",
+    "You check whether": "checker",
+}
+
+
+def speaker(prompt: str) -> str:
+    role = section(prompt, "role")
+    return next(name for start, name in SPEAKERS.items() if role.startswith(start))
+
+
+def view(factual: bool, severity: int, opinion: str) -> str:
+    return f"[[ ## opinion ## ]]\n{opinion}\n\n[[ ## factuality ## ]]\n{factual}\n\n[[ ## severity ## ]]\n{severity}"
+
+
+def run(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
+    async def under_lm() -> Any:
+        with dspy.context(lm=lm, trace=None):
+            return await work
+
+    return asyncio.run(under_lm())
+
+
+def course(lm: ScriptedLM) -> list[tuple[str, str]]:
+    """(speaker, what it had heard) in the order of the calls."""
+    return [(speaker(prompt), section(prompt, "debate")) for prompt in lm.prompts]
+
+
+def judge(rounds: int = 3, **options: Any) -> Hallucination:
+    return Hallucination(Options(**options), DebateConfig(rounds=rounds))

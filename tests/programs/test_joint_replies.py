@@ -1,0 +1,158 @@
+"""What is read of a reply about several aspects, and what is done where none comes or too much is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from debate_judge.programs.judge import Unscored
+from tests.fakes import Script, requested, section
+from tests.programs.joint_cells import ALL, HONEST, THREE, TRUE, limited, name_of, true
+from tests.programs.tables import joint_judge, judged, part, reply_limits, shown, values, wanted_cells
+
+
+def line_of(prompt: str, text: str, aspect: str) -> str:
+    return f"{name_of(prompt, text, aspect)}: {true(prompt, text, aspect):g}"
+
+
+def first_changed(change: Callable[[str, str], str]) -> Script:
+    """The honest LM, whose first reply is changed by `change` of the prompt and the reply."""
+    seen: list[str] = []
+
+    def script(prompt: str) -> str:
+        seen.append(prompt)
+        return change(prompt, HONEST(prompt)) if len(seen) == 1 else HONEST(prompt)
+
+    return script
+
+
+# --- what is read of a reply ---
+
+
+def nested(prompt: str) -> str:
+    found: dict[str, dict[str, float]] = {}
+    for name in wanted_cells(prompt, "scores"):
+        _, number, aspect = name.split("_", 2)
+        text = shown(prompt)[int(number)]
+        found.setdefault(f"candidate_{number}", {})[aspect.replace("_", " ")] = true(prompt, text, aspect)
+    return json.dumps({"scores": found})
+
+
+DRESSES: dict[str, Callable[[str, str], str]] = {
+    "backwards": lambda prompt, reply: "\n\n".join(reply.split("\n\n")[::-1]),
+    "no underscores": lambda prompt, reply: re.sub(r"^(candidate)_(\d)_(\w+): ", r"\1 \2 \3: ", reply, flags=re.M),
+    "its name": lambda prompt, reply: reply.replace("_plain_style: ", ", Plain style: "),
+    "numbers alone": lambda prompt, reply: re.sub(r"^candidate_(\d_\w+: )", r"\1", reply, flags=re.M),
+    "in brackets": lambda p, reply: re.sub(r"^candidate_(\d)_(\w+): ", r"- **Candidate \1** (\2): ", reply, flags=re.M),
+    "a table": lambda p, reply: re.sub(r"^(candidate_\d)_(\w+): (\d+)$", r"| \1 | \2 | \3 |", reply, flags=re.M),
+    "of the scale": lambda prompt, reply: re.sub(r"^(\w+_plain_style: \d+)$", r"\1/10", reply, flags=re.M),
+    "nothing but the lines": lambda prompt, reply: reply.partition("[[ ## scores ## ]]\n")[2],
+    "an object of objects": lambda prompt, reply: nested(prompt),
+    "the same line twice": lambda prompt, reply: f"{reply}\n{line_of(prompt, 'two', 'coherence')}",
+    "words around": lambda p, reply: reply.replace("scores ## ]]\n", "scores ## ]]\nBest is 1:\n") + "\nDone.",
+    "thoughts first": lambda prompt, reply: f"<think>\ncandidate_1_coherence: 5\n</think>\n{reply}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_scores_are_read_in_any_order_and_dress(dress: str) -> None:
+    judgements, lm = judged(joint_judge(), first_changed(DRESSES[dress]), THREE)
+    assert values(judgements) == TRUE
+    assert len(lm.prompts) == 1
+
+
+def instead(text: str, aspect: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a cell; `line` has its name in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text, aspect), line.format(name_of(prompt, text, aspect))
+    )
+
+
+GAPS: dict[str, tuple[Callable[[str, str], str], list[tuple[str, str]], str]] = {
+    "one cell missing": (instead("two", "coherence", ""), [("two", "coherence")], "it was missing"),
+    "an aspect missing": (
+        lambda prompt, reply: re.sub(r"^\w+_plain_style: \d+$", "", reply, flags=re.MULTILINE),
+        ALL[3:],
+        "it was missing",
+    ),
+    "twice, and different": (
+        instead("one", "plain_style", "{0}: 3\n{0}: 4"),
+        [("one", "plain_style")],
+        "twice with different content",
+    ),
+    "on the other aspect's scale": (instead("three", "coherence", "{}: 9"), [("three", "coherence")], "outside the"),
+    "no number": (instead("one", "coherence", "{}: fine"), [("one", "coherence")], "no score could be found"),
+    "its section twice": (
+        lambda prompt, reply: part(name_of(prompt, "two", "coherence"), "Other.") + "\n\n" + reply,
+        [("two", "coherence")],
+        "twice with different content",
+    ),
+    "no aspect": (
+        lambda prompt, reply: re.sub(r"^candidate_(\d)_\w+: (\d+)$", r"candidate_\1: \2", reply, flags=re.MULTILINE),
+        ALL,
+        "it was missing",
+    ),
+    "a foreign candidate": (lambda p, reply: f"{reply}\ncandidate_4_coherence: 3", ALL, "no candidate_4_coherence"),
+    "a foreign aspect": (lambda p, reply: f"{reply}\ncandidate_1_overall: 3", ALL, "no candidate_1_overall"),
+    "nothing": (lambda p, reply: " ", ALL, "empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_what_cannot_be_read_is_asked_for_once_more_about_these_cells_alone(gap: str) -> None:
+    change, lost, why = GAPS[gap]
+    judgements, lm = judged(joint_judge(), first_changed(change), THREE)
+    assert values(judgements) == TRUE
+    first, second = lm.prompts
+    assert sorted(wanted_cells(second, "scores")) == sorted(name_of(first, *cell) for cell in lost)
+    assert why in section(second, "correction")
+    assert shown(second) == shown(first)
+    calls = [1 / 6 + (1 / len(lost) if cell in lost else 0) for cell in ALL]
+    assert [j.calls for j in judgements] == [pytest.approx(share) for share in calls]
+
+
+def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
+    def script(prompt: str) -> str:
+        reply = HONEST(prompt)
+        return instead("three", "coherence", "{}: great")(prompt, reply) if "scores" in requested(prompt) else reply
+
+    judgements, lm = judged(joint_judge(1), script, THREE)
+    assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert re.match(r"scorer, round 0: candidate_\d_coherence: no score could be found", lost.detail)
+    assert "[kept as " in lost.detail
+    assert name_of(lm.prompts[0], "three", "coherence") not in wanted_cells(lm.prompts[-1], "decisions")
+    assert name_of(lm.prompts[0], "three", "plain_style") in wanted_cells(lm.prompts[-1], "decisions")
+
+
+@pytest.mark.parametrize(
+    ("most", "shape", "calls"),
+    # Whole; a pair and one; then candidates by themselves; then every cell alone.
+    [(6, {(3, 2)}, 1), (4, {(1, 2), (2, 2)}, 3), (2, {(1, 2)}, 5), (1, {(1, 1)}, 11)],
+)
+def test_what_is_too_long_is_cut_between_candidates_and_then_between_aspects(
+    most: int, shape: set[tuple[int, int]], calls: int
+) -> None:
+    judgements, lm = judged(joint_judge(), limited(most), THREE)
+    assert values(judgements) == TRUE
+    assert {(j.transcript.together, j.transcript.joint) for j in judgements} == shape
+    assert len(lm.prompts) == calls
+    assert sum(j.calls for j in judgements) == pytest.approx(calls)
+
+
+@pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 900), (None, None)])
+def test_a_reply_about_several_cells_has_room_for_all(limit: int | None, given: int | None) -> None:
+    assert reply_limits(joint_judge(), THREE, limit) == [given]
+
+
+@pytest.mark.parametrize(("most", "parts", "tried"), [(6, 1, 0), (4, 2, 1), (2, 3, 2), (1, 6, 5)])
+def test_later_turns_and_the_tie_breaker_keep_to_the_parts(most: int, parts: int, tried: int) -> None:
+    judgements, lm = judged(joint_judge(1, tie_breaker=True), limited(most), THREE)
+    assert values(judgements) == TRUE
+    # Opening, review, revision and tie-break of each part, and once what was too long.
+    assert len(lm.prompts) == tried + 4 * parts
+    assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))

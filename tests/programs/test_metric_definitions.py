@@ -1,0 +1,158 @@
+"""BERTScore and BARTScore by their definitions, over tiny models made here."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs import build
+from debate_judge.programs.judge import Item, Verdict
+from debate_judge.programs.metrics.metric import Metric
+from tests.programs.metric_items import _bart, item
+from tests.tiny_models import skip_without, tiny_bart, tiny_bert, vocabulary
+
+
+def value(judge: Metric, about: Item) -> float:
+    found = asyncio.run(judge.judge(about))
+    assert isinstance(found, Verdict), found
+    assert found.calls == 0
+    return found.score
+
+
+# --- BERTScore ---
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Metric:
+    skip_without("bertscore")
+    return _bert(tiny_bert(tmp_path))
+
+
+def _bert(folder: Path, **options: Any) -> Metric:
+    judge = build("bertscore", {"model": str(folder), "layers": 2, "device": "cpu", **options})
+    assert isinstance(judge, Metric)
+    return judge
+
+
+def _greedy(folder: Path, text: str, other: str) -> float:
+    """F1 by the definition: each token's best cosine in the other text, the marks at the ends not averaged."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+
+    def vectors(of: str) -> Any:
+        with torch.no_grad():
+            found = network(**tokenizer(of, return_tensors="pt")).last_hidden_state[0]
+        return found / found.norm(dim=-1, keepdim=True)
+
+    cosines = vectors(text) @ vectors(other).T
+    precision = float(cosines.max(1).values[1:-1].mean())
+    recall = float(cosines.max(0).values[1:-1].mean())
+    return 2 * precision * recall / (precision + recall)
+
+
+def test_bertscore_is_what_the_definition_says(bert: Metric) -> None:
+    folder = Path(bert.config()["model"])
+    texts = ("the dog ran", "a cat sat on the mat", "the cat is in and on a mat")
+    by_text = [value(bert, item("the cat sat", text)) for text in texts]
+    assert by_text == pytest.approx([_greedy(folder, "the cat sat", text) for text in texts], abs=1e-5)
+    assert value(bert, item("the cat sat", "the cat sat")) == pytest.approx(1)
+    assert value(bert, item("the cat sat", *texts)) == pytest.approx(max(by_text), abs=1e-5)
+    assert len(set(by_text)) == 3
+
+
+def test_bertscore_reads_long_texts_and_tokenizers_without_a_limit(tmp_path: Path) -> None:
+    skip_without("bertscore")
+    long = " ".join(["cat sat on the mat"] * 50)
+    for folder in (tiny_bert(tmp_path), tiny_bert(tmp_path, longest=None)):
+        assert value(_bert(folder), item(long, "the dog ran")) != 0
+
+
+def test_bertscore_with_batches_agrees_with_one_at_a_time(bert: Metric) -> None:
+    together = _bert(Path(bert.config()["model"]), batch=16)
+    about = item("the cat sat", "the dog ran", "a cat sat on the mat in a mat")
+    assert value(together, about) == pytest.approx(value(bert, about), abs=1e-5)
+
+
+def test_bertscore_needs_a_layer_for_a_model_that_it_does_not_know(bert: Metric) -> None:
+    judge = build("bertscore", {"model": bert.config()["model"]})
+    with pytest.raises(InputError, match=r"layers=N"):
+        asyncio.run(judge.judge(item("the cat", "a cat")))
+
+
+# --- BARTScore ---
+
+
+@pytest.fixture
+def probabilities() -> list[float]:
+    weights = [1.0 + i for i in range(len(vocabulary()))]
+    return [w / sum(weights) for w in weights]
+
+
+def test_bartscore_is_the_mean_log_likelihood_of_the_right_text(tmp_path: Path, probabilities: list[float]) -> None:
+    """The model expects the same of any text, so the value can be had by hand and shows which text was the target."""
+    skip_without("bartscore")
+    folder = tiny_bart(tmp_path, probabilities=probabilities)
+
+    def by_hand(text: str) -> float:
+        tokens = ["<s>", *text.split(), "</s>"]
+        return sum(math.log(probabilities[vocabulary()[t]]) for t in tokens) / len(tokens)
+
+    text, one, two = "the cat sat", "a dog", "the dog ran on the mat"
+    about = item(text, one, two, source="a cat")
+    expected = {
+        "faithfulness": by_hand(text),
+        "precision": by_hand(text),
+        "recall": max(by_hand(one), by_hand(two)),
+        "f": (by_hand(text) + max(by_hand(one), by_hand(two))) / 2,
+    }
+    assert {d: value(_bart(folder, d), about) for d in expected} == pytest.approx(expected, abs=1e-5)
+
+
+def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
+    skip_without("bartscore")
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    folder = tiny_bart(tmp_path)
+    network, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+    def by_steps(given: str, text: str) -> float:
+        """Token by token, as a decoder writes."""
+        tokens, total = tokenizer(text).input_ids, 0.0
+        for n, token in enumerate(tokens):
+            before = torch.tensor([[network.config.decoder_start_token_id, *tokens[:n]]])
+            with torch.no_grad():
+                read = tokenizer(given, return_tensors="pt").input_ids
+                logits = network(input_ids=read, decoder_input_ids=before).logits
+            total += float(logits[0, -1].log_softmax(-1)[token])
+        return total / len(tokens)
+
+    text, reference, source, context = "the cat sat", "a dog ran on the mat", "the mat is in", "a dog"
+    about = item(text, reference, source=source, context=context)
+    forward, back = by_steps(reference, text), by_steps(text, reference)
+    expected = {
+        "faithfulness": by_steps(f"{source}\n\n{context}", text),
+        "precision": forward,
+        "recall": back,
+        "f": (forward + back) / 2,
+    }
+    assert len({round(v, 3) for v in expected.values()}) == 4
+    assert {d: value(_bart(folder, d), about) for d in expected} == pytest.approx(expected, abs=1e-4)
+
+
+def test_bartscore_takes_the_best_reference_in_batches_of_any_size(tmp_path: Path) -> None:
+    skip_without("bartscore")
+    folder = tiny_bart(tmp_path)
+    references = ("a dog", "the dog ran on the mat in a mat", "the cat sat")
+    for direction in ("precision", "recall", "f"):
+        alone = [value(_bart(folder, direction), item("the cat sat", r)) for r in references]
+        for batch in (1, 2, 16):
+            found = value(_bart(folder, direction, batch=batch), item("the cat sat", *references))
+            assert found == pytest.approx(max(alone), abs=1e-4)

@@ -1,0 +1,148 @@
+"""The offline LM keeps nothing, is the same in every process, and answers whatever it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import dspy
+import pytest
+
+from debate_judge.data.tasks import DIALOGUE
+from debate_judge.programs.chateval.referees import Comparing, Summarizing
+from debate_judge.programs.debate.critic import Criticism
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import PERSONAS, STRICT
+from debate_judge.programs.debate.scorer import Scoring
+from debate_judge.programs.debate.tie_breaker import TieBreaking
+from debate_judge.programs.geval.steps import Deriving
+from debate_judge.programs.judge import DebateConfig, Verdict
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.offline import engine as offline
+from debate_judge.programs.offline import persona as offline_persona
+from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, final, item, prompt
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def plain_lm() -> dspy.LM:
+    """The engine in an LM of DSPy's own."""
+    engine = offline.OfflineEngine()
+
+    class Awaited:
+        async def complete(self, request: Any) -> Any:
+            return engine.complete(request)
+
+    return dspy.LM(offline.MODEL, engine=engine, async_engine=Awaited(), cache=False)
+
+
+def in_new_process(program: str, seed: str, given: str) -> str:
+    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, input=given, env=env, text=True, capture_output=True, check=True).stdout
+
+
+def test_equal_answers_in_every_process_and_for_every_hash_seed() -> None:
+    asked = [prompt(s, item(a, t)) for s in (Scoring, Criticism, TieBreaking) for a, t in DEFECTS]
+    asked += [prompt(Scoring, item(a.name, t, DIALOGUE)) for a in DIALOGUE.aspects for t in (LIVELY, STOCK)]
+    asked.append(("", "Write a new instruction within ``` blocks."))
+    program = (
+        "import json, sys; from debate_judge.programs.offline import engine;"
+        "print([engine.OfflineEngine().answer(*p, {}).text for p in json.load(sys.stdin)])"
+    )
+    here = f"{[answer(*p) for p in asked]}\n"
+    assert [in_new_process(program, seed, json.dumps(asked)) for seed in ("0", "1", "77")] == [here] * 3
+
+
+def test_importing_it_loads_no_dspy() -> None:
+    program = "import sys; from debate_judge.programs.offline import engine; print('dspy' in sys.modules)"
+    assert in_new_process(program, "0", "").strip() == "False"
+
+
+def test_the_real_debate_runs_on_it_both_ways() -> None:
+    asked = item("coherence", f"{GOOD} {CRACKS}")
+
+    def judged(lm: Any) -> Any:
+        with dspy.context(lm=lm):
+            return asyncio.run(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
+
+    verdict, same = judged(make_lm("offline")), judged(plain_lm())
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == same.score == final(asked)
+    assert verdict.stop_reason == "tie-breaker"
+
+
+def test_the_engine_can_be_copied_and_pickled_and_answers_alike_by_all_ways() -> None:
+    system, user = prompt(Scoring, item("fluency"))
+    request = dspy.lm15.Request(model=offline.MODEL, system=system, messages=(dspy.lm15.Message.user(user),))
+    engine = offline.OfflineEngine()
+    copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))]
+    answers = [e.complete(request) for e in (engine, *copies)]
+    assert len({a.message.text for a in answers}) == 1
+    assert answers[0].usage.input_tokens == (len(system) + len(user)) // 4
+    both = asyncio.run(
+        engine.chat(offline.MODEL, [{"role": "system", "content": system}, {"role": "user", "content": user}], {})
+    )
+    assert both.text == answers[0].message.text
+    lm = make_lm("offline")
+    assert "Text statistics" in lm(user)[0]
+    assert "Text statistics" in asyncio.run(lm.acall(user))[0]
+
+
+def test_it_proposes_instructions_to_dspys_optimizers() -> None:
+    from dspy.teleprompt.copro_optimizer import BasicGenerateInstruction
+    from dspy.teleprompt.gepa import InstructionProposer
+
+    seen = set()
+    with dspy.context(lm=make_lm("offline"), adapter=dspy.ChatAdapter()):
+        propose = dspy.Predict(BasicGenerateInstruction)
+        for persona in PERSONAS.values():
+            text = propose(basic_instruction=persona.text).proposed_instruction
+            assert "NO ISSUE" in text
+            seen.add(text)
+        assert "final score" in propose(basic_instruction=TieBreaking.instructions).proposed_instruction
+        assert "aspect" in propose(basic_instruction=Scoring.instructions).proposed_instruction
+        examples = [{"Inputs": {"a": "b"}, "Generated Outputs": "c", "Feedback": "d"}]
+        new = InstructionProposer()({"critic.predict": STRICT.text}, {"critic.predict": examples}, ["critic.predict"])
+        assert "NO ISSUE" in new["critic.predict"]
+    assert len({offline_persona.threshold(text) for text in seen}) > 1
+
+
+class _Various(dspy.Signature):
+    """Say many things."""
+
+    question: str = dspy.InputField()
+    remark: str = dspy.OutputField()
+    choice: Literal["red", "blue"] = dspy.OutputField()
+    sure: bool = dspy.OutputField()
+    amount: float = dspy.OutputField()
+    names: list[str] = dspy.OutputField(desc="of\nall")
+    notes: dict[str, str] = dspy.OutputField()
+
+
+@pytest.mark.parametrize("adapter", [dspy.ChatAdapter(use_json_adapter_fallback=False), dspy.JSONAdapter()])
+def test_fields_it_knows_nothing_about_get_a_value_of_their_type(adapter: dspy.Adapter) -> None:
+    with dspy.context(lm=make_lm("offline"), adapter=adapter):
+        reply = dspy.Predict(_Various)(question="?")
+    assert "text statistics" in reply.remark
+    assert (reply.choice, reply.sure, reply.amount, reply.names, reply.notes) == ("red", False, 0.0, [], {})
+
+
+def test_the_other_judges_roles_are_answered() -> None:
+    asked = item("coherence", f"{GOOD} {CRACKS}")
+    steps = ask(Deriving, asked)["steps"]
+    assert steps.startswith("1. Look at agreement with the order of the source.")
+    assert "repeated word pairs" in steps
+    pair = ask(Comparing, asked, answer_1=GOOD, answer_2=asked.text, role="Other referees have the same task.")
+    assert float(pair["score_1"]) > float(pair["score_2"])
+    talk = "annotator, turn 1, score 3: repeated word pairs (9%)\n\ncritic, turn 1, score 2: no"
+    summary = ask(Summarizing, asked, talk)["summary"]
+    assert "repeated word pairs" in summary
+    assert "annotator, turn 1, score 3; critic, turn 1, score 2" in summary

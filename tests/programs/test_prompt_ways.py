@@ -1,0 +1,164 @@
+"""Demonstrations in a prompt, fields in a reply, and the same bytes by either way through DSPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+from dspy.lm15 import Message, Request, Response, Usage
+
+from debate_judge.programs.debate.critic import Critic
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.scorer import Scorer
+from debate_judge.programs.judge import DebateConfig, Verdict
+from debate_judge.programs.roles.adapter import SYSTEM
+from debate_judge.programs.roles.role import ADAPTER, material
+from debate_judge.programs.transcript import Transcript
+from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.programs.prompts import ITEM, OPEN_DEBATE, headers, hold
+
+DEMO = {
+    **material(replace(ITEM, source="Shall we?", text="Let us.", context=""), ""),
+    "rationale": "It answers.",
+    "score": "5",
+}
+
+
+def test_demos_stand_before_the_question_as_turns_of_a_conversation() -> None:
+    scorer = Scorer()
+    system, user, assistant, question = ADAPTER.format(scorer.predict.signature, [DEMO], material(ITEM, ""))
+    assert system == {"role": "system", "content": SYSTEM}
+    assert user["role"] == "user"
+    assert headers(user["content"]) == ["task", "source", "aspect", "candidate", "role", "rationale", "score"]
+    assert section(user["content"], "source") == "Shall we?"
+    assert assistant == {
+        "role": "assistant",
+        "content": "[[ ## rationale ## ]]\nIt answers.\n\n[[ ## score ## ]]\n5",
+    }
+    # The question is what it is without demos.
+    assert [question] == ADAPTER.format(scorer.predict.signature, [], material(ITEM, ""))[1:]
+
+
+def test_a_demo_reads_as_the_reply_that_it_shows() -> None:
+    signature = Scorer().predict.signature
+    shown = ADAPTER.format(signature, [DEMO], material(ITEM, ""))[2]["content"]
+    assert ADAPTER.parse(signature, shown) == {"rationale": "It answers.", "score": "5"}
+
+
+def test_an_incomplete_demo_is_left_out() -> None:
+    signature = Scorer().predict.signature
+    incomplete = {k: v for k, v in DEMO.items() if k != "score"}
+    assert ADAPTER.format(signature, [incomplete], material(ITEM, "")) == ADAPTER.format(
+        signature, [], material(ITEM, "")
+    )
+
+
+# --- reading ---
+
+
+def test_a_missing_field_is_an_empty_text() -> None:
+    assert ADAPTER.parse(Critic().predict.signature, "[[ ## decision ## ]]\nISSUE") == {
+        "review": "",
+        "decision": "ISSUE",
+        "feedback": "",
+    }
+
+
+def test_a_reply_without_structure_is_given_to_every_field() -> None:
+    assert ADAPTER.parse(Scorer().predict.signature, "4") == {"rationale": "4", "score": "4"}
+
+
+@pytest.mark.parametrize("reply", ["", "<think>what", "[[ ## score ## ]]\n1\n[[ ## score ## ]]\n2"])
+def test_a_refused_reply_has_no_fields_and_raises_nothing(reply: str) -> None:
+    assert ADAPTER.parse(Scorer().predict.signature, reply) == {"rationale": "", "score": ""}
+
+
+# --- the two ways through DSPy ---
+
+
+class Recording(dspy.utils.callback.BaseCallback):
+    """What DSPy's callbacks are told; its presence alone sends every call the long way."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        self.called.append(type(instance).__name__)
+
+
+def watched(**settings: Any) -> tuple[ScriptedLM, Verdict]:
+    lm = scripted_lm(OPEN_DEBATE)
+    verdict = hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM), **settings)
+    assert isinstance(verdict, Verdict)
+    return lm, verdict
+
+
+def test_a_traced_debate_asks_the_same_bytes_and_says_the_same() -> None:
+    trace: list[Any] = []
+    short, traced = watched(), watched(trace=trace)
+    assert traced[0].prompts == short[0].prompts
+    assert traced[0].systems == short[0].systems
+    assert str(traced[1].transcript) == str(short[1].transcript)
+    assert (traced[1].score, traced[1].calls) == (short[1].score, short[1].calls)
+    # One step for each turn, with the inputs and outputs that optimizers learn from.
+    assert len(trace) == short[1].calls
+    assert trace[1][1]["candidate"] == "It is."
+    assert trace[1][2]["decision"] == "ISSUE"
+
+
+def test_a_debate_under_callbacks_asks_the_same_bytes() -> None:
+    callback = Recording()
+    assert watched(callbacks=[callback])[0].prompts == watched()[0].prompts
+    assert callback.called.count("Predict") == 6
+
+
+def test_both_ways_share_their_replies() -> None:
+    lm = scripted_lm(OPEN_DEBATE)
+    hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM))
+    executed = len(lm.prompts)
+    hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM), trace=[])
+    assert len(lm.prompts) == executed
+
+
+class Engine:
+    """An engine of a plain `dspy.LM`."""
+
+    def __init__(self, script: Callable[[str], str]) -> None:
+        self.script = script
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request) -> Response:
+        self.requests.append(request)
+        text = self.script(request.messages[-1].text or "")
+        return Response(
+            id=None, model=request.model, message=Message.assistant(text), finish_reason="stop", usage=Usage()
+        )
+
+
+class NoEngine:
+    def complete(self, request: Request) -> Response:
+        raise AssertionError("a debate is asynchronous")
+
+
+def test_any_other_dspy_lm_is_asked_the_same_bytes() -> None:
+    engine = Engine(OPEN_DEBATE)
+    lm = dspy.LM("plain/lm", engine=NoEngine(), async_engine=engine, cache=False)
+    verdict = hold(lm, Debate(debate_config=DebateConfig(2, True)).judge(ITEM))
+    short = watched()
+    assert [request.messages[-1].text for request in engine.requests] == short[0].prompts
+    assert [len(request.messages) for request in engine.requests] == [1] * 6
+    assert {str(request.system) for request in engine.requests} == {SYSTEM}
+    assert isinstance(verdict, Verdict)
+    assert str(verdict.transcript) == str(short[1].transcript)
+
+
+def test_demos_reach_any_other_dspy_lm() -> None:
+    engine, scorer = Engine(OPEN_DEBATE), Scorer()
+    scorer.predict.demos = [DEMO]
+    lm = dspy.LM("plain/lm", engine=NoEngine(), async_engine=engine, cache=False)
+    hold(lm, scorer.speak(ITEM, Transcript()), adapter=ADAPTER)
+    expected = ADAPTER.format(scorer.predict.signature, [DEMO], material(ITEM, ""))
+    assert [(m.role, m.text) for m in engine.requests[0].messages] == [(m["role"], m["content"]) for m in expected[1:]]

@@ -1,0 +1,158 @@
+"""Debates about several candidates: which of them go on, and what a trace tells of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from debate_judge.programs.judge import Verdict
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import requested, scripted_lm, section
+from tests.programs.debates import hold
+from tests.programs.four_candidates import FOUR, by_text, number_of
+from tests.programs.tables import judged, lines, part, reading, table_judge, values, wanted
+
+
+def disputing(*texts: str) -> Callable[[str, str], str | None]:
+    return lambda prompt, text: "TOO LOW" if text in texts else None
+
+
+def test_only_what_is_disputed_is_revised_and_debated_further() -> None:
+    def score(prompt: str, text: str) -> float:
+        # In a revision all scores are given anew, those that nobody disputes too.
+        return by_text(prompt, text) + (0.5 if section(prompt, "debate") else 0)
+
+    def issues(prompt: str, text: str) -> str | None:
+        later = "Critic, round 1" in section(prompt, "debate")
+        return "TOO LOW" if text == "two" or (text == "three" and not later) else None
+
+    judgements, lm = judged(table_judge(2, tie_breaker=True), reading(score, issues), FOUR)
+    assert values(judgements) == [1, 2.5, 3.5, 4]
+    assert [(j.rounds, j.stop_reason) for j in judgements if isinstance(j, Verdict)] == [
+        (1, "no issue"), (2, "tie-breaker"), (2, "no issue"), (1, "no issue"),
+    ]  # fmt: skip
+    first = lm.prompts[0]
+    two, three = number_of(first, "two"), number_of(first, "three")
+    kinds = [[name for name in requested(p) if not name.startswith("candidate")] for p in lm.prompts]
+    assert kinds == [["scores"], ["review", "decisions"]] * 2 + [["scores"], ["final_scores"]]
+    assert sorted(wanted(lm.prompts[3], "decisions")) == sorted([two, three])
+    assert sorted(wanted(lm.prompts[2], "scores")) == [1, 2, 3, 4]
+    assert wanted(lm.prompts[5], "final_scores") == [two]
+    # Scorer and Critic 1/4 each, the revision of two 1/2, their second review 1/2, then one alone: 1 and 1.
+    assert [j.calls for j in judgements] == [0.5, 3.5, 1.5, 0.5]
+    assert sum(j.calls for j in judgements) == len(lm.prompts) == 6
+    told = section(lm.prompts[3], "debate").split("\n")
+    order = [1, 2, 3, 4, 1, 2, 3, 4, *sorted([two, three])]
+    assert [int(line.removeprefix("candidate_").partition(":")[0]) for line in told] == order
+    assert f"candidate_{two}: Critic, round 1: Too low. It says two" in told
+    assert "Scorer, round 1, score 2.5" in told[-2] + told[-1]
+
+
+def test_no_issue_for_the_table_settles_all() -> None:
+    honest = reading(by_text)
+    critic = f"{part('review', 'Fine.')}\n\n{part('decisions', 'NO ISSUE')}"
+    judgements, lm = judged(table_judge(3), lambda p: critic if "decisions" in requested(p) else honest(p), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    assert len(lm.prompts) == 2
+    assert {j.stop_reason for j in judgements if isinstance(j, Verdict)} == {"no issue"}
+
+
+DECISIONS = {
+    "too high": ("TOO HIGH", "Quoted.", "Too high. Quoted."),
+    "in bold": ("**TOO LOW**", "Quoted.", "Too low. Quoted."),
+    "with its reason": ("TOO HIGH - the last sentence", "", "Too high. the last sentence"),
+    "an issue of no direction": ("ISSUE", "Quoted.", "Quoted."),
+    "none": ("no issue.", "", "NO ISSUE"),
+}
+
+
+@pytest.mark.parametrize("kind", DECISIONS)
+def test_decisions_are_read_as_they_are_written(kind: str) -> None:
+    decision, evidence, heard = DECISIONS[kind]
+    honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if "decisions" not in requested(prompt):
+            return honest(prompt)
+        two = number_of(prompt, "two")
+        decisions = {n: decision if n == two else "NO ISSUE" for n in wanted(prompt, "decisions")}
+        return "\n\n".join(["Well.", part("decisions", lines(decisions)), part(f"candidate_{two}", evidence)])
+
+    judgements, lm = judged(table_judge(1), script, FOUR)
+    assert judgements[1].transcript.turns[1].text == heard
+    assert len(lm.prompts) == (2 if heard == "NO ISSUE" else 3)
+
+
+UNDECIDED = ["maybe", "NO ISSUE, but too high", "TOO HIGH", "ISSUE: none", ""]
+
+
+@pytest.mark.parametrize("decision", UNDECIDED)
+def test_an_undecided_critic_is_asked_again_about_this_candidate(decision: str) -> None:
+    honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if "decisions" not in requested(prompt) or section(prompt, "correction"):
+            return honest(prompt)
+        two = number_of(prompt, "two")
+        decisions = {n: decision if n == two else "NO ISSUE" for n in wanted(prompt, "decisions")}
+        return "\n\n".join([part("review", "Well."), part("decisions", lines(decisions))])
+
+    judgements, lm = judged(table_judge(1), script, FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    assert wanted(lm.prompts[-1], "decisions") == [number_of(lm.prompts[0], "two")]
+    assert [j.calls for j in judgements] == [0.5, 1.5, 0.5, 0.5]
+
+
+def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
+    def score(prompt: str, text: str) -> float:
+        return min(5, by_text(prompt, text) + 0.5 * section(prompt, "debate").count("Critic"))
+
+    def issues(prompt: str, text: str) -> str | None:
+        said = section(prompt, "debate").count("Critic")
+        return "TOO LOW" if said < 6 and text in ("two", "three") else None
+
+    longest: list[str] = []
+    for rounds in (3, 0, 1, 2):
+        judge, lm = table_judge(rounds), scripted_lm(reading(score, issues))
+        transcripts = hold(lm, judge.converse_table(FOUR, rounds))
+        longest = longest or lm.prompts
+        assert longest[: len(lm.prompts)] == lm.prompts
+        if rounds == 3:
+            held = transcripts
+        read = [judge.verdict(t, rounds) for t in held]
+        straight = [judge.verdict(t, rounds) for t in transcripts]
+        assert values(read) == values(straight)
+        assert sum(j.calls for j in read) == pytest.approx(len(lm.prompts))
+
+
+def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:
+    replies = iter([0, 1, 1, 0])
+
+    def script(prompt: str) -> str:
+        more = next(replies)
+        return reading(lambda p, text: by_text(p, text) + more * (text == "two"))(prompt)
+
+    judgements, lm = judged(table_judge(score_mode="sampled:4"), script, FOUR)
+    assert values(judgements) == [1, 2.5, 3, 4]
+    assert len(lm.prompts) == 4
+    assert [j.calls for j in judgements] == [1] * 4
+
+
+def test_a_trace_tells_each_candidates_turns_as_calls_about_it_alone() -> None:
+    judge, traces = table_judge(1), dict[str, list[Any]]()
+    with JudgeRunner(scripted_lm(reading(by_text, disputing("two"))), progress=False) as runner:
+        runner.converse(judge, FOUR, 1, traces=traces)
+    ((calls),) = traces.values()
+    about = [(predict is judge.critic.predict, inputs["candidate"], reply) for predict, inputs, reply in calls]
+    two = [(critic, dict(reply)) for critic, text, reply in about if text == "two"]
+    assert len(calls) == 4 + 4 + 1
+    assert two == [
+        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
+        (True, {"review": "", "decision": "ISSUE", "feedback": "Too low. It says two"}),
+        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
+    ]
+    revision = calls[-1][1]
+    assert revision["debate"].startswith("Scorer, round 0, score 2: ")
+    assert revision["debate"].endswith("Critic, round 1: Too low. It says two")

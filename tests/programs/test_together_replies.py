@@ -1,0 +1,112 @@
+"""What is read of a reply about several candidates, and what is asked again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from debate_judge.programs.judge import Unscored
+from tests.fakes import Script, requested, section
+from tests.programs.four_candidates import FOUR, ORDERS, by_text, line_of, number_of
+from tests.programs.tables import judged, part, reading, shown, table_judge, values, wanted
+
+
+def replying(change: Callable[[str, str], str]) -> Script:
+    """The honest script, whose first reply is changed by `change` of the prompt and the reply."""
+    honest, seen = reading(by_text), list[str]()
+
+    def script(prompt: str) -> str:
+        seen.append(prompt)
+        return change(prompt, honest(prompt)) if len(seen) == 1 else honest(prompt)
+
+    return script
+
+
+@pytest.mark.parametrize("change", ORDERS)
+def test_scores_are_read_in_any_order_and_dress(change: str) -> None:
+    judgements, lm = judged(table_judge(), replying(ORDERS[change]), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    assert len(lm.prompts) == 1
+
+
+def without(*texts: str) -> Callable[[str, str], str]:
+    def change(prompt: str, reply: str) -> str:
+        for text in texts:
+            reply = reply.replace(line_of(prompt, text), "")
+        return reply
+
+    return change
+
+
+def instead(text: str, line: str) -> Callable[[str, str], str]:
+    """Another line for a candidate; `line` has its label in place of {}."""
+    return lambda prompt, reply: reply.replace(
+        line_of(prompt, text), line.format(f"candidate_{number_of(prompt, text)}")
+    )
+
+
+GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
+    "one missing": (without("two"), ["two"], "it was missing"),
+    "two missing": (without("two", "four"), ["two", "four"], "it was missing"),
+    "twice, and different": (instead("three", "{0}: 3\n{0}: 4"), ["three"], "twice with different content"),
+    "no number": (instead("one", "{}: excellent"), ["one"], "no score could be found"),
+    "two numbers": (instead("one", "{}: 1 or 2"), ["one"], "no score could be found"),
+    "off the scale": (instead("four", "{}: 9"), ["four"], "outside the scale"),
+    "of another scale": (instead("four", "{}: 4/10"), ["four"], "on another scale"),
+    "its section twice": (
+        lambda prompt, reply: part(line_of(prompt, "two").split(":")[0], "Other reasons.") + "\n\n" + reply,
+        ["two"],
+        "twice with different content",
+    ),
+    "a foreign name": (lambda p, reply: f"{reply}\ncandidate_5: 3", ["one", "two", "three", "four"], "no candidate_5"),
+    "counted from zero": (
+        lambda p, reply: re.sub(r"^candidate_(\d):", lambda m: f"candidate_{int(m[1]) - 1}:", reply, flags=re.M),
+        ["one", "two", "three", "four"],
+        "no candidate_0",
+    ),
+    "no lines at all": (lambda p, reply: "They are all fine.", ["one", "two", "three", "four"], "it was missing"),
+    "nothing": (lambda p, reply: " ", ["one", "two", "three", "four"], "empty"),
+    "lines elsewhere": (
+        lambda p, reply: reply.replace("[[ ## scores ## ]]", "[[ ## summary ## ]]"),
+        ["one", "two", "three", "four"],
+        "'scores' was missing",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) -> None:
+    change, texts, why = GAPS[gap]
+    judgements, lm = judged(table_judge(), replying(change), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    first, second = lm.prompts
+    asked = sorted(number_of(first, text) for text in texts)
+    assert sorted(wanted(second, "scores")) == asked
+    assert why in section(second, "correction")
+    # The company stays: the table is the same.
+    assert shown(second) == shown(first)
+    again = {item.text for item in FOUR if item.text in texts}
+    calls = [j.calls for j in judgements]
+    assert calls == [pytest.approx(0.25 + (1 / len(again) if item.text in again else 0)) for item in FOUR]
+    assert sum(calls) == pytest.approx(2)
+
+
+def test_what_stays_unreadable_leaves_its_candidate_unscored_and_no_other() -> None:
+    honest = reading(by_text)
+    judgements, lm = judged(
+        table_judge(1),
+        lambda p: instead("three", "{}: great")(p, honest(p)) if "scores" in requested(p) else honest(p),
+        FOUR,
+    )
+    assert values(judgements) == [1, 2, "unreadable reply", 4]
+    lost = judgements[2]
+    assert isinstance(lost, Unscored)
+    assert re.match(r"scorer, round 0: candidate_\d: no score could be found", lost.detail)
+    assert "[kept as " in lost.detail
+    assert lost.calls == 1.25
+    # It is no longer debated, though it stays in sight.
+    critic = lm.prompts[-1]
+    assert sorted(wanted(critic, "decisions")) == sorted(n for n, t in shown(critic).items() if t != "three")
+    assert sorted(shown(critic).values()) == ["four", "one", "three", "two"]

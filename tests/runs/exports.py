@@ -1,0 +1,49 @@
+"""A compiled judge and its export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export.folder import save
+from tests.fakes import debater
+
+TASK = Task(
+    "support",
+    "customer message",
+    "reply",
+    (
+        Aspect("tone", "How the reply treats the customer.", Scale(1, 5)),
+        Aspect("Überblick v1.0", "Whether it is complete.", Scale(0, 1, 0.5)),
+        Aspect("help", "Whether it helps.", Scale(1, 5)),
+    ),
+    "policy",
+)
+LM = {"spec": "scripted/lm"}
+
+
+def compiled() -> CompiledJudge:
+    """Three aspects judged in three ways; the critic and the scorer of `tone` carry tuned instructions."""
+    tone = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": True})
+    for name, text in (("critic.predict", 'Ask: who "pays"?\n— é'), ("scorer.predict", "Score it.")):
+        predictor = dict(tone.named_predictors())[name]
+        predictor.signature = predictor.signature.with_instructions(text)
+    return CompiledJudge(
+        TASK,
+        {
+            "tone": AspectJudge(tone, "half"),
+            "Überblick v1.0": AspectJudge(build("debate", JUDGES["single"].config), "whole"),
+            "help": AspectJudge(build("debate", {"persona": "sophisticated", "rounds": 1, "tie_breaker": False})),
+        },
+    )
+
+
+def write(folder: Path, judge: CompiledJudge | None = None, **arguments: Any) -> Path:
+    usual: dict[str, Any] = {"lm": LM, "evidence": {"seed": 3}, "name": "mine"}
+    return save(folder, judge or compiled(), **usual | arguments)
+
+
+SCRIPT = debater(score="4.3", decision="ISSUE", final_score="2.26")

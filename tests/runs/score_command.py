@@ -1,0 +1,84 @@
+"""The command that scores a file, in a folder of its own, with a scripted LM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs import score
+from debate_judge.runs.export import loaded
+from debate_judge.runs.export.folder import save
+from tests.fakes import ScriptedLM, debater, scripted_lm, section
+
+ROOT = Path(__file__).parent.parent.parent
+
+TASK = Task(
+    "support",
+    "customer message",
+    "reply",
+    (
+        Aspect("tone", "How the reply treats the customer.", Scale(1, 5)),
+        Aspect("help", "Whether it helps.", Scale(1, 5)),
+    ),
+)
+
+
+def digit(prompt: str) -> str:
+    """A score that depends on the candidate and the aspect, so that a swapped row shows."""
+    number = int(section(prompt, "candidate").split()[-1])
+    return str(1 + (number + section(prompt, "aspect").startswith("tone")) % 5)
+
+
+SCRIPT = debater(score=digit)
+
+
+def line(group: int, candidates: int = 2, **more: Any) -> str:
+    texts = [{"id": f"c{i}", "text": f"reply {group * 10 + i}"} for i in range(candidates)]
+    return json.dumps({"group": f"g{group}", "source": f"message {group}", "candidates": texts, **more})
+
+
+class Command:
+    """`score.py` in a folder of its own, with a scripted LM."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.out = folder / "out.jsonl"
+        self.source = folder / "in.jsonl"
+        self.lm = scripted_lm(SCRIPT)
+        self.script: Callable[[str], str] = SCRIPT
+        self.write([line(g) for g in range(5)])
+        judges = {
+            "tone": AspectJudge(build("debate", JUDGES["single"].config)),
+            "help": AspectJudge(build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": False})),
+        }
+        self.program = save(
+            folder / "program", CompiledJudge(TASK, judges), lm={"spec": "scripted/lm"}, evidence={}, name="x"
+        )
+        monkeypatch.setattr(loaded, "make_lm", self._make)
+
+    def _make(self, spec: str, *, store: Any, concurrency: int, **rest: Any) -> ScriptedLM:
+        self.lm = scripted_lm(self.script, store=store, concurrency=concurrency, latency=0.001)
+        return self.lm
+
+    def write(self, lines: list[str]) -> None:
+        self.source.write_text("".join(text + "\n" for text in lines), encoding="utf-8")
+
+    def __call__(self, *more: str, **replace: str | Path) -> int:
+        arguments: dict[str, str | Path] = {
+            "--program": self.program,
+            "--in": self.source,
+            "--out": self.out,
+            "--store": self.folder / "store",
+        }
+        arguments |= {"--" + k: v for k, v in replace.items()}
+        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for text in self.out.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,155 @@
+"""What estimates are made of: lengths of replies, samples of items, replies that are there, prices and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus
+from debate_judge.programs.dry_run import AboutItem, EstimateCase, dry_reply, tokens_of
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, Used, reply_tokens
+from debate_judge.runs.estimates.items import Sample, sampled_groups
+from debate_judge.runs.estimates.table import render
+from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.tables import CandidateTable
+from tests.runs.estimated import OFFLINE, estimated, items
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    whole = data.load("sample", None)
+    return replace(whole, groups=whole.groups[:12])
+
+
+# --- replies ---
+
+
+def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
+    prompt = (
+        "[[ ## candidate ## ]]\nA text.\n\n[[ ## role ## ]]\nYou are the Scorer.\n\n"
+        "Reply with these fields:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
+    )
+    for case in (EstimateCase("lower", 80, False), EstimateCase("expected", 250), EstimateCase("upper", 800)):
+        assert dry_reply(case, "", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
+    reply = dry_reply(EstimateCase("upper", 800), "", prompt, {"max_tokens": 300})
+    assert reply.output_tokens == pytest.approx(300, rel=0.1)
+    assert reply.input_tokens == tokens_of(prompt)
+
+
+def test_lengths_of_replies_are_read_or_refused() -> None:
+    assert reply_tokens("100, 300,1000") == (100, 300, 1000)
+    assert reply_tokens("") == OFFLINE.reply_tokens
+    for text in ("100", "3,2,1", "0,1,2", "a,b,c", "1,2,3,4", "-1,2,3"):
+        with pytest.raises(InputError, match="--estimate"):
+            reply_tokens(text)
+
+
+# --- samples ---
+
+
+def test_a_stream_is_counted_whole_and_sampled_evenly(corpus: Corpus) -> None:
+    item = items(corpus)[0]
+
+    def stream() -> Iterator[Item]:
+        for number in range(2000):
+            yield replace(item, candidate=str(number), text=f"text {number % 1000}")
+
+    sample, again = Sample(50), Sample(50)
+    for one in stream():
+        sample.add(CandidateTable((one,)))
+        again.add(CandidateTable((one,)))
+    assert sample.everything.items == 1000  # Every text comes twice, and is asked about once.
+    assert len(sample.items) == 50
+    assert sample.items == again.items
+    assert sum(int(one.text.split()[1]) < 500 for one in sample.items) == pytest.approx(25, abs=12)
+    assert sample.stage("x").items == 20
+
+
+def test_groups_are_sampled_whole(corpus: Corpus) -> None:
+    found = sampled_groups(corpus.groups, 20)
+    sizes = [len(group.candidates) for group in found]
+    assert sum(sizes[:-1]) < 20 <= sum(sizes)
+    assert found == sampled_groups(corpus.groups, 20)
+    assert len(sampled_groups(corpus.groups, 1)) == 2
+
+
+def test_a_longer_item_makes_every_call_about_it_longer() -> None:
+    found = Stage.of("s", Extent(10, 20_000), Extent(2, 2_000))
+    assert (found.items, found.longer) == (5.0, pytest.approx(270.0))
+
+
+# --- what is paid already ---
+
+
+def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
+    paid = Memory()
+    paid.put("a", "scorer", Reply("known", 10, 10))
+    ledger = Ledger({"scoring": Stage("all")}, paid)
+    assert ledger.get("a") is not None
+    with stage("scoring"):
+        ledger.put("b", "scorer", Reply("new", 10, 5))
+    assert ledger.get("b") is not None
+    assert paid.get("b") is None
+    assert ledger.used == {("all", "scorer"): Used(1, 10, 5)}
+
+
+def test_only_what_is_about_an_item_is_multiplied() -> None:
+    ledger = Ledger({"scoring": Stage("all", items=10, longer=5)})
+    with stage("scoring"):
+        ledger.put("a", "scorer", AboutItem("new", 10, 5))
+        ledger.put("b", "steps", Reply("new", 10, 5))
+    assert ledger.used == {("all", "scorer"): Used(10, 150, 50), ("all", "steps"): Used(1, 10, 5)}
+
+
+# --- money and budget ---
+
+
+def priced(tmp_path: Path, **options: object) -> Target:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["nobody/knows"]\ninput = 1\ncached = 0.1\noutput = 10\n')
+    return Target("nobody/knows", options=LMOptions(prices=prices, **options))  # type: ignore[arg-type]
+
+
+def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: Corpus, tmp_path: Path) -> None:
+    target = priced(tmp_path)
+    for used in estimated("debate", corpus, tmp_path, target).total:
+        assert used.usd == pytest.approx((used.input + 10 * used.output) / 1e6)
+    half = estimated("debate", corpus, tmp_path, priced(tmp_path, batch="openai"))
+    whole = estimated("debate", corpus, tmp_path, target)
+    assert half.total[1].usd == pytest.approx((whole.total[1].usd or 0) / 2)
+
+
+def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> None:
+    told = render(estimated("single", corpus, tmp_path, Target("nobody/knows")), "role")
+    assert "no price known for nobody/knows; give --prices FILE" in told
+    assert "US dollars " not in told.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (40, "covers the upper estimate"),
+        (25, "covers the expected estimate, not the upper one"),
+        (15, "covers 75% of the expected estimate"),
+        (5, "does not cover the lower estimate: the run would stop, to be resumed"),
+    ],
+)
+def test_a_budget_is_compared_with_the_total(calls: int, expected: str) -> None:
+    target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
+    rows = {"all": (Used(10, 1, 1), Used(20, 2, 2), Used(30, 3, 3))}
+    assert f"--budget: calls={calls} {expected}" in render(Estimate(rows, target), "role")
+
+
+def test_the_table_rounds_outwards() -> None:
+    rows = {"all": (Used(1000.6, 1, 1, 0.5), Used(2000.5, 2, 2, 1.5), Used(3000.4, 3, 3, 2500))}
+    told = render(Estimate(rows, OFFLINE), "role")
+    assert "1,000 / 2,000 / 3,001" in told
+    assert "0.50 / 1.50 / 2,500.00" in told

@@ -1,0 +1,187 @@
+"""What ends a scoring run and what does not: keys, outages, the user, other runs and full places."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from filelock import FileLock
+
+from debate_judge.runs import score
+from tests.fakes import debater, section
+from tests.runs.score_command import SCRIPT, Command, digit, line
+
+
+def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.script = debater(score=lambda p: "nine" if section(p, "candidate") in ("reply 0", "reply 21") else digit(p))
+    assert command("--max-unscored", "0.2") == 0
+    missing = [r for r in command.rows() if r["score"] is None]
+    assert [(r["group"], r["candidate"]) for r in missing] == [("g0", "c0")] * 2 + [("g2", "c1")] * 2
+    expected = {"rounds": None, "stop_reason": None, "unscored": "unreadable reply"}
+    assert {k: missing[0][k] for k in expected} == expected
+    assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
+    # 4 of 20; the same is said of a file that is finished already.
+    assert command("--max-unscored", "0.19") == score.EXIT_UNSCORED
+    assert "20% of the items" in capsys.readouterr().err
+    assert len(command.rows()) == 20
+
+
+def test_a_wrong_key_ends_the_run_and_the_next_goes_on(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = iter(range(10_000))
+
+    def revoked(prompt: str) -> str:
+        if next(calls) >= 10:
+            raise dspy.LMAuthError("the key was revoked")
+        return SCRIPT(prompt)
+
+    command.script = revoked
+    assert command("--concurrency", "1") == score.EXIT_LM
+    message = capsys.readouterr().err
+    assert "the key was revoked" in message
+    assert "not paid again" in message
+    assert "Traceback" not in message
+    assert len(command.rows()) < 20
+    command.script = SCRIPT
+    assert command() == 0
+    assert len(command.rows()) == 20
+    # 30 calls in all, of which 10 were answered before.
+    assert len(command.lm.prompts) == 20
+
+
+def outage(after: int) -> Callable[[str], str]:
+    calls = iter(range(10_000))
+
+    def script(prompt: str) -> str:
+        if next(calls) >= after:
+            raise dspy.LMInvalidRequestError("not today")
+        return SCRIPT(prompt)
+
+    return script
+
+
+def test_an_outage_stops_the_run_and_writes_no_rows_for_it(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.write([line(g) for g in range(40)])
+    assert command(out=command.folder / "undisturbed.jsonl", store=command.folder / "other") == 0
+    command.script = outage(after=30)
+    assert command("--concurrency", "1") == score.EXIT_LM
+    assert "no answer for 64 of the last" in capsys.readouterr().err
+    assert all(r["unscored"] is None for r in command.rows())
+    command.script = SCRIPT
+    assert command() == 0
+    assert command.out.read_bytes() == (command.folder / "undisturbed.jsonl").read_bytes()
+
+
+def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:
+    command.write([line(1), line(2, candidates=40), *(line(g) for g in range(3, 40))])
+
+    def too_long(prompt: str) -> str:
+        if section(prompt, "source") == "message 2":
+            raise dspy.LMInvalidRequestError("too many tokens")
+        return SCRIPT(prompt)
+
+    command.script = too_long
+    assert command("--max-unscored", "0.5") == 0
+    rows = command.rows()
+    assert len(rows) == 4 + 80 + 37 * 4
+    assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
+
+
+def test_a_run_that_accepts_everything_gives_every_item_a_row(command: Command) -> None:
+    command.write([line(g) for g in range(40)])
+    command.script = outage(after=30)
+    assert command("--concurrency", "1", "--max-unscored", "1") == 0
+    assert len(command.rows()) == 160
+    assert {r["unscored"] for r in command.rows()} == {None, "lm error"}
+
+
+def test_a_stop_by_the_user(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from debate_judge.runs.scoring.output import Results
+
+    add, count = Results.add, iter(range(100))
+
+    def stopping(self: Results, *row: Any) -> None:
+        if next(count) == 7:
+            raise KeyboardInterrupt
+        add(self, *row)
+
+    monkeypatch.setattr(Results, "add", stopping)
+    assert command() == score.EXIT_INTERRUPTED
+    assert "the same command goes on" in capsys.readouterr().err
+    assert len(command.rows()) == 7
+    assert command() == 0
+    assert len(command.rows()) == 20
+
+
+def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    command()
+    with FileLock(f"{command.out}.lock"):
+        assert command() == score.EXIT_INPUT
+    assert "another process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
+def test_what_the_lm_did_not_answer_is_asked_again(command: Command, name: str) -> None:
+    out, debates = command.folder / name, command.folder / "debates.jsonl"
+    more = ["--out", str(out), "--transcripts", str(debates), "--max-unscored", "0.5"]
+
+    def deaf(prompt: str) -> str:
+        if section(prompt, "candidate") == "reply 10":
+            raise dspy.LMInvalidRequestError("not today")
+        return SCRIPT(prompt)
+
+    command.script = deaf
+    assert command(*more) == 0
+    before = out.read_bytes()
+    assert before.count(b"lm error") == 2
+    # As long as it is not answered, nothing changes.
+    assert command(*more) == 0
+    assert out.read_bytes() == before
+    command.script = SCRIPT
+    assert command(*more) == 0
+    assert len(command.lm.prompts) == 3
+    finished, turns = out.read_bytes(), debates.read_bytes()
+    out.unlink()
+    debates.unlink()
+    assert command(*more) == 0
+    assert (out.read_bytes(), debates.read_bytes()) == (finished, turns)
+    assert b"lm error" not in finished + turns
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--out", "x.jsonl"), ("--transcripts", "x.jsonl"), ("--store", "x")])
+@pytest.mark.parametrize("way", ["a file in the way", "a folder that is read-only"])
+def test_a_place_that_cannot_be_written_is_named_with_its_flag(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    name: str,
+    way: str,
+) -> None:
+    place = command.folder / "place"
+    if way == "a file in the way":
+        place.write_text("mine")
+    else:
+        mkdir = Path.mkdir
+
+        def refused(self: Path, *arguments: Any, **options: Any) -> None:
+            if place in (self, *self.parents):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+            mkdir(self, *arguments, **options)
+
+        monkeypatch.setattr(Path, "mkdir", refused)
+    assert command(flag, str(place / name)) == score.EXIT_INPUT
+    message = capsys.readouterr().err
+    assert f"field '{flag}': cannot be written" in message
+    assert "remedy" in message
+    assert command.lm.prompts == []

@@ -1,0 +1,131 @@
+"""What an import does, and what the help of a command loads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from debate_judge.runs.flags.invocation import COMMANDS
+from tests.source_tree import PACKAGE, ROOT, SOURCES, imports, module_of, modules_in, name_of, tree
+
+HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp")
+
+
+# --- what happens on import ---
+
+_EFFECTS = """
+import importlib, json, logging, os, random, sys, threading
+foreign, own = json.loads(sys.argv[1])
+for name in foreign:
+    importlib.import_module(name)
+import dspy, numpy
+
+def state():
+    named = logging.root.manager.loggerDict.values()
+    loggers = [logging.getLogger(), *(l for l in named if isinstance(l, logging.Logger))]
+    return {
+        "threads": sorted(t.name for t in threading.enumerate()),
+        "loggers": sorted((l.name, l.level, len(l.handlers)) for l in loggers if l.level or l.handlers),
+        "random": repr(random.getstate()),
+        "numpy": repr(numpy.random.get_state()),
+        "dspy": repr(sorted((k, repr(v)) for k, v in dspy.settings.copy().items())),
+        "environment": dict(os.environ),
+        "path": list(sys.path),
+        "folder": os.getcwd(),
+    }
+
+events = []
+def hook(event, arguments):
+    writes = event == "open" and any(c in str(arguments[1] or "") for c in "wax+")
+    if writes or event in ("os.mkdir", "os.remove", "os.rename", "socket.connect", "subprocess.Popen"):
+        events.append(f"{event} {arguments[:2]}")
+
+before = state()
+sys.addaudithook(hook)
+for name in own:
+    importlib.import_module(name)
+found, after = list(events), state()
+print(json.dumps({"events": found, "changed": [k for k in before if before[k] != after[k]]}))
+"""
+
+
+def test_an_import_does_nothing_but_define() -> None:
+    """No thread, no file written, no logger, random state, DSPy setting or environment variable changed.
+
+    Libraries are imported beforehand: what they do is theirs.
+    """
+    own = [module_of(path) for path in SOURCES]
+    needed = {module for path in SOURCES for module in modules_in(tree(path).body)}
+    foreign = sorted(module for module in needed if module.partition(".")[0] not in (PACKAGE, "__future__"))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", _EFFECTS, json.dumps([foreign, own])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"events": [], "changed": []}
+    assert done.stdout.count("\n") == 1, "an import printed something"
+
+
+def scripts() -> list[Path]:
+    """The files that are run by themselves."""
+    return [path for path in SOURCES if any(ast.unparse(node) == "__name__ == '__main__'" for node in _tests(path))]
+
+
+def _tests(path: Path) -> list[ast.expr]:
+    return [node.test for node in tree(path).body if isinstance(node, ast.If)]
+
+
+def commands() -> list[Path]:
+    """The scripts with flags of their own."""
+    return [path for path in scripts() if "debate_judge.runs.flags.parser" in imports(path)]
+
+
+_HELP = """
+import runpy, sys
+path, heavy = sys.argv[1], sys.argv[2].split(",")
+sys.argv = [path, "--help"]
+try:
+    runpy.run_path(path, run_name="__main__")
+except SystemExit as end:
+    assert end.code in (0, None), end.code
+print("LOADED", *sorted(set(heavy) & set(sys.modules)))
+"""
+
+
+def test_there_are_commands() -> None:
+    expected = {
+        "optimize/compile.py",
+        *(f"runs/{name}.py" for name in ("agreement", "check", "compare", "probe", "report", "score", "view")),
+    }
+    assert expected == {name_of(path) for path in commands()}
+
+
+@pytest.mark.parametrize("path", commands(), ids=name_of)
+def test_help_loads_nothing_heavy(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HELP, str(path), ",".join(HEAVY)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["LOADED"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_console_script_knows_only_commands_that_exist(name: str) -> None:
+    module = COMMANDS[name][0]
+    assert (ROOT / (module.removeprefix("debate_judge.").replace(".", "/") + ".py")) in commands()
