@@ -20,7 +20,7 @@ Loader = Callable[[Path | None, Task | None], Corpus]
 """(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
 
 
-def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = ()) -> Corpus:
+def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = (), sources: str | None = None) -> Corpus:
     """Load a corpus by the value of --data.
 
     Args:
@@ -29,10 +29,17 @@ def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = ())
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
             file; for a public set it replaces the wording of its task, and must have the same name and aspects.
         columns: `NAME=COLUMN` for each column of a file that has another name than ours.
+        sources: which sources, as `data.sources.SourceChoice` reads it; None for all.
 
     Raises:
         InputError: an unknown name, or data that cannot be used.
     """
+    from debate_judge.data.sources import choose
+
+    return choose(_loaded(spec, task, columns), sources)
+
+
+def _loaded(spec: str, task: Task | str | None, columns: Iterable[str]) -> Corpus:
     from debate_judge.data.files import formats, groups
     from debate_judge.data.files.columns import Columns
     from debate_judge.data.files.task_file import find_task

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Corpus, Level
+from debate_judge.data.schema import ALL, Corpus, Level
+
+logger = logging.getLogger(__name__)
 
 MIN_RATED = 20
 """Rated candidates of an aspect, to compile a judge for it. With so many a correlation of .5 over all of them has the
@@ -32,6 +35,26 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
                 remedy=f"rate {MIN_RATED - rated} more candidates, best of new sources, or leave this aspect out with "
                 "--aspects; a judge that was not compiled needs no ratings",
             )
+
+
+def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """The aspects that a user means by these names; rated ones that a default leaves out are told in one line.
+
+    Raises:
+        InputError: As `require_ratings`.
+    """
+    chosen = corpus.chosen_aspects(names)
+    require_ratings(corpus, chosen)
+    left_out = [name for name in corpus.rated_aspects() if name not in chosen]
+    if left_out and not names:
+        logger.warning(
+            "%s: judged are %s, as in papers on this set; --aspects %s adds %s",
+            corpus.origin.name,
+            ", ".join(chosen),
+            ALL,
+            ", ".join(left_out),
+        )
+    return chosen
 
 
 def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,6 +19,9 @@ Granularity = Literal["given", "half", "whole"]
 """How a final score is reported: as the judge gave it, in half steps, or in whole steps of the scale."""
 
 GRANULARITIES: tuple[Granularity, ...] = ("given", "half", "whole")
+
+ALL = "all"
+"""What a user names instead of aspects to have every one."""
 
 Level = Literal["summary", "sample", "system"]
 """Where a correlation is computed: in each group and averaged, pooled over candidates, over system means."""
@@ -189,6 +192,8 @@ class Corpus:
     task: Task
     groups: tuple[RatedGroup, ...]
     origin: Origin
+    reported: tuple[str, ...] = ()
+    """Of a public set: the aspects that papers report, where these are not all that it is rated for."""
 
     @property
     def grouped(self) -> bool:
@@ -204,6 +209,18 @@ class Corpus:
         """The task's aspects that at least one candidate has a rating for, in the task's order."""
         seen = {name for g in self.groups for c in g.candidates for name, values in c.ratings.items() if values}
         return tuple(a.name for a in self.task.aspects if a.name in seen)
+
+    def chosen_aspects(self, names: Sequence[str] = ()) -> tuple[str, ...]:
+        """The aspects that a user means.
+
+        Args:
+            names: Aspects, or `ALL` alone for all that are rated. Empty: those that papers on the set report, or where
+                it is no such set, all that are rated.
+        """
+        rated = self.rated_aspects()
+        if tuple(names) == (ALL,) and ALL not in rated:
+            return rated
+        return tuple(dict.fromkeys(names)) or tuple(a for a in rated if a in self.reported) or rated
 
 
 def group_record(group: RatedGroup) -> dict[str, object]:

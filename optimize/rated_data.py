@@ -11,7 +11,7 @@ from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds, fold, usual_folds
-from debate_judge.data.requirements import require_enough_rated, require_level, require_ratings
+from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.splits import split
 from debate_judge.optimize.context import CompileData
@@ -30,9 +30,8 @@ def rated_data(settings: Settings, judge: Judge) -> CompileData:
     Raises:
         InputError: The data cannot be used.
     """
-    corpus = data.load(settings.data, settings.task, settings.columns)
-    names = settings.aspects or corpus.rated_aspects()
-    require_ratings(corpus, names)
+    corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
+    names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
     questions = called_for(corpus.groups, aspects)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, resampling
+from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
 
@@ -45,6 +45,7 @@ class AgreementFlags:
 
     file: str = setting(..., "rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all in the file by default")
+    sources: SourcesText | None = SOURCES
     scale: str | None = setting(None, "read recorded replies in `samples` on this scale", metavar="LOW-HIGH")
     decisions: Literal["auto", "binary", "pairs", "none"] = setting(
         "auto", "compare decisions too: binary (two-valued ratings), pairs (groups of two), or none"
@@ -73,7 +74,9 @@ def _run(arguments: AgreementFlags) -> int:
     from debate_judge.runs.reports.decisions import render, to_json
 
     _check_output(arguments)
-    rows = read_rows(Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects)
+    rows = read_rows(
+        Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects, sources=arguments.sources
+    )
     with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
         table = agreement_table(
             rows.aspects,

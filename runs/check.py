@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError
-from debate_judge.runs.flags.common import COLUMNS, SEED
+from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
@@ -46,6 +46,7 @@ class CheckFlags:
     file: str = setting(..., "rated data, as --data of a compile takes them", name="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
+    sources: SourcesText | None = SOURCES
     write_task: str | None = setting(None, "save the task that is guessed, for you to correct", metavar="FILE")
     seed: int = SEED
 
@@ -64,11 +65,11 @@ def _run(flags: CheckFlags) -> int:
     if guess is None and flags.write_task:
         raise InputError("there is nothing to guess: the task is named", field="--write-task", found=flags.write_task)
     if guess is None:
-        corpus = data.load(flags.file, flags.task, flags.columns)
+        corpus = data.load(flags.file, flags.task, flags.columns, flags.sources)
         names = flags.columns
     else:
         names = tuple(f"{ours}={theirs}" for ours, theirs in guess.columns.renamed.items())
-        corpus = data.load(flags.file, guess.task, names)
+        corpus = data.load(flags.file, guess.task, names, flags.sources)
     saved = _save(flags.write_task, guess)
     found = inventory(corpus)
     read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
@@ -181,7 +182,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
     from debate_judge.data.requirements import require_ratings
     from debate_judge.data.splits import split
 
-    names = corpus.rated_aspects()
+    names = corpus.chosen_aspects()
     if not names:
         return []
     lines = ["", "What a compile could prove"]
@@ -234,6 +235,7 @@ def _next(flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, sa
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
     parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
     parts += ["--columns", shlex.quote(",".join(names))] if names else []
+    parts += ["--sources", flags.sources] if flags.sources else []
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +12,15 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.formats import rows
 from debate_judge.data.files.records import Record
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import ALL, Scale
+from debate_judge.data.sources import SourceChoice
 from debate_judge.programs.roles import parsing as replies
 
 RatedScore = tuple[tuple[float, ...], float | None]
 """The ratings of one candidate, one per rater, and its score."""
+
+GroupRows = dict[str, dict[str, RatedScore]]
+"""Group -> candidate -> its row."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +36,27 @@ class Rows:
     """Of these, the ones without a score on the scale; they are left out of a row's mean."""
 
 
-def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] = ()) -> Rows:
+def read_rows(
+    path: Path, *, scale: Scale | None = None, only: tuple[str, ...] = (), sources: str | None = None
+) -> Rows:
     """Read rows of {group, candidate, aspect, rating, score}.
 
     A rating is a number or a list of them, one per rater (in CSV `4;5;4`); a score is a number, or null or an
     empty cell where there is none. With a scale, `samples`, a list of recorded reply texts, may stand in place
     of `score`: each is read with the parser of live replies, and the readable ones are averaged.
 
+    Args:
+        path: The file.
+        scale: Of recorded replies.
+        only: The aspects that are wanted; none, or `ALL`, for all.
+        sources: Which groups, as `data.sources.SourceChoice` reads it, in the order in which they first occur.
+
     Raises:
         InputError: The file cannot be read, a row is not usable, or none is left.
     """
+    only = () if only == (ALL,) else only
     counts: Counter[str] = Counter()
-    groups: dict[str, dict[str, dict[str, RatedScore]]] = {}
+    groups: dict[str, GroupRows] = {}
     for record in rows(path):
         aspect = record.text("aspect")
         if only and aspect not in only:
@@ -62,6 +76,9 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
             "no row to compute on", file=path, expected="rows of group, candidate, aspect, rating, score",
             found=f"none of aspect {', '.join(only)}" if only else "an empty file",
         )  # fmt: skip
+    if sources is not None:
+        groups = _chosen(path, groups, sources)
+        counts["rows"] = sum(len(group) for by_group in groups.values() for group in by_group.values())
     missing = [a for a in only if a not in groups]
     if missing:
         raise InputError(
@@ -76,6 +93,14 @@ def read_rows(path: Path, *, scale: Scale | None = None, only: tuple[str, ...] =
         aspect: [_group_scores(name, group) for name, group in by_group.items()] for aspect, by_group in groups.items()
     }
     return Rows(aspects, counts["rows"], counts["samples"], counts["unreadable"])
+
+
+def _chosen(path: Path, groups: Mapping[str, GroupRows], sources: str) -> dict[str, GroupRows]:
+    order = list(dict.fromkeys(group for by_group in groups.values() for group in by_group))
+    first, last = SourceChoice.of(sources).places(len(order), path)
+    wanted = set(order[first - 1 : last])
+    found = {a: {g: rows for g, rows in by_group.items() if g in wanted} for a, by_group in groups.items()}
+    return {aspect: by_group for aspect, by_group in found.items() if by_group}
 
 
 def _group_scores(name: str, candidates: dict[str, RatedScore]) -> GroupScores:

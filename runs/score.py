@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import NoServerError
-from debate_judge.runs.flags.common import COLUMNS, MAX_UNSCORED, STORE
+from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, SOURCES, STORE, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.loaded import LoadedJudge
+    from debate_judge.runs.export.manifest import Export
     from debate_judge.runs.scoring.output import Results, RowTotals
 
 EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
@@ -38,7 +39,7 @@ EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
 class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     """Settings of one scoring run."""
 
-    program: str = setting(..., "folder of an export, or models:/NAME/VERSION", metavar="EXPORT")
+    program: str = setting(..., EXPORT, metavar="EXPORT")
     judge: tuple[str, ...] = setting(
         (),
         "a judge of your own that the export uses: its module is imported; may be repeated",
@@ -47,6 +48,7 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     )
     source: str = setting(..., "file with the texts, in any format of a compile's data", name="--in", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
+    sources: SourcesText | None = SOURCES
     out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
     aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
     task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
@@ -115,11 +117,10 @@ def _estimate(arguments: ScoreFlags) -> int:
     from debate_judge.runs.estimates.dry_run import Target, reply_tokens
     from debate_judge.runs.estimates.items import estimate_scoring
     from debate_judge.runs.estimates.table import render
-    from debate_judge.runs.export import folder as export
     from debate_judge.runs.export.lm_choice import foreign_address, lm_of
     from debate_judge.runs.export.loaded import chosen_aspects
 
-    found = export.find(arguments.program, arguments.judge)
+    found = _export(arguments)
     # Nothing is sent, so the export's address is as good as one that the user names.
     api_base = arguments.api_base or foreign_address(found, arguments.lm, None)
     spec, api_base, settings = lm_of(found, arguments.lm, api_base, arguments.max_tokens)
@@ -134,16 +135,23 @@ def _estimate(arguments: ScoreFlags) -> int:
     return 0
 
 
+def _export(arguments: ScoreFlags) -> Export:
+    from debate_judge.runs.export.folder import find
+    from debate_judge.runs.export.from_mlflow import MLflowStore
+
+    return find(arguments.program, arguments.judge, MLflowStore(folder=Path(arguments.store)))
+
+
 def _replies(arguments: ScoreFlags, spec: str) -> Path:
     return Path(arguments.store) / "replies" / spec.replace("/", "_")
 
 
 def _judge(arguments: ScoreFlags) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
-    from debate_judge.runs.export import folder as export
     from debate_judge.runs.export.lm_choice import confirmed
+    from debate_judge.runs.export.loaded import open_judge
 
-    found = export.find(arguments.program, arguments.judge)
+    found = _export(arguments)
     own = found.manifest["lm"]["spec"]
     spec = arguments.lm or own
     if spec != own:
@@ -155,7 +163,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     if arguments.trust_export:
         api_base = confirmed(found, arguments.lm, api_base)
     store = _replies(arguments, spec)
-    judge = export.open_judge(
+    judge = open_judge(
         found,
         lm=arguments.lm,
         api_base=api_base,
@@ -223,20 +231,18 @@ def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iter
     from debate_judge.runs.runner.streaming import group_items
     from debate_judge.runs.scoring.new_texts import new_groups
 
-    for group in new_groups(arguments.source, task, arguments.task, arguments.columns):
+    for group in new_groups(arguments.source, task, arguments.task, arguments.columns, arguments.sources):
         yield from group_items(task, group, aspects)
 
 
 def _count(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> int | None:
     """How many items there are, for the time that is left; only looked for where a bar shows it."""
-    from debate_judge.data.files.columns import Columns, ReadingNotes
-    from debate_judge.data.files.groups import iter_groups
+    from debate_judge.runs.scoring.new_texts import count_candidates
 
     if not sys.stderr.isatty():
         return None
     try:
-        groups = iter_groups(arguments.source, task, Columns.of(arguments.columns), notes=ReadingNotes(""))
-        return sum(len(entry.group.candidates) for entry in groups) * len(aspects)
+        return count_candidates(arguments.source, task, arguments.columns, arguments.sources) * len(aspects)
     except InputError:
         # It is told when scoring comes to it, after the rows before it.
         return None

@@ -36,7 +36,7 @@ ROOMS = {
     "data": (
         ("errors",),
         ("schema",),
-        ("tasks", "near_duplicates", "requirements", "agreement", "testing"),
+        ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
         ("splits", "calibration", "inventory"),
         ("folds",),
         ("files",),

@@ -23,6 +23,9 @@ from debate_judge.data.schema import Corpus
 from debate_judge.data.sets import hub, unieval
 from debate_judge.data.tasks import DIALOGUE
 
+REPORTED = ("naturalness", "coherence", "engagingness", "groundedness")
+"""The aspects in the tables of UniEval, G-Eval and DEBATE; understandability and overall are rated as well."""
+
 HOME = unieval.home("dialogue/topical_chat.json", "source", "system_id", "system_output", "context", "scores")
 
 
@@ -35,4 +38,4 @@ def load(path: str | Path | None = None) -> Corpus:
     records, origin = hub.read("topical_chat", path, HOME)
     for record in records:
         record.require(*HOME.columns)
-    return Corpus(DIALOGUE, unieval.groups(records, DIALOGUE), origin)
+    return Corpus(DIALOGUE, unieval.groups(records, DIALOGUE), origin, REPORTED)

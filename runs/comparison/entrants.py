@@ -1,4 +1,4 @@
-"""The entrants of a comparison: presets by name, and exports by folder."""
+"""The entrants of a comparison: presets by name, and exports by folder or by their place in MLflow."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect
 from debate_judge.programs import JUDGES, preset
 from debate_judge.programs.compiled import AspectJudge, usual_granularity
+from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, in_mlflow
+from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.judge import options_for
 
 
@@ -27,22 +30,32 @@ class Entrant:
 
 
 def entrants(
-    names: Sequence[str], aspects: Sequence[Aspect], options: Mapping[str, Any] | None = None
+    names: Sequence[str],
+    aspects: Sequence[Aspect],
+    options: Mapping[str, Any] | None = None,
+    store: MLflowStore = USUAL_STORE,
 ) -> list[Entrant]:
     """The judges that a user named, in that order.
 
     Args:
-        names: Presets, judges as `module:Class`, or folders of exports.
+        names: Presets, judges as `module:Class`, or exports as `runs.export.load` takes them.
         aspects: What they are to judge.
         options: What the user set about judges; each preset takes those that it has, exports stay as they are.
+        store: Where exports in MLflow are looked up.
 
     Raises:
         InputError: A name twice, an unknown one, or an export that does not judge one of the aspects.
     """
-    chosen = options_for(names, options or {})
-    found = [_entrant(name, aspects, chosen.get(name, {}), names) for name in names]
+    chosen = options_for([name for name in names if not in_mlflow(name)], options or {})
+    # A judge of the user's own that takes part itself may be imported for an export of it, too.
+    found = [
+        _export(name, aspects, find(name, names, store))
+        if _names_export(name)
+        else _judge(name, aspects, chosen.get(name, {}))
+        for name in names
+    ]
     twice = {c.name for c in found if sum(c.name == other.name for other in found) > 1}
-    # Two exports whose folders have the same name go by their paths.
+    # Two exports of the same name go by what the user wrote.
     found = [
         Entrant(name, c.aspects, c.held_out) if c.name in twice and c.held_out is not None else c
         for name, c in zip(names, found, strict=True)
@@ -53,9 +66,11 @@ def entrants(
     return found
 
 
-def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any], names: Sequence[str]) -> Entrant:
-    if name not in JUDGES and Path(name).is_dir():
-        return _export(name, aspects, names)
+def _names_export(name: str) -> bool:
+    return name not in JUDGES and (in_mlflow(name) or Path(name).is_dir())
+
+
+def _judge(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any]) -> Entrant:
     if name not in JUDGES and ":" not in name:
         near = difflib.get_close_matches(name, JUDGES, n=1)
         raise InputError(
@@ -68,25 +83,28 @@ def _entrant(name: str, aspects: Sequence[Aspect], options: Mapping[str, Any], n
     return Entrant(name, {a.name: AspectJudge(judge, usual_granularity(judge, a)) for a in aspects})
 
 
-def _export(folder: str, aspects: Sequence[Aspect], names: Sequence[str]) -> Entrant:
-    from debate_judge.runs.export.manifest import read
-
-    # A judge of the user's own that takes part itself may be imported for an export of it, too.
-    export = read(Path(folder), judges=names)
+def _export(address: str, aspects: Sequence[Aspect], export: Export) -> Entrant:
     missing = [a.name for a in aspects if a.name not in export.judge.aspects]
     if missing:
         raise InputError(
             "the export does not judge these aspects",
-            file=folder,
+            file=address,
             expected=", ".join(a.name for a in aspects),
             found="only " + ", ".join(export.judge.aspects),
             remedy="name the aspects that it judges with --aspects",
         )
     splits = export.manifest["evidence"].get("splits")
     held_out = splits.get("held_out") if isinstance(splits, Mapping) else None
-    return Entrant(Path(folder).name, export.judge.aspects, str(held_out or ""))
+    return Entrant(_short(address, export), export.judge.aspects, str(held_out or ""))
+
+
+def _short(address: str, export: Export) -> str:
+    """Its folder's name, its name in the registry, or the name of its run."""
+    if not in_mlflow(address):
+        return Path(address).name
+    return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest["name"])
 
 
 def expected() -> str:
     """What may be named, in words."""
-    return f"one of {', '.join(JUDGES)}, module:Class, or the folder of an export"
+    return f"one of {', '.join(JUDGES)}, module:Class, or an export: folder, models:/NAME@champion, or id of its run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import DRAW_SYSTEMS, JSON_FILE, REPORT, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import DRAW_SYSTEMS, EXPORT, JSON_FILE, REPORT, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
@@ -24,7 +24,8 @@ class EntrantFlags:
     """The judges of the table, those whose scores come from a file among them."""
 
     judges: tuple[str, ...] = setting(
-        ("rouge-l", "single", "debate"), f"comma-separated: {', '.join(JUDGES)}, or an export's folder"
+        ("rouge-l", "single", "debate"),
+        f"comma-separated: {', '.join(JUDGES)}, or {EXPORT}",
     )
     external: tuple[str, ...] = setting(
         (),

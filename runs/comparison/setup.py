@@ -12,7 +12,7 @@ from debate_judge.data.agreement.decisions import Question, called_for
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder, require_file
-from debate_judge.data.requirements import require_level, require_ratings
+from debate_judge.data.requirements import aspects_to_judge, require_level
 from debate_judge.data.schema import Corpus
 from debate_judge.programs import options_of, preset
 from debate_judge.runs.comparison.ablations.plan import AblationPlan
@@ -22,6 +22,7 @@ from debate_judge.runs.comparison.external_scores import read_external
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.legend import Setting, figure_file, part_of
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
+from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.flags.parser import listed
 from debate_judge.runs.runner.tables import batches_for
@@ -51,13 +52,12 @@ def prepare(arguments: CompareFlags) -> Work:
         InputError: Something cannot be used.
     """
     figure, options = figure_file(arguments.figure), arguments.options()
-    corpus = data.load(arguments.data, arguments.task, arguments.columns)
-    names = list(arguments.aspects or corpus.rated_aspects())
-    require_ratings(corpus, names)
+    corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
+    names = aspects_to_judge(corpus, arguments.aspects)
     level = _level(arguments, corpus)
-    aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(names))
+    aspects = tuple(corpus.task.aspect(name) for name in names)
     options |= batches_for(options, corpus)
-    found = entrants(arguments.judges, aspects, options)
+    found = entrants(arguments.judges, aspects, options, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
     setup = EvalSetup(
         part,

@@ -25,7 +25,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.programs.lm.redaction import clean
 from debate_judge.programs.roles.examples import examples_of
-from debate_judge.runs.export.from_mlflow import fetch
+from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, fetch, in_mlflow
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import (
     FORMAT,
@@ -132,7 +132,7 @@ def load(
     Loading imports the modules that `judges` names and the export needs, and no other code.
 
     Args:
-        path: Its folder, or `models:/NAME/VERSION` or `runs:/RUN/NAME` for one in MLflow.
+        path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
         lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
         api_base: Address of an OpenAI-compatible server. One that the export names is not used unless it is given
             here as well: texts and key go there.
@@ -148,13 +148,18 @@ def load(
     return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
 
 
-def find(path: str | Path, judges: Collection[str] = ()) -> Export:
-    """Read an export by folder or MLflow address, without an LM; the arguments are those of `load`.
+def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:
+    """Read an export by folder or MLflow address, without an LM.
+
+    Args:
+        path: As in `load`.
+        judges: As in `load`.
+        store: Where MLflow addresses are looked up.
 
     Raises:
         InputError: It cannot be found or is no usable export.
     """
-    return fetch(str(path), judges) if re.match("(models|runs):/", str(path)) else read(path, judges)
+    return fetch(str(path), judges, store) if in_mlflow(str(path)) else read(path, judges)
 
 
 def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) -> dict[str, Any]:

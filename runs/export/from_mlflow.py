@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
@@ -18,24 +20,57 @@ EMBEDDED = Path("runs/store/mlflow.db")
 
 _VARIABLE = "MLFLOW_TRACKING_URI"
 
+_REGISTERED = re.compile(r"models:/(.+)")
+
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/(.+))?")
+
+_EXPORT = "export"
+"""The artifact of a compile's run that is its export."""
+
 _REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile printed the address"
 
 
-def fetch(uri: str, judges: Collection[str] = ()) -> Export:
+@dataclass(frozen=True)
+class MLflowStore:
+    """Where exports, models and runs are looked for."""
+
+    uri: str | None = None
+    """Its address, where one is named."""
+    folder: Path = EMBEDDED.parent
+    """Folder of the embedded store, which is taken where nothing names another one."""
+
+
+USUAL_STORE = MLflowStore()
+
+
+def embedded_uri(folder: Path) -> str:
+    """The address of the embedded store in a folder."""
+    return f"sqlite:///{(folder / EMBEDDED.name).resolve()}"
+
+
+def in_mlflow(address: str) -> bool:
+    """Whether this is an address of an export in MLflow: `models:/…`, `runs:/…`, or the id of a run."""
+    return bool(_REGISTERED.fullmatch(address) or (_RUN.fullmatch(address) and not Path(address).exists()))
+
+
+def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:
     """Read an export from MLflow.
 
-    The tracking store is the one that MLflow has been told of (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI), else
-    the embedded one below the working directory.
+    The tracking store is the one that is named here, else the one that MLflow has been told of
+    (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI), else the embedded one.
 
     Args:
-        uri: `models:/NAME/VERSION`, `models:/NAME@ALIAS` or `runs:/RUN/PATH`.
+        address: `models:/NAME/VERSION`, `models:/NAME@ALIAS`, `runs:/RUN/PATH`, or the id of a compile's run.
         judges: As in `runs.export.load`.
+        store: Where it is looked for.
 
     Raises:
         InputError: There is no such store, nothing at this address in it, or no export there.
     """
+    run = _RUN.fullmatch(address)
+    uri = address if run is None else f"runs:/{run[1]}/{run[2] or _EXPORT}"
     # The judge is wholly in memory once it is read, so the copy need not stay.
-    with _downloaded(uri, "a store with a model that a compile has registered") as place:
+    with _downloaded(uri, "a store with the run or the registered model of a compile", store) as place:
         return read(place, judges)
 
 
@@ -50,19 +85,20 @@ def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
     Raises:
         InputError: There is no such store, no such run or no such artifact.
     """
-    with _downloaded(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", folder) as place:
+    store = USUAL_STORE if folder is None else MLflowStore(embedded_uri(folder))
+    with _downloaded(f"runs:/{run_id}/{name}", f"a store with a run that holds {name}", store) as place:
         return Path(place).read_text(encoding="utf-8")
 
 
 @contextmanager
-def _downloaded(uri: str, expected: str, folder: Path | None = None) -> Iterator[str]:
+def _downloaded(uri: str, expected: str, place: MLflowStore) -> Iterator[str]:
     """The place of a copy, for as long as the block lasts."""
     prepare_mlflow()
     from mlflow.artifacts import download_artifacts
 
-    with _store(uri, folder) as store, tempfile.TemporaryDirectory(prefix="artifact-") as copies:
+    with _store(uri, place) as store, tempfile.TemporaryDirectory(prefix="artifact-") as copies:
         try:
-            place = download_artifacts(artifact_uri=uri, dst_path=copies)
+            copy = download_artifacts(artifact_uri=uri, dst_path=copies)
         except Exception as error:
             raise InputError(
                 f"MLflow could not give {uri}: {clean_text(str(error))}",
@@ -71,11 +107,11 @@ def _downloaded(uri: str, expected: str, folder: Path | None = None) -> Iterator
                 found=clean_text(store),
                 remedy=_REMEDY,
             ) from error
-        yield place
+        yield copy
 
 
 @contextmanager
-def _store(uri: str, folder: Path | None) -> Iterator[str]:
+def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     """The URI of the store, which is MLflow's for as long as the block lasts.
 
     MLflow resolves `models:/` with its global URI, whichever one a call is given, and makes an empty database where it
@@ -84,8 +120,7 @@ def _store(uri: str, folder: Path | None) -> Iterator[str]:
     import mlflow
 
     before: str | None = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-    embedded = EMBEDDED if folder is None else folder / EMBEDDED.name
-    store = before if before is not None and folder is None else f"sqlite:///{embedded.resolve()}"
+    store = place.uri or before or embedded_uri(place.folder)
     file = sqlite_file(store)
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to take {uri} from", file=file, expected="a database", remedy=_REMEDY)

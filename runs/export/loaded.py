@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.data.schema import Aspect, Task
+from debate_judge.data.schema import ALL, Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
 from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
@@ -89,7 +89,7 @@ class LoadedJudge:
         return tuple(self.compiled.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
-        """The named aspects in the task's order; all of the judge's by default.
+        """The named aspects in the task's order; all of the judge's by default, or for `all`.
 
         Raises:
             InputError: the judge does not score one of them.
@@ -246,6 +246,8 @@ def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) ->
     """See `LoadedJudge.choose`."""
     known = tuple(judge.aspects)
     wanted = known if aspects is None else (aspects,) if isinstance(aspects, str) else tuple(aspects)
+    if wanted == (ALL,) and ALL not in known:
+        wanted = known
     if not wanted:
         raise InputError("no aspect to score", field="aspects", expected="some of " + ", ".join(known))
     for name in wanted:

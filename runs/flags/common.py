@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator
+
+from debate_judge.data.sources import FORM, SourceChoice
 from debate_judge.runs.flags.declared import flag_group, setting
 
 SEED = setting(0, "of everything that is drawn at random", ge=0)
@@ -29,9 +32,22 @@ COLUMNS = setting(
     (),
     "what your file calls its columns, e.g. source=question,text=answer,helpfulness=score_help",
     metavar="NAME=COLUMN,...",
-    # The texts and ratings that are read decide, and they are part of every identity.
-    decides=False,
 )
+
+
+def _source_choice(text: str) -> str:
+    SourceChoice.of(text)
+    return text
+
+
+SourcesText = Annotated[str, AfterValidator(_source_choice)]
+"""What a user writes after --sources."""
+
+EXPORT = (
+    "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
+)
+
+SOURCES = setting(None, f"use some of the sources only, in the order of the data: {FORM}", metavar="SOURCES")
 
 DRAW_SYSTEMS = setting(
     False, "system-level intervals about systems like these (resample the systems, too), not about these systems"
@@ -52,4 +68,9 @@ class DataFlags:
     )
     columns: tuple[str, ...] = COLUMNS
     task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
-    aspects: tuple[str, ...] = setting((), "comma-separated; all rated aspects by default")
+    aspects: tuple[str, ...] = setting(
+        (),
+        "comma-separated; by default those that papers on a public set report, and of other data all that are rated; "
+        "`all` for all",
+    )
+    sources: SourcesText | None = SOURCES

@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
 from debate_judge.runs.comparison.flags import PartFlags
-from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, STORE, DataFlags
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, STORE, DataFlags
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import JudgeOptionFlags
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
@@ -26,8 +26,13 @@ def _known(names: tuple[str, ...]) -> tuple[str, ...]:
 class ProbedFlags:
     """The judges that are probed."""
 
-    program: tuple[str, ...] = setting((), "folder of an export; may be repeated", metavar="EXPORT", repeated=True)
-    judges: tuple[str, ...] = setting((), f"comma-separated: {', '.join(JUDGES)}, or an export's folder")
+    program: tuple[str, ...] = setting(
+        (),
+        f"{EXPORT}; may be repeated",
+        metavar="EXPORT",
+        repeated=True,
+    )
+    judges: tuple[str, ...] = setting((), f"comma-separated: {', '.join(JUDGES)}, or an export as --program names it")
     probes: Annotated[tuple[str, ...], AfterValidator(_known)] = setting(
         (), f"comma-separated: {', '.join(PROBES)}", shown="all"
     )

@@ -13,7 +13,7 @@ import dspy
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
-from debate_judge.data.requirements import require_ratings
+from debate_judge.data.requirements import aspects_to_judge
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
@@ -22,8 +22,10 @@ from debate_judge.runs.comparison.legend import Setting, part_of, tuned_elsewher
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.estimates.dry_run import Target, reply_tokens
 from debate_judge.runs.estimates.table import render as estimate_table
+from debate_judge.runs.export.folder import find
+from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import lm_of
-from debate_judge.runs.export.manifest import Export, read
+from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.probing.effects import effects_of
 from debate_judge.runs.probing.estimate import estimate_probe
@@ -104,14 +106,14 @@ def prepare(arguments: ProbeFlags) -> ProbePlan:
     """
     names = [*arguments.program, *arguments.judges]
     if not names:
-        raise InputError("no judge is named", field="--program", expected="the folder of an export, or --judges")
-    exports = [read(Path(folder), judges=names) for folder in arguments.program]
+        raise InputError("no judge is named", field="--program", expected="an export, or --judges")
+    store = MLflowStore(arguments.tracking_uri, Path(arguments.store))
+    exports = [find(address, names, store) for address in arguments.program]
     spec, api_base, sampling = _lm(arguments, exports)
-    corpus = data.load(arguments.data, arguments.task)
-    wanted = list(arguments.aspects) or _judged_by_all(corpus.rated_aspects(), exports)
-    require_ratings(corpus, wanted)
-    aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(wanted))
-    found = entrants(names, aspects, arguments.options())
+    corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
+    wanted = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus.chosen_aspects(), exports))
+    aspects = tuple(corpus.task.aspect(name) for name in wanted)
+    found = entrants(names, aspects, arguments.options(), store)
     part, held_out = part_of(corpus, wanted, arguments.part, arguments.seed)
     require_file(arguments.json, "--json")
     return ProbePlan(

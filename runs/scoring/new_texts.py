@@ -7,14 +7,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.groups import iter_groups
+from debate_judge.data.files.columns import Columns, ReadingNotes
+from debate_judge.data.files.groups import GroupRecord, iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
+from debate_judge.data.sources import SourceChoice
 
 
 def new_groups(
-    path: str | Path, task: Task, only: str | None = None, columns: Iterable[str] = ()
+    path: str | Path,
+    task: Task,
+    only: str | None = None,
+    columns: Iterable[str] = (),
+    sources: str | None = None,
 ) -> Iterator[RatedGroup]:
     """Stream the groups of a file; ratings are not needed.
 
@@ -26,14 +31,18 @@ def new_groups(
         task: The judge's task.
         only: Name or file of that task; groups of other tasks are then left out and are no error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
+        sources: Which sources, as `data.sources.SourceChoice` reads it; None for all.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
     """
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
+    found: Iterator[GroupRecord] = iter_groups(path, task, Columns.of(columns), refuse_others=only is None)
+    if sources is not None:
+        found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
     lines: dict[bytes, int] = {}
-    for entry in iter_groups(path, task, Columns.of(columns), refuse_others=only is None):
+    for entry in found:
         for candidate in entry.group.candidates:
             key = _key(entry.group.id, candidate.id)
             if key in lines:
@@ -44,6 +53,22 @@ def new_groups(
                 )
             lines[key] = entry.record.line
         yield entry.group
+
+
+def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: str | None) -> int:
+    """How many candidates `new_groups` yields; nothing is said about the file.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    found = _silently(path, task, columns)
+    if sources is not None:
+        found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
+    return sum(len(entry.group.candidates) for entry in found)
+
+
+def _silently(path: str | Path, task: Task, columns: Iterable[str]) -> Iterator[GroupRecord]:
+    return iter_groups(path, task, Columns.of(columns), notes=ReadingNotes(""))
 
 
 def _key(group: str, candidate: str) -> bytes:

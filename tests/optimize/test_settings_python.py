@@ -27,6 +27,8 @@ def test_the_identity_is_what_decides_the_result() -> None:
     other = [
         Settings(data="summeval"),
         Settings(task="dialogue"),
+        Settings(columns=("text=answer",)),
+        Settings(sources="20"),
         Settings(aspects=("coherence",)),
         Settings(judge="single"),
         Settings(personas="mine.toml"),
@@ -48,7 +50,7 @@ def test_the_identity_is_what_decides_the_result() -> None:
 def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
     aside = {field.name for field in dataclasses.fields(Settings)} - set(deciding(Settings()))
     assert aside == {
-        *("name", "tracking_uri", "store", "json", "report", "columns", "learning_curve", "keep"),
+        *("name", "tracking_uri", "store", "json", "report", "learning_curve", "keep"),
         *("concurrency", "no_preflight", "max_unscored"),
         *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
     }

@@ -51,6 +51,12 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     # The command that is proposed reads the same data.
     corpus = data.load(str(path), str(task_file), ["source=question", "text=answer"])
     assert len(corpus.groups) == 30
+    assert (
+        main([str(path), "--task", str(task_file), "--columns", "source=question,text=answer", "--sources", "10"]) == 0
+    )
+    fewer = capsys.readouterr().out
+    assert "10 sources, 20 candidates" in fewer
+    assert "--columns source=question,text=answer --sources 10 --lm" in fewer
     assert main([str(path), "--write-task", str(task_file)]) == 2
     assert "a file is there already" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,10 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
         assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in capsys.readouterr().out
     assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
     assert "all 8 groups of the data" in capsys.readouterr().out
+    first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "0.5")["data"]
+    last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "5-8")["data"]
+    halves = [replace(corpus, groups=corpus.groups[:4]), replace(corpus, groups=corpus.groups[4:])]
+    assert [first["digest"], last["digest"]] == [half.digest for half in halves]
 
 
 def test_the_same_command_goes_on_from_the_store_with_the_same_result(

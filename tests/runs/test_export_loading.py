@@ -14,8 +14,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.runs.comparison.entrants import entrants
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read
+from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
@@ -159,7 +161,8 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     client.log_artifacts(run.info.run_id, str(folder), "export")
     client.create_registered_model("toy")
     client.create_model_version("toy", f"{run.info.artifact_uri}/export", run.info.run_id)
-    addresses = (f"runs:/{run.info.run_id}/export", "models:/toy/1")
+    client.set_registered_model_alias("toy", "champion", "1")
+    addresses = (f"runs:/{run.info.run_id}/export", run.info.run_id, "models:/toy/1", "models:/toy@champion")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -176,6 +179,11 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {find(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before
     assert "MLFLOW_TRACKING_URI" not in os.environ, "MLflow's own setting is as it was"
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for store in (MLflowStore(uri), MLflowStore(folder=tmp_path / "runs/store")):
+        found = entrants(["single", *addresses[1:], str(folder)], TASK.aspects[:1], store=store)
+        assert [one.name for one in found] == ["single", "mine", "toy/1", "toy@champion", "x"]
+        assert {one.held_out is None for one in found[1:]} == {False}
 
 
 @pytest.mark.parametrize("name", JUDGES)

@@ -45,6 +45,16 @@ def test_ratings_and_tasks_in_the_input_are_fine_and_aspects_can_be_chosen(comma
     assert [(r["group"], r["aspect"]) for r in command.rows()] == [("g1", "help"), ("g1", "help"), ("r", "help")]
 
 
+def test_the_first_sources_are_a_start_that_more_go_on_from(command: Command) -> None:
+    assert command("--sources", "2", "--aspects", "all") == 0
+    assert [(r["group"], r["aspect"]) for r in command.rows()] == [
+        (f"g{g}", aspect) for g in range(2) for _ in range(2) for aspect in ("tone", "help")
+    ]
+    assert command("--sources", "0.6") == 0
+    assert [r["group"] for r in command.rows()] == [f"g{g}" for g in range(3) for _ in range(4)]
+    assert command("--sources", "4-5") == 2, "these rows are not those that follow"
+
+
 def test_csv_in_and_out(command: Command) -> None:
     source, out = command.folder / "in.csv", command.folder / "out.csv"
     ids = ['a "b", c', "line\nend", "carriage\rreturn", "=1"]
