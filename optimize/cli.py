@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def usage() -> str:
     """What there is."""
     lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
-    lines += ["", "debate help COMMAND describes its flags, debate --version names the version"]
+    lines += ["", "debate help COMMAND lists its flags, debate --version prints the version"]
     return "\n".join(["usage: debate COMMAND ...", "", *lines])
 
 

@@ -72,7 +72,7 @@ def _rule(name: str) -> str:
 class JudgeFlags:
     """The judge that is compiled."""
 
-    judge: str = setting("debate", ", ".join(JUDGES))
+    judge: str = setting("debate", f"judge to compile: {', '.join(JUDGES)}")
     personas: str | None = PERSONAS_FILE
     max_unscored: float = MAX_UNSCORED
 
@@ -81,52 +81,54 @@ class JudgeFlags:
 class SearchFlags:
     """How instructions are tuned, and what is searched and how it is chosen."""
 
-    tuner: str = setting("guide", ", ".join(TUNERS))
+    tuner: str = setting("guide", f"how the judge learns from the raters: {', '.join(TUNERS)}")
     reflection_lm: str | None = setting(
         None,
-        "PROVIDER/MODEL that writes the guide and instructions; the judge's own by default, whose --api-base it shares "
-        "where the provider is the same",
+        "PROVIDER/MODEL that writes the guide and the instructions, by default the judge's own; it shares --api-base "
+        "if the provider is the same",
+        metavar="LM",
     )
     guide_words: int = setting(_GUIDE.words, "longest guide to the raters of an aspect, in words", ge=20)
-    guide_tokens: int = setting(_GUIDE.tokens, "rated texts that the guide's author sees at once, in tokens", ge=500)
-    effort: Literal["light", "medium", "heavy"] = setting("light", "how much tuner and search try")
+    guide_tokens: int = setting(_GUIDE.tokens, "rated texts shown to the author of a guide at once, in tokens", ge=500)
+    effort: Literal["light", "medium", "heavy"] = setting("light", "how much the tuner and the search try")
     trials: int | None = setting(
-        None, "single calls, debates and Tie-breakers that the search over n and the rest may try; else by effort", ge=1
+        None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by --effort"
     )
-    no_race: bool = setting(False, "ask every variant about all sources, also one that cannot plausibly be chosen")
+    no_race: bool = setting(False, "ask every variant about all sources, even one that has clearly fallen behind")
     choose: Annotated[str, AfterValidator(_rule)] = setting(
-        next(iter(RULES)), f"rule of the choice: {', '.join(RULES)}"
+        next(iter(RULES)), f"rule by which the search chooses: {', '.join(RULES)}"
     )
-    max_rounds: int = setting(3, "longest debate to consider; 0 is a single call", ge=0)
-    objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation to choose by")
+    max_rounds: int = setting(3, "most rounds of a debate; 0 allows single calls only", ge=0)
+    objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation that the search maximizes")
     level: Literal["auto", "summary", "sample"] = setting(
-        "auto", "agreement to choose by: within groups (summary) or pooled (sample)"
+        "auto", "level of agreement that the search maximizes: within sources (summary) or pooled (sample)"
     )
-    tolerance: float = setting(0.02, "agreement that --choose dev-1se may give up for fewer LM calls", ge=0)
-    shared: bool = setting(False, "one judge for all aspects together")
+    tolerance: float = setting(0.02, "agreement that --choose dev-1se gives up for fewer LM calls", ge=0)
+    shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,
-        "rated candidates of train in the prompts: N that span the scale, or nearest:N most like the item; a judge "
-        "that shows them is measured, and chosen only with --export-examples, for the export holds their texts",
+        "show rated candidates of train in the prompts: N that span the scale, or nearest:N that are most like the "
+        "item; the export would hold their texts, so such a judge is only measured unless --export-examples is given",
         metavar="N",
     )
-    export_examples: bool = setting(False, "allow a judge with --examples to be chosen, and its export to hold texts")
+    export_examples: bool = setting(False, "let a judge with --examples be chosen, and its export hold their texts")
     learning_curve: bool = setting(
         False,
-        "also measure what 0, 4, 8, 16, ... train sources teach, to see whether more would pay",
+        "also measure what is learnt from 0, 4, 8, 16, ... train sources, to see whether more ratings would pay",
         decides=False,
     )
     folds: int | None = setting(
         None,
-        "folds of a nested cross-validation: every source is held out once, and the export is compiled on all of them; "
-        f"1 is a single split. By default {FOLDS} below {SMALL} sources, else 1",
+        "folds of a nested cross-validation, in which every source is held out once and the export is compiled on all "
+        "sources; 1 is a single split",
         ge=1,
+        shown=f"{FOLDS} below {SMALL} sources, else 1",
     )
-    repeats: int = setting(1, "times that the folds are drawn anew; the figure is the mean", ge=1)
+    repeats: int = setting(1, "how many times the folds are drawn; the figure is the mean", ge=1)
     keep: Literal["cheaper", "compiled"] = setting(
         "cheaper",
-        "what is exported where held-out does not show that the compiled judge is better than a single call, and it "
-        "takes more calls: the cheaper judge, which is the single call, or the compiled one all the same",
+        "what to export if the compiled judge takes more calls than a single call and is not shown to be better on "
+        "held-out sources: the cheaper judge, which is the single call, or the compiled one",
         decides=False,
     )
     seed: int = SEED
@@ -137,9 +139,11 @@ class SearchFlags:
 class OutputFlags:
     """Where a compile leaves what it made."""
 
-    name: Annotated[str, AfterValidator(_run_name)] | None = setting(None, "of the run and its export", decides=False)
+    name: Annotated[str, AfterValidator(_run_name)] | None = setting(
+        None, "name of the run and of its export", decides=False
+    )
     tracking_uri: str | None = setting(
-        None, "MLflow server; an embedded store under --store by default", metavar="URL", decides=False
+        None, "MLflow server to log to; by default an embedded store in --store", metavar="URL", decides=False
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE

@@ -43,21 +43,23 @@ _LEVELS: dict[Level, str] = {
 class AgreementFlags:
     """Settings of one table of agreement."""
 
-    file: str = setting(..., "rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
-    aspects: tuple[str, ...] = setting((), "comma-separated; all in the file by default")
+    file: str = setting(..., "file with rows of scores beside ratings, .jsonl or .csv", name="FILE", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "aspects to report, comma-separated; by default all in the file")
     sources: SourcesText | None = SOURCES
-    scale: str | None = setting(None, "read recorded replies in `samples` on this scale", metavar="LOW-HIGH")
+    scale: str | None = setting(None, "scale on which recorded replies in `samples` are read", metavar="LOW-HIGH")
     decisions: Literal["auto", "binary", "pairs", "none"] = setting(
-        "auto", "compare decisions too: binary (two-valued ratings), pairs (groups of two), or none"
+        "auto", "decisions to compare as well: binary (two-valued ratings), pairs (groups of two), or none"
     )
     cut: float | None = setting(
-        None, "score from which on a binary decision is positive", shown="as ratings: their middle"
+        None, "least score of a positive binary decision", shown="the middle between the two ratings"
     )
-    margin: float = setting(0.0, "scores of a pair not further apart than this are a tie", ge=0)
+    margin: float = setting(0.0, "largest difference between the scores of a pair that still is a tie", ge=0)
     resamples: int = resampling()
     draw_systems: bool = DRAW_SYSTEMS
     seed: int = SEED
-    json: str | None = setting(None, "emit JSON, to a file or to stdout", metavar="OUT", const="-")
+    json: str | None = setting(
+        None, "print JSON in place of the tables, or write it to a file beside them", metavar="OUT", const="-"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -45,9 +45,9 @@ class CheckFlags:
 
     file: str = setting(..., "rated data, as --data of a compile takes them", name="FILE", metavar="FILE")
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
+    task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
     sources: SourcesText | None = SOURCES
-    write_task: str | None = setting(None, "save the task that is guessed, for you to correct", metavar="FILE")
+    write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
     seed: int = SEED
 
 

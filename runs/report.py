@@ -24,13 +24,16 @@ class FoundReportFlags:
 
     run: str = setting(
         ...,
-        "folder of an export, a report.json, or the id of a run in MLflow",
+        "folder of an export, a report.json, or the id of an MLflow run",
         name="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )
-    full: bool = setting(False, "the page that quotes the texts of the data")
+    full: bool = setting(False, "make the page that quotes the texts of the data")
     store: str | None = setting(
-        None, "folder of the texts and of MLflow's runs", metavar="DIR", shown="the one that the export lies in"
+        None,
+        "folder of the texts and of the embedded MLflow store",
+        metavar="DIR",
+        shown="the one that the export lies in",
     )
 
 

@@ -42,24 +42,28 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
     program: str = setting(..., EXPORT, metavar="EXPORT")
     judge: tuple[str, ...] = setting(
         (),
-        "a judge of your own that the export uses: its module is imported; may be repeated",
+        "a judge of your own that the export uses; its module is imported; may be repeated",
         metavar="MODULE:CLASS",
         repeated=True,
     )
-    source: str = setting(..., "file with the texts, in any format of a compile's data", name="--in", metavar="FILE")
+    source: str = setting(
+        ..., "file with the texts to score, in any format that --data of a compile takes", name="--in", metavar="FILE"
+    )
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
-    out: str = setting(..., ".jsonl or .csv for the scores", metavar="FILE")
-    aspects: tuple[str, ...] = setting((), "comma-separated; all that the judge scores by default")
-    task: str | None = setting(None, "score only the groups of this task; otherwise one of another task is an error")
+    out: str = setting(..., "file for the scores, .jsonl or .csv", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
+    task: str | None = setting(
+        None, "score only the groups of this task; without it a group of another task is an error"
+    )
     scale: Literal["judge", "raters"] = setting(
-        "judge", "of the scores: the judge's own, or the raters' by the map that the compile fitted"
+        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
     )
     trust_export: bool = setting(
-        False, "use the server's address that the export names, once you have said yes on the terminal", decides=False
+        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
     )
-    lm: str | None = setting(None, "another LM than the judge was compiled with: offline or PROVIDER/MODEL")
-    transcripts: str | None = setting(None, "also write every debate, as JSON lines", metavar="FILE")
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
     store: str = STORE
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

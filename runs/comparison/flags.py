@@ -15,7 +15,9 @@ from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
 class PartFlags:
     """Which groups of a rated corpus are scored."""
 
-    part: Literal["held-out", "all"] = setting("held-out", "which groups")
+    part: Literal["held-out", "all"] = setting(
+        "held-out", "groups to score: the held-out part of a compile's split, or all"
+    )
     seed: int = SEED
 
 
@@ -29,7 +31,7 @@ class EntrantFlags:
     )
     external: tuple[str, ...] = setting(
         (),
-        "scores of any other judge: rows of group, candidate, aspect, score; may be repeated",
+        "scores of another judge, from a file with rows of group, candidate, aspect, score; may be repeated",
         metavar="NAME=FILE",
         repeated=True,
     )
@@ -40,22 +42,26 @@ class EntrantFlags:
 class TableFlags:
     """What the table shows."""
 
-    level: Literal["auto", "summary", "sample", "system"] = setting("auto", "of the agreement")
+    level: Literal["auto", "summary", "sample", "system"] = setting(
+        "auto", "level of agreement: within sources (summary), pooled (sample) or over systems (system)"
+    )
     statistics: tuple[Literal["pearson", "spearman", "kendall"], ...] = setting(
-        (), "comma-separated", shown="the task's usual two"
+        (), "correlations to show, comma-separated", shown="the two of the task's papers"
     )
     baseline: str | None = setting(None, "judge that the others are compared with", shown="the first one")
     resamples: int = resampling()
     draw_systems: bool = DRAW_SYSTEMS
-    style: Literal["text", "markdown", "latex"] = setting("text", "of the table")
-    intervals: Literal["average", "all"] = setting("average", "in which columns")
-    published: bool = setting(False, "show what papers printed on this set beside, apart")
+    style: Literal["text", "markdown", "latex"] = setting("text", "format of the table")
+    intervals: Literal["average", "all"] = setting("average", "columns that show intervals")
+    published: bool = setting(False, "also show what papers print for this set, in a table of its own")
     report: Literal["none", "plain", "full"] = REPORT
     tracking_uri: str | None = setting(
-        None, "also log a run to this MLflow server; by default to --store's own runs, if it has any", metavar="URL",
+        None,
+        "MLflow server to log the comparison to; by default the embedded store in --store, if there is one",
+        metavar="URL",
         decides=False,
-    )  # fmt: skip
-    figure: str | None = setting(None, "also draw the table: .png, .svg or .pdf", metavar="FILE")
+    )
+    figure: str | None = setting(None, "also draw the table, as .png, .svg or .pdf", metavar="FILE")
     json: str | None = JSON_FILE
 
 
@@ -63,14 +69,18 @@ class TableFlags:
 class AblationFlags:
     """Variants of the debate, each beside the others on the same items."""
 
-    ablations: str | None = setting(None, "do them; figures and ablations.json go to this folder", metavar="DIR")
-    ablate: tuple[str, ...] = setting(
-        (), "which: rounds, personas, styles, distribution, stability; order, with --together", shown="all"
+    ablations: str | None = setting(
+        None, "run ablations; their figures and ablations.json go to this folder", metavar="DIR"
     )
-    max_rounds: int = setting(5, "longest debate of the rounds", ge=0)
+    ablate: tuple[str, ...] = setting(
+        (),
+        "ablations to run, comma-separated: rounds, personas, styles, distribution, stability; order with --together",
+        shown="all",
+    )
+    max_rounds: int = setting(5, "longest debate in the ablation of rounds", ge=0)
     personas: str | None = PERSONAS_FILE
-    repeats: int = setting(5, "runs for the stability")
-    repeat_temperature: float = setting(1.0, "of these runs")
+    repeats: int = setting(5, "runs in the ablation of stability")
+    repeat_temperature: float = setting(1.0, "sampling temperature in the ablation of stability")
 
 
 @command_settings

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from debate_judge.data import LOADERS
+from debate_judge.data.files.formats import SUFFIXES
 from debate_judge.data.sources import FORM, SourceChoice
 from debate_judge.runs.flags.declared import flag_group, setting
 
-SEED = setting(0, "of everything that is drawn at random", ge=0)
-STORE = setting(
-    "runs/store", "folder of the LM's replies, and of studies, runs and exports", metavar="DIR", decides=False
-)
+SEED = setting(0, "seed of every random choice", ge=0)
+STORE = setting("runs/store", "folder for LM replies, studies, runs and exports", metavar="DIR", decides=False)
 JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", decides=False)
 MAX_UNSCORED = setting(
     0.2,
-    "share of items without a score that is still a success; 1 accepts all",
+    "share of items that may stay without a score before the command fails; 1 allows all",
     metavar="SHARE",
     decides=False,
     ge=0,
@@ -24,13 +24,13 @@ MAX_UNSCORED = setting(
 )
 REPORT = setting(
     "plain",
-    "page to look at: plain quotes no text of the data, full quotes all, in a file of its own",
+    "HTML page to write: plain quotes no text of the data, full adds a second page that quotes them all",
     decides=False,
 )
 
 COLUMNS = setting(
     (),
-    "what your file calls its columns, e.g. source=question,text=answer,helpfulness=score_help",
+    "names of columns in your file, where they differ from ours: source=question,text=answer,helpfulness=score_help",
     metavar="NAME=COLUMN,...",
 )
 
@@ -47,15 +47,15 @@ EXPORT = (
     "the folder of an export, models:/NAME/VERSION, models:/NAME@champion, or the id of the MLflow run that made it"
 )
 
-SOURCES = setting(None, f"use some of the sources only, in the order of the data: {FORM}", metavar="SOURCES")
+SOURCES = setting(None, f"use only some of the sources, in the order of the data: {FORM}", metavar="SOURCES")
 
 DRAW_SYSTEMS = setting(
-    False, "system-level intervals about systems like these (resample the systems, too), not about these systems"
+    False, "resample the systems as well, so that system-level intervals hold for other systems like these"
 )
 
 
 def resampling(least: int = 0) -> Any:
-    return setting(10_000, "resamples of the groups, for the intervals", ge=least)
+    return setting(10_000, "bootstrap resamples of the groups, for the intervals", ge=least)
 
 
 @flag_group("data")
@@ -64,13 +64,14 @@ class DataFlags:
 
     data: str = setting(
         "sample",
-        "sample, summeval, topical_chat, NAME=PATH, hf:NAME@SPLIT, or a file: .jsonl .json .csv .tsv .xlsx .parquet",
+        f"a file ({', '.join(SUFFIXES)}), hf:NAME@SPLIT, a set by name ({', '.join(LOADERS)}), or NAME=PATH for a "
+        "local copy of such a set",
     )
     columns: tuple[str, ...] = COLUMNS
-    task: str | None = setting(None, "task of the data: summarization, dialogue, or your task file (.toml)")
+    task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
     aspects: tuple[str, ...] = setting(
         (),
-        "comma-separated; by default those that papers on a public set report, and of other data all that are rated; "
-        "`all` for all",
+        "aspects to judge, comma-separated, or all; by default those that papers on a public set report, otherwise all "
+        "that are rated",
     )
     sources: SourcesText | None = SOURCES

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 COMMANDS = {
-    "compile": ("debate_judge.optimize.compile", "compile a judge for your raters"),
-    "check": ("debate_judge.runs.check", "what your rated data are understood as, and what they can prove"),
-    "score": ("debate_judge.runs.score", "score new texts with an export"),
-    "agreement": ("debate_judge.runs.agreement", "agreement of any scores with human ratings"),
-    "compare": ("debate_judge.runs.compare", "several judges on the same data in one table"),
-    "probe": ("debate_judge.runs.probe", "what moves a judge's scores that should not"),
-    "report": ("debate_judge.runs.report", "make the page of a compile or comparison again"),
-    "view": ("debate_judge.runs.view", "open the page of a compile or comparison in the browser"),
+    "compile": ("debate_judge.optimize.compile", "compile a judge that agrees with your raters"),
+    "check": ("debate_judge.runs.check", "show how your rated data are read and what they can prove"),
+    "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
+    "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
+    "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
+    "probe": ("debate_judge.runs.probe", "measure what moves a judge's scores but should not"),
+    "report": ("debate_judge.runs.report", "make the HTML page of a compile or a comparison again"),
+    "view": ("debate_judge.runs.view", "open that page in the browser"),
 }
 """Command -> its module and what it does."""
 

@@ -13,7 +13,7 @@ from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.named_texts import named_texts
 from debate_judge.runs.flags.parser import listed
 
-PERSONAS_FILE = setting(None, "TOML file with personas of your own for the Critic", metavar="FILE")
+PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
 
 @flag_group("options of the judge")
@@ -21,27 +21,31 @@ class JudgeOptionFlags:
     """Options of judges; what is absent leaves a judge as it comes."""
 
     score_mode: str | None = setting(
-        None, "how a reply becomes a score: text, sampled:k or expected (probabilities)", metavar="MODE"
+        None,
+        "how a reply becomes a score: text (the number as written), sampled:K (the mean of K samples) or expected (the "
+        "mean over the scale by token probabilities)",
+        metavar="MODE",
     )
     granularity: str | None = setting(
-        None, "how finely a debate asks for its scores: free (any number), half or whole points", metavar="STEP"
+        None, "how finely a debate asks for scores: free (any number), half or whole points", metavar="STEP"
     )
     together: int | None = setting(
-        None, "most candidates of one source that a debate scores side by side in one call", metavar="K", ge=0
+        None, "score up to K candidates of a source side by side in one call; 0 keeps them apart", metavar="K", ge=0
     )
     batch_rounds: int | None = setting(
         None,
-        "with --together K where sources have one candidate each: how often every item is scored in batches of K "
-        "different items, each time in other company; 2 by default there",
+        "with --together K, where every source has one candidate: score each item R times in batches of K items, each "
+        "time in different company",
+        shown="2",
         metavar="R",
         ge=0,
     )
-    joint: bool = setting(False, "have a debate score all aspects of a candidate, or of the K, in one call")
+    joint: bool = setting(False, "score all aspects in one call")
     roles: str | None = setting(
-        None, "of ChatEval: TOML file of name = text lines, or names of built-in roles", metavar="FILE"
+        None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
     )
     same_role: str | None = setting(
-        None, "of ChatEval: one role for all", metavar="ROLE", const="annotator", shown="annotator"
+        None, "ChatEval: give all referees the same role", metavar="ROLE", const="annotator", shown="annotator"
     )
     judge_option: tuple[str, ...] = setting(
         (),

@@ -12,7 +12,7 @@ from debate_judge.runs.flags.declared import flag_group, setting
 
 _USUAL = LMOptions()
 
-MAX_TOKENS = "longest reply; cut ones are asked again x4"
+MAX_TOKENS = "longest reply, in tokens; one that is cut off is asked for again with four times as many"
 
 
 @flag_group("LM")
@@ -20,18 +20,20 @@ class EndpointFlags:
     """Where calls go and how many at once."""
 
     api_base: str | None = setting(
-        None, "address of an OpenAI-compatible server; keys come from the environment", metavar="URL"
+        None, "address of an OpenAI-compatible server; keys are read from the environment", metavar="URL"
     )
     concurrency: int = setting(16, "LM calls in flight at once", ge=1, decides=False)
-    no_preflight: bool = setting(False, "do not try each role on the longest item before the run", decides=False)
+    no_preflight: bool = setting(
+        False, "skip the check before the run, which tries each role on the longest item", decides=False
+    )
 
 
 @flag_group("LM")
 class LMFlags(EndpointFlags):
     """The LM of all roles and how its replies are sampled."""
 
-    lm: str = setting("offline", "offline (text statistics, no LM) or PROVIDER/MODEL")
-    temperature: float = setting(0.0, "of every call that is not one of several samples", ge=0)
+    lm: str = setting("offline", "PROVIDER/MODEL, or offline for the built-in stand-in (text statistics, no LM)")
+    temperature: float = setting(0.0, "sampling temperature, except where several samples of one score are drawn", ge=0)
     max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
 
 
@@ -57,22 +59,34 @@ def require_server(spec: str, api_base: str | None, store: str) -> None:
 class LimitFlags:
     """Rate, budget and prices: they decide when calls go out and when a run stops, never what is answered."""
 
-    rpm: float | None = setting(None, "requests per minute that are never exceeded", gt=0, decides=False)
-    tpm: float | None = setting(None, "tokens per minute, input and output, likewise", gt=0, decides=False)
+    rpm: float | None = setting(None, "most requests per minute", gt=0, decides=False)
+    tpm: float | None = setting(None, "most tokens per minute, input and output together", gt=0, decides=False)
     budget: str | None = setting(
-        None, "stop, to be resumed, before more is spent", metavar="calls=N,tokens=N,usd=X", decides=False
+        None,
+        "hard cap on what the run spends; a run that reaches it stops and can be resumed",
+        metavar="calls=N,tokens=N,usd=X",
+        decides=False,
     )
-    deadline: float = setting(_USUAL.deadline, "for one call with its retries", gt=0, metavar="SECONDS", decides=False)
+    deadline: float = setting(
+        _USUAL.deadline, "time limit of a call with its retries", gt=0, metavar="SECONDS", decides=False
+    )
     attempt: float | None = setting(
         None,
-        f"for one attempt of a call; {_USUAL.attempt:g}, or the deadline where that is shorter",
+        f"time limit of one attempt of a call; by default {_USUAL.attempt:g}, or the deadline if that is shorter",
         gt=0,
         metavar="SECONDS",
         decides=False,
     )
-    prices: str | None = setting(None, "TOML file with prices per million tokens", metavar="FILE", decides=False)
+    prices: str | None = setting(
+        None,
+        "TOML file with prices per million tokens, for an LM whose price is not known",
+        metavar="FILE",
+        decides=False,
+    )
     batch: Literal["openai"] | None = setting(
-        None, "OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours", decides=False
+        None,
+        "send calls as OpenAI Batch jobs, one for each role and round: half the price, replies within 24 hours",
+        decides=False,
     )
 
 
@@ -83,7 +97,7 @@ class EstimateFlags:
     estimate: str | None = setting(
         None,
         "print what the run would take (calls, tokens, money: lower, expected, upper) and stop before "
-        "anything is spent; optionally with the length of a reply in tokens in each case",
+        "anything is spent; L,E,U are lengths of a reply, in tokens, for the three cases",
         metavar="L,E,U",
         const="",
     )

@@ -173,7 +173,7 @@ def _help(field: FieldInfo) -> str:
             ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
         )
     text = (field.description or "").replace("%", "%%")
-    return f"{text} ({default})".strip() if default else text
+    return f"{text} (default: {default})" if default else text
 
 
 def _reader(field: FieldInfo) -> Callable[[str], object]:

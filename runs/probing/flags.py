@@ -34,7 +34,7 @@ class ProbedFlags:
     )
     judges: tuple[str, ...] = setting((), f"comma-separated: {', '.join(JUDGES)}, or an export as --program names it")
     probes: Annotated[tuple[str, ...], AfterValidator(_known)] = setting(
-        (), f"comma-separated: {', '.join(PROBES)}", shown="all"
+        (), f"manipulations to try, comma-separated: {', '.join(PROBES)}", shown="all"
     )
     max_unscored: float = MAX_UNSCORED
 
@@ -44,9 +44,11 @@ class ProbeLMFlags(EndpointFlags):
     """The LM of all roles; what is absent is as the first export was compiled."""
 
     lm: str | None = setting(
-        None, "offline (text statistics, no LM) or PROVIDER/MODEL", shown="as the first export was compiled; or offline"
+        None,
+        "PROVIDER/MODEL, or offline for the built-in stand-in",
+        shown="as the first export was compiled, or offline",
     )
-    temperature: float | None = setting(None, "of every call", ge=0, shown="as compiled, or 0")
+    temperature: float | None = setting(None, "sampling temperature", ge=0, shown="as compiled, or 0")
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled, or 2000")
 
 
@@ -54,11 +56,11 @@ class ProbeLMFlags(EndpointFlags):
 class ProbeOutputFlags:
     """Where a probe leaves what it found."""
 
-    intervals: Literal["average", "all"] = setting("average", "in which columns of the table", decides=False)
-    name: str | None = setting(None, "of the run", decides=False)
+    intervals: Literal["average", "all"] = setting("average", "columns of the table that show intervals", decides=False)
+    name: str | None = setting(None, "name of the run in MLflow", decides=False)
     tracking_uri: str | None = setting(
         None,
-        "also log a run to this MLflow server; by default to --store's own runs, if it has any",
+        "MLflow server to log the result to; by default the embedded store in --store, if there is one",
         metavar="URL",
         decides=False,
     )

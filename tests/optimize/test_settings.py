@@ -193,10 +193,10 @@ def test_a_value_of_the_file_is_refused_with_its_file_and_key(tmp_path: Path) ->
 def test_help_says_every_default_and_choice() -> None:
     text = " ".join(build_parser().format_help().split())
     for part in (
-        "{light,medium,heavy} how much tuner and search try (light)",
-        "(runs/store)",
-        "for one call with its retries (900)",
-        "--seed N of everything that is drawn at random (0)",
+        "{light,medium,heavy} how much the tuner and the search try (default: light)",
+        "(default: runs/store)",
+        "time limit of a call with its retries (default: 900)",
+        "--seed N seed of every random choice (default: 0)",
         "--deadline SECONDS",
         "limits on LM calls:",
     ):
