@@ -282,9 +282,7 @@ def test_the_lm_can_be_overridden_when_the_model_is_loaded(abroad: dict[str, Any
 
 
 def test_a_row_with_a_column_for_each_aspect(abroad: dict[str, Any]) -> None:
-    """One row for each row, whatever stands in it."""
-    clarity, truth = abroad["rows"][:2]
-    empty, row = "no text: the row needs a text", 2 * len(TEXTS)
+    (clarity, truth), row, empty = abroad["rows"][:2], 2 * len(TEXTS), "no text: the row needs a text"
     assert abroad["columns"] == {
         "index": [10 * (row + n) for n in range(-1, 4)],
         "columns": ["clarity", "truth", "unscored", "calls"],
