@@ -143,7 +143,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
