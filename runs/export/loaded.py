@@ -75,6 +75,10 @@ class LoadedJudge:
         return self._runner
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def lm(self) -> JudgeLM:
         """The LM that is asked, with the count of its calls in this process."""
         return self._runner.lm if self._closed else self._running().lm

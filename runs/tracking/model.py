@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import debate_judge
 from debate_judge.runs.export.manifest import Export, read
+from debate_judge.runs.export.process import SETTINGS
 from debate_judge.runs.tracking.champion import ALIAS, Challenger, challenge
 
 if TYPE_CHECKING:
@@ -46,23 +47,26 @@ _OUTPUTS = {
     "score": ("double", False),
     "judge_score": ("double", False),
     "unscored": ("string", False),
-    "rounds": ("long", False),
+    # A whole number, but in Spark MLflow cannot make a column of them with a null in it.
+    "rounds": ("double", False),
     "stop_reason": ("string", False),
     "calls": ("double", True),
     "together": ("long", True),
     "joint": ("long", True),
 }
-"""Column -> type and whether it always has a value."""
+"""Column -> type and whether it always has a value, in the layout `rows`."""
 
 _USE = {
     "rows": (
         "An input row that names an aspect gives one output row; one whose aspect is absent, null or empty gives one "
         "for each aspect of the judge, in the order of `aspects`. Output rows follow the order of the input rows and "
-        "repeat their index. Where outputs must be as many as inputs (Spark), name the aspect in every row."
+        "repeat their index."
     ),
     "params": (
         "scale: `judge` (default) for the judge's own scores, `raters` for what the raters would give on average, by "
-        "the map that the compile fitted; `judge_score` is the judge's own in either case."
+        "the map that the compile fitted; `judge_score` is the judge's own in either case. layout: `rows` (default) as "
+        "above, or `columns`, which Spark needs: each input row gives one output row with a column of scores for each "
+        "aspect, `unscored` (reasons, else empty) and `calls`."
     ),
 }
 """What the signature cannot say, kept in the model's metadata."""
@@ -70,8 +74,11 @@ _USE = {
 _REQUIREMENTS = ("aiohttp", "dspy", "h11", "mlflow", "numpy", "orjson", "pandas", "scipy", "tqdm")
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
 
-_CONFIG = {"lm": None, "api_base": None, "concurrency": 16}
-"""What can be overridden when the model is loaded; None is what the export says."""
+_CONFIG = dict.fromkeys(SETTINGS)
+"""What can be given when the model is loaded; None is what the environment or else the export says."""
+
+_PARAMETERS = {"scale": "judge", "layout": "rows"}
+"""Parameter of a prediction -> its default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +156,9 @@ def save_model(path: Path, export: Path, *, logged: Any = None, run_id: str | No
             artifacts={"export": str(export.resolve())},
             code_paths=[str(package)],
             signature=ModelSignature(
-                schema(_INPUTS), schema(_OUTPUTS), ParamSchema([ParamSpec("scale", "string", "judge")])
+                schema(_INPUTS),
+                schema(_OUTPUTS),
+                ParamSchema([ParamSpec(name, "string", usual) for name, usual in _PARAMETERS.items()]),
             ),
             input_example=pd.DataFrame([_example(found)]),
             model_config=_CONFIG,

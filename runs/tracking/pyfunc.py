@@ -1,14 +1,18 @@
 """The compiled judge as an MLflow model: rows of texts in, rows of scores out, with many LM calls in flight.
 
 MLflow runs this file when it loads the model ("models from code"), with the model's own copy of the project on the
-path. `mlflow.pyfunc.load_model(URI, model_config={...})` may override `lm`, `api_base` and
-`concurrency`; other names are ignored, with a warning. API keys are read from the environment. A judge that was
-compiled with `--api-base` needs `api_base` there: no model decides where texts and keys go.
+path. `mlflow.pyfunc.load_model(URI, model_config={...})` may give `lm`, `api_base`, `concurrency`, `rpm`, `tpm`,
+`budget` and `store`, as the flags of these names; other names are ignored, with a warning. What is not given there is
+read from the environment (`DEBATE_LM`, `DEBATE_RPM`, ...), for Spark passes no configuration to the workers of a
+cluster. API keys are read from the environment. A judge that was compiled with `--api-base` needs `api_base`: no model
+decides where texts and keys go.
+
+All loads of a model in a process share one event loop, one set of limits and one store of replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mlflow.models
@@ -21,27 +25,33 @@ if TYPE_CHECKING:
     from debate_judge.runs.export.loaded import LoadedJudge
 
 
+Results = list[tuple[int, dict[str, Any]]]
+"""The number of the input row, from 0, and what the judge reports about it in one aspect."""
+
+
 class JudgeModel(PythonModel):
     """Rows of texts in, rows of scores out.
 
-    Columns in: source, text, and optionally context and aspect. Columns out: aspect, score, judge_score, unscored,
-    rounds, stop_reason, calls, together, joint. The parameter `scale` is `judge` (default) or `raters`, see
-    `runs.export.loaded.LoadedJudge.score`; `judge_score` is the judge's own score in either case.
+    Columns in: source, text, and optionally context and aspect. The parameter `scale` is `judge` (default) or
+    `raters`, see `runs.export.loaded.LoadedJudge.score`. The parameter `layout` says what an output row is:
 
-    A row that names an aspect gives one output row; one without (no such column, null or empty) gives one for each of
-    the judge's aspects, in the task's order. Output rows follow the order of the input rows and repeat their index.
+    - `rows` (default): one text in one aspect. Columns: aspect, score, judge_score, unscored, rounds, stop_reason,
+      calls, together, joint; `judge_score` is the judge's own score on either scale. An input row that names an aspect
+      gives one output row; one without (no such column, null or empty) gives one for each of the judge's aspects, in
+      the task's order. Output rows follow the order of the input rows and repeat their index.
+    - `columns`: one input row, whatever stands in it, as Spark demands. Columns: one for each aspect with its score,
+      `unscored` with the reasons of those that have none, and `calls`. An aspect that the row does not ask for is
+      null without a reason.
+
     Rows of one source that follow one another share calls where the judge has candidates or aspects share them;
     `together` and `joint` say how many of each there were.
-
-    `spark_udf` wants as many output rows as input rows, so there every row has to name its aspect.
     """
 
     def load_context(self, context: PythonModelContext) -> None:
         """Load the export that came with the model, without a call to its LM."""
-        from debate_judge.runs.export.folder import load
+        from debate_judge.runs.export.process import judge_of_process
 
-        config = {k: v for k, v in (context.model_config or {}).items() if v is not None}
-        self._judge: LoadedJudge = load(context.artifacts["export"], **config)
+        self._judge: LoadedJudge = judge_of_process(context.artifacts["export"], context.model_config or {})
 
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
@@ -49,20 +59,59 @@ class JudgeModel(PythonModel):
         """Score each row; what cannot be scored has a null score and the reason in `unscored`.
 
         Raises:
-            InputError: The parameter `scale` is unknown, or asks for a map that the export does not have.
-            dspy.LMError: No row can be scored: a wrong key, an unknown model.
+            InputError: A parameter is unknown, asks for a map that the export does not have, or for columns that an
+                aspect has the name of.
+            dspy.LMError: No row can be scored: a wrong key, an unknown model, a spent budget.
         """
-        judge, rows = self._judge, model_input.to_dict("records")
-        scale = (params or {}).get("scale", "judge")
+        judge, rows, given = self._judge, model_input.to_dict("records"), params or {}
+        scale, arranged = given.get("scale", "judge"), _layout(given.get("layout", "rows"))
         judge.compiled.require_calibrated(judge.choose(), scale)
         asked = [(place, question) for place, row in enumerate(rows) for question in _questions(judge, row)]
         scores = _scores(judge, [question for _, question in asked if not isinstance(question, dict)], scale)
-        results = [question if isinstance(question, dict) else next(scores) for _, question in asked]
-        frame = pd.DataFrame({name: _column([result[name] for result in results]) for name in _unscored("", "")})
-        return frame.set_axis(model_input.index.take([place for place, _ in asked]))
+        results = [(place, question if isinstance(question, dict) else next(scores)) for place, question in asked]
+        return arranged(judge.aspects, model_input.index, results)
 
 
-def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, object]]:
+def _layout(name: str) -> Callable[[Sequence[str], pd.Index[Any], Results], pd.DataFrame]:
+    from debate_judge.data.errors import InputError
+
+    layouts = {"rows": _as_rows, "columns": _as_columns}
+    if name not in layouts:
+        raise InputError("unknown layout of the scores", field="layout", expected=" or ".join(layouts), found=name)
+    return layouts[name]
+
+
+def _as_rows(aspects: Sequence[str], index: pd.Index[Any], results: Results) -> pd.DataFrame:
+    frame = pd.DataFrame({name: _column([result[name] for _, result in results]) for name in _unscored("", "")})
+    return frame.set_axis(index.take([place for place, _ in results]))
+
+
+def _as_columns(aspects: Sequence[str], index: pd.Index[Any], results: Results) -> pd.DataFrame:
+    from debate_judge.data.errors import InputError
+
+    if taken := {"unscored", "calls"} & {*aspects}:
+        raise InputError(
+            "an aspect has the name of another column",
+            field="layout",
+            expected="rows",
+            found=f"columns, with the aspect {min(taken)!r}",
+        )
+    scores: dict[str, list[object]] = {name: [None] * len(index) for name in aspects}
+    reasons: list[list[str]] = [[] for _ in index]
+    calls = [0.0] * len(index)
+    for place, result in results:
+        calls[place] += result["calls"]
+        if result["unscored"] is None:
+            scores[result["aspect"]][place] = result["score"]
+        else:
+            reasons[place].append(f"{result['aspect']}: {result['unscored']}")
+    # Empty, not null, where there is none: MLflow makes the text "None" of a null that goes to Spark.
+    told = ["; ".join(those) for those in reasons]
+    columns = {name: _column(values) for name, values in scores.items()}
+    return pd.DataFrame({**columns, "unscored": _column([*told]), "calls": _column([*calls])}).set_axis(index)
+
+
+def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | dict[str, Any]]:
     """What a row asks the judge, a question for each aspect; in place of one that cannot be asked, its result."""
     from debate_judge.programs.judge import Item
 
@@ -77,7 +126,7 @@ def _questions(judge: LoadedJudge, row: Mapping[Hashable, Any]) -> list[Item | d
     return [Item("", "", task, task.aspect(name), texts["source"], texts["text"], texts["context"]) for name in names]
 
 
-def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterator[dict[str, object]]:
+def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterator[dict[str, Any]]:
     from debate_judge.runs.runner.streaming import score_of
 
     for item, judgement in judge.stream(items):
@@ -88,7 +137,7 @@ def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterato
             "score": score.score,
             "judge_score": score.judge_score,
             "unscored": unscored,
-            "rounds": score.rounds,
+            "rounds": None if score.rounds is None else float(score.rounds),
             "stop_reason": score.stop_reason,
             "calls": float(score.calls),
             "together": score.together,
@@ -96,7 +145,7 @@ def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterato
         }
 
 
-def _unscored(aspect: str, why: str) -> dict[str, object]:
+def _unscored(aspect: str, why: str) -> dict[str, Any]:
     nothing = {"score": None, "judge_score": None, "unscored": why, "rounds": None, "stop_reason": None}
     return {"aspect": aspect, **nothing, "calls": 0.0, "together": 1, "joint": 1}
 

@@ -136,6 +136,10 @@ served = io.StringIO()
 predictions_to_json(found, served)
 plain = model.predict(rows[["source", "text"]].iloc[:2])
 mapped = model.predict(rows.iloc[:4], params={"scale": "raters"})
+wide = model.predict(rows.iloc[-5:], params={"layout": "columns"})
+again = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": "4"})
+other = mlflow.pyfunc.load_model(sys.argv[1], model_config={"concurrency": 5})
+judges = [one.unwrap_python_model()._judge for one in (model, again, other)]
 try:
     mlflow.pyfunc.load_model(sys.argv[1], model_config={"lm": "nonsense"})
     refused = ""
@@ -147,6 +151,8 @@ print(json.dumps({
     "index": [int(label) for label in found.index],
     "without the column": [[int(label), row.aspect, row.score] for label, row in plain.iterrows()],
     "mapped": mapped[["score", "judge_score"]].values.tolist(),
+    "columns": wide.to_dict("split"),
+    "shared": [judges[0] is one for one in judges[1:]],
     "files": files,
     "refused": refused,
     "folder": os.listdir(),
@@ -273,3 +279,22 @@ def test_the_example_is_invented(logged: SimpleNamespace) -> None:
 
 def test_the_lm_can_be_overridden_when_the_model_is_loaded(abroad: dict[str, Any]) -> None:
     assert "'nonsense' is not an LM" in abroad["refused"]
+
+
+def test_a_row_with_a_column_for_each_aspect(abroad: dict[str, Any]) -> None:
+    (clarity, truth), row, empty = abroad["rows"][:2], 2 * len(TEXTS), "no text: the row needs a text"
+    assert abroad["columns"] == {
+        "index": [10 * (row + n) for n in range(-1, 4)],
+        "columns": ["clarity", "truth", "unscored", "calls"],
+        "data": [
+            [None, abroad["rows"][row - 1]["score"], "", 1.0],
+            [None, None, f"clarity: {empty}", 0.0],
+            [None, None, "grace: no such aspect: 'grace'; one of clarity, truth is needed", 0.0],
+            [clarity["score"], truth["score"], "", clarity["calls"] + truth["calls"]],
+            [None, None, f"clarity: {empty}; truth: {empty}", 0.0],
+        ],
+    }
+
+
+def test_loads_with_the_same_settings_share_a_judge(abroad: dict[str, Any]) -> None:
+    assert abroad["shared"] == [True, False]

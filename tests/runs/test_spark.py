@@ -1,0 +1,191 @@
+"""The registered judge as a Spark function: a real session with two workers, and a scripted LM behind a server."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.data.agreement.tables import compare
+from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.runs.export.folder import load, save
+from debate_judge.runs.tracking.champion import Challenger
+from debate_judge.runs.tracking.model import Registration
+from debate_judge.runs.tracking.tracker import Tracker
+from tests.faulty_server import FaultyServer
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("pyspark") is None,
+        reason="no pyspark here: pip install -e '.[spark]' (a minute, so that the extra `test` does without)",
+    ),
+    pytest.mark.skipif(
+        not (shutil.which("java") or os.environ.get("JAVA_HOME")), reason="no Java here: apt install default-jre"
+    ),
+]
+
+TASK = Task(
+    "notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)), Aspect("truth", "True?", Scale(1, 5)))
+)
+PARTITIONS = 6
+ROWS = [(f"Letter-{n}: the ferry crosses the bay.", f"Note-{n}.", None) for n in range(10)]
+BAD = 7
+"""Number of the row that the LM gives no score for."""
+ODD: list[tuple[str | None, str | None, str | None]] = [
+    (None, "Note without a letter.", None),
+    ("Letter without a note.", None, None),
+    ("Letter-0: the ferry crosses the bay.", "Note-0.", "grace"),
+    ("Letter-0: the ferry crosses the bay.", "Note-0.", "truth"),
+]
+
+JOB = """
+import json, sys
+import mlflow
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, spark_partition_id, struct
+
+asked = json.loads(sys.stdin.read())
+mlflow.set_tracking_uri(asked["store"])
+settings = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.default.parallelism": str(asked["partitions"]),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+builder = SparkSession.builder.master("local[2]")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+use = dict(env_manager="local", extra_env={"DEBATE_API_BASE": asked["url"]})
+
+scores = mlflow.pyfunc.spark_udf(
+    spark, asked["model"], result_type=asked["columns"], params={"layout": "columns"}, **use
+)
+rows = [tuple(row) for row in asked["rows"]]
+table = spark.createDataFrame(rows * asked["partitions"], "letter string, note string, aspect string")
+given = struct(col("letter").alias("source"), col("note").alias("text"), "aspect")
+wide = table.withColumn("part", spark_partition_id()).withColumn("found", scores(given)).select("part", "found.*")
+wide = [row.asDict() for row in wide.collect()]
+
+usual = mlflow.pyfunc.spark_udf(spark, asked["model"], **use)
+few = spark.createDataFrame(rows, table.schema).fillna("truth", subset=["aspect"]).coalesce(1)
+long = [row.asDict() for row in few.withColumn("found", usual(given)).select("found.*").collect()]
+print(json.dumps({"wide": wide, "long": long}))
+spark.stop()
+"""
+
+
+def _answer(body: bytes) -> str:
+    """The Critic objects to every second letter, once; scores differ by letter, aspect and round."""
+    found = re.search(rb"Letter-(\d+)", body)
+    letter, heard = int(found[1]) if found else 0, body.count(b"Critic, round ")
+    if b"## decision ##" in body:
+        decision = "ISSUE" if letter % 2 and not heard else "NO ISSUE"
+        return f"[[ ## review ## ]]\nWell.\n\n[[ ## decision ## ]]\n{decision}\n\n[[ ## feedback ## ]]\nToo kind."
+    return f"[[ ## rationale ## ]]\nBecause.\n\n[[ ## score ## ]]\n{1 + (letter * 7 + heard + len(body)) % 5}"
+
+
+def _registered(folder: Path) -> SimpleNamespace:
+    """A judge of two aspects in the registry of a new store."""
+    debate, single = JUDGES["debate"], JUDGES["single"]
+    judges = {
+        "clarity": AspectJudge(build(debate.kind, {**debate.config, "rounds": 2}), "half"),
+        "truth": AspectJudge(build(single.kind, single.config)),
+    }
+    judge = CompiledJudge(TASK, judges)
+    exported = save(folder / "export", judge, lm={"spec": "hosted_vllm/scripted"}, evidence={}, name="notes")
+    held_out = {"clarity": [GroupScores("1", ("a", "b"), (1.0, 2.0), (1.0, 2.0))]}
+    versus = partial(compare, statistic="spearman", level="summary", resamples=100, seed=0)
+    entry = Registration(name="notes", about="", version="", challenge=Challenger(held_out, versus))
+    with Tracker(uri=None, store=folder / "store", experiment="debate/notes", run_name="notes") as tracker:
+        uri = tracker.model(exported, name="judge", registration=entry)
+    return SimpleNamespace(export=exported, uri=uri, store=tracker.place.uri)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """What Spark made of the rows, once in each of its partitions, and what the judge makes of them by itself."""
+    folder = tmp_path_factory.mktemp("spark")
+    model = _registered(folder)
+
+    def refuse(body: bytes, attempt: int) -> str | None:
+        return "unreadable" if f"Letter-{BAD}:".encode() in body else None
+
+    with FaultyServer(_answer, refuse) as server:
+        asked = {
+            "store": model.store,
+            "model": model.uri,
+            "url": server.url,
+            "partitions": PARTITIONS,
+            "columns": "clarity double, truth double, unscored string, calls double",
+            "rows": [*ROWS, *ODD],
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", JOB],
+            input=json.dumps(asked),
+            cwd=folder,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        requests = server.requests
+        with load(model.export, api_base=server.url) as judge:
+            own = judge.score_many([{"source": source, "text": text} for source, text, _ in ROWS])
+    found = json.loads(done.stdout.splitlines()[-1])
+    return SimpleNamespace(**found, own=own, requests=requests, own_requests=server.requests - requests)
+
+
+def test_scores_are_those_of_the_judge_bit_for_bit(job: SimpleNamespace) -> None:
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for row in job.wide:
+        parts.setdefault(row["part"], []).append(row)
+    assert len(parts) == PARTITIONS
+    expected = [{aspect: score.score for aspect, score in by_aspect.items()} for by_aspect in job.own]
+    assert len({score for row in expected for score in row.values()}) > 3
+    for rows in parts.values():
+        assert [{aspect: row[aspect] for aspect in ("clarity", "truth")} for row in rows[: len(ROWS)]] == expected
+
+
+def test_what_cannot_be_scored_is_null_with_a_reason(job: SimpleNamespace) -> None:
+    rows = job.wide[: len(ROWS) + len(ODD)]
+    assert {row["unscored"] for number, row in enumerate(rows[: len(ROWS)]) if number != BAD} == {""}
+    bad, (no_source, no_text, unknown, one) = rows[BAD], rows[len(ROWS) :]
+    assert (bad["clarity"], bad["truth"]) == (None, None)
+    assert [job.own[BAD][aspect].unscored in bad["unscored"] for aspect in ("clarity", "truth")] == [True, True]
+    for row, missing in ((no_source, "source"), (no_text, "text")):
+        reason = f"no text: the row needs a {missing}"
+        assert (row["clarity"], row["truth"]) == (None, None)
+        assert row["unscored"] == f"clarity: {reason}; truth: {reason}"
+    assert unknown["unscored"] == "grace: no such aspect: 'grace'; one of clarity, truth is needed"
+    assert (one["clarity"], one["truth"], one["unscored"]) == (None, job.own[0]["truth"].score, "")
+
+
+def test_batches_and_tasks_of_a_worker_share_one_store_of_replies(job: SimpleNamespace) -> None:
+    """The rows go through six tasks in several batches each, and again; each of two workers asks at most once."""
+    assert job.own_requests <= job.requests <= 2 * job.own_requests
+
+
+def test_rows_that_name_their_aspect_need_no_parameter_and_no_type(job: SimpleNamespace) -> None:
+    """The type of the column is the model's; a null among whole numbers must not fail the job."""
+    assert [row["score"] for row in job.long[: len(ROWS)]] == [scores["truth"].score for scores in job.own]
+    assert [row["rounds"] for row in job.long[len(ROWS) :]] == [None, None, None, 0]
+    assert [row["aspect"] for row in job.long[-2:]] == ["grace", "truth"]
