@@ -89,8 +89,7 @@ def compare(
         resamples: Number of times that the groups are resampled, jointly for all aspects, at sample and system level;
             0 for no interval at any level.
         seed: For the resampling and the flips.
-        draw_systems: At system level, resample the systems too, so that the interval (not the p-value) is about other
-            systems like these.
+        draw_systems: At system level, resample the systems too: the interval (not the p-value) is about all like these.
         family: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:

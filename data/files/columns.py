@@ -86,11 +86,7 @@ class Columns:
         return cls(renamed)
 
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """Match a record's `keys` with our `names`.
-
-        Returns:
-            Our name -> key, and the keys that match none, in their order.
-        """
+        """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
         found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
         taken = set(self.renamed.values())
         rest = []
@@ -150,8 +146,7 @@ class RowLayout:
     ignored: tuple[str, ...]
     """Columns that are not read."""
     replaced: tuple[str, ...] = ()
-    """Columns named like an aspect that also has a column for each rater. They most likely hold the mean, and are not
-    read."""
+    """Columns that are not read since their aspect also has one for each rater: most likely the means of these."""
 
     @property
     def long(self) -> bool:
@@ -186,18 +181,17 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 def _with_raters(
     found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, columns: Columns
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Add the columns of single raters.
+    """Add the columns of single raters, which replace the one column in `found` where an aspect has any.
 
     Args:
-        found: Aspect -> the one column that is named like it.
+        found: Aspect -> the column that is named like it.
         rest: Columns that match no name.
         aspects: All aspects of the task.
         prefix: What stands before the aspect in the columns' names: nothing, or `COMMENTS`.
         columns: Names that the user gave.
 
     Returns:
-        Aspect -> its columns (those of single raters where there are any, else the one in `found`), and the columns
-        that are still unmatched.
+        Aspect -> its columns, and the columns that are still unmatched.
     """
     made: dict[str, tuple[str, ...]] = {aspect: (column,) for aspect, column in found.items()}
     left = list(rest)
