@@ -28,7 +28,7 @@ def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = (),
             `data.files.formats`, or hf:NAME@SPLIT.
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
             file; for a public set it replaces the wording of its task, and must have the same name and aspects.
-        columns: `NAME=COLUMN` for each column of a file that has another name than ours.
+        columns: `NAME=COLUMN` for each of our names for which the file has another one.
         sources: which sources, as `data.sources.SourceChoice` reads it; None for all.
 
     Raises:

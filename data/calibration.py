@@ -1,12 +1,12 @@
-"""Calibration: an increasing map from a judge's scores to the raters' scale.
+"""Calibration: a strictly increasing map from a judge's scores to the raters' scale.
 
 A judge may rank texts as the raters do and still score them a point too high, or use only the middle of the scale. The
-map says what the raters give, on average, to texts that the judge scores so. It is fitted by isotonic regression, the
-increasing function with the least squared error (Barlow, Bartholomew, Bremner and Brunk 1972), which is a staircase:
-scores on one step would become ties. So each step is put at the mean of its scores, with straight lines between the
-steps (centered isotonic regression, Oron and Flournoy 2017), and beyond the first and the last step, where that is
-flat, and wherever else it could be, a thousandth of the score's own place on its scale keeps the order. No two scores
-become equal and none change places: rank correlations of one aspect stay what they are.
+map predicts a text's mean rating from its score. It is fitted by isotonic regression, the non-decreasing function with
+the least squared error (Barlow, Bartholomew, Bremner and Brunk 1972). That is a step function, which would turn all
+scores on a step into ties. So each step is replaced by one knot at the mean of its scores, with straight lines between
+knots (centered isotonic regression, Oron and Flournoy 2017). What is still flat, such as the ends beyond the first and
+last knot, gets a small slope (`ORDER`). So no two scores become equal or change places, and the rank correlations of an
+aspect stay what they are.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level, Scale
 
 ORDER = 0.001
-"""Share of a mapped score that is the score itself: at most .004 of a point on a scale from 1 to 5."""
+"""Weight of the score's own place on its scale in the mapped score, the rest being the fitted map. It moves a mapped
+score by at most this share of the scale: .004 of a point on a scale from 1 to 5."""
 
 _DIGITS = 9
-"""Scores that differ less are one."""
+"""Decimals that scores are rounded to; scores that are then equal are fitted as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The map of one aspect: straight lines between knots, flat beyond the first and the last one."""
+    """The map of one aspect: straight lines between knots, constant beyond the first and the last one."""
 
     knots: tuple[tuple[float, float], ...]
-    """Score and what it becomes, both increasing."""
+    """(score, mapped score), both increasing."""
     groups: int
     """Groups that it was fitted on."""
     candidates: int
+    """Candidates that it was fitted on."""
 
     def __post_init__(self) -> None:
         if not self.knots or not all(math.isfinite(2 * value) for knot in self.knots for value in knot):
@@ -51,7 +53,7 @@ class Calibration:
             raise InputError("the knots of a calibration do not increase", field="knots")
 
     def at(self, score: float) -> float:
-        """What a score is on the raters' scale."""
+        """The mapped score."""
         place = bisect_right(self.knots, score, key=lambda knot: knot[0])
         if place in (0, len(self.knots)):
             return self.knots[max(0, place - 1)][1]
@@ -64,12 +66,13 @@ class Calibration:
 
 
 def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bool = True) -> Calibration | None:
-    """The map that fits scores to mean ratings best.
+    """Fit a map from scores to mean ratings.
 
     Args:
-        groups: Of one aspect, on sources whose ratings the judge has not learnt from.
-        scale: Of the ratings.
-        on_scale: Whether scores are on it, too. Other scores keep their order only as far as the fitted ones went.
+        groups: Scores and ratings of one aspect, on sources whose ratings the judge was not tuned on.
+        scale: The scale of the ratings.
+        on_scale: Whether the scores are on it, too. Other scores keep their order only between the lowest and the
+            highest fitted one.
 
     Returns:
         None without a candidate that has both score and rating.
@@ -93,8 +96,12 @@ def fit_calibration(groups: Sequence[GroupScores], scale: Scale, *, on_scale: bo
 
 
 def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
-    """The steps of the isotonic regression, each as the mean of its scores and its height; two at least where scores
-    differ and ratings rise with them."""
+    """The steps of the isotonic regression as (mean of the step's scores, height), from the lowest on.
+
+    Args:
+        pairs: Scores and ratings, shape (candidates, 2).
+        scale: Of the ratings; heights are clipped to it.
+    """
     from scipy.optimize import isotonic_regression
 
     scores, place, counts = np.unique(np.round(pairs[:, 0], _DIGITS), return_inverse=True, return_counts=True)
@@ -111,20 +118,21 @@ def _steps(pairs: Floats, scale: Scale) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationEffect:
-    """How far a judge's scores are from the raters' before and after its calibration, on sources that it did not see.
+    """How far a judge's scores are from the ratings before and after calibration, on sources that it was not fitted on.
 
-    None stands for what cannot be told, e.g. the distance of scores on another scale than the raters'.
+    None where undefined, e.g. for the error of scores that are not on the raters' scale.
     """
 
     calibration: Calibration
     error: Measure | None
     """Mean absolute difference of score and mean rating, before."""
     error_after: Measure | None
+    """The same after calibration; so with all `_after` fields."""
     change: Measure | None
-    """Of that error, paired over candidates: after minus before."""
+    """`error_after` minus `error`, with the interval of the paired differences."""
     rms: float | None
-    """Root of the mean squared difference, before: what the map is fitted to lessen. Where most ratings are at one end
-    of the scale, it may raise the mean absolute difference for that."""
+    """Root of the mean squared difference, before. The map is fitted to reduce this one; where most ratings are at one
+    end of the scale, the mean absolute difference may grow."""
     rms_after: float | None
     bias: Measure | None
     """Mean of score minus rating, before."""
@@ -159,14 +167,14 @@ def effect_of(
     on_scale: bool,
     mapped: Sequence[GroupScores] | None = None,
 ) -> CalibrationEffect:
-    """What a calibration changes, with t intervals over groups.
+    """Measure a calibration, with t intervals over groups.
 
     Args:
         calibration: The map.
-        groups: Of one aspect, with the judge's own scores; none of them was fitted on.
-        level: Of the rank correlation.
+        groups: One aspect's groups with the judge's own scores; the map was fitted on others.
+        level: Level of the rank correlation.
         on_scale: Whether the judge's own scores are on the raters' scale.
-        mapped: The groups with mapped scores, where parts of them are mapped by calibrations of their own.
+        mapped: The groups with mapped scores, if they are not all mapped by `calibration` (folds have a map each).
     """
     mapped = calibration.applied(groups) if mapped is None else mapped
     before = error_and_bias(groups) if on_scale else (None, None)

@@ -1,4 +1,4 @@
-"""The one error that a user's input can cause, worded so that it can be corrected without reading code.
+"""The one error for input of a user that cannot be used, with what the user needs to correct it.
 
 Not for programming errors: those stay ordinary exceptions.
 """
@@ -40,11 +40,9 @@ class InputError(ValueError):
         super().__init__(self._render())
 
     def _render(self) -> str:
-        place = self.file or ""
-        if self.line is not None:
-            place += f", {self.unit} {self.line}"
-        if self.field is not None:
-            place += f", field {self.field!r}" if place else f"field {self.field!r}"
+        line = None if self.line is None else f"{self.unit} {self.line}"
+        field = None if self.field is None else f"field {self.field!r}"
+        place = ", ".join(part for part in (self.file, line, field) if part)
         text = f"{place}: {self.problem}" if place else self.problem
         if self.expected is not None:
             text += f"\n  expected: {self.expected}"

@@ -1,15 +1,14 @@
-"""Folds: every source is held out once, from a judge that has learnt from other sources and was chosen by other ones.
+"""Folds: every source is held out once, from a judge that was tuned and chosen on other sources.
 
-The sources are put in the order of a split (`data/splits.py`) and cut into K folds; the first folds are one half, the
-rest the other. A fold of one half is judged by what was learnt from the other half and chosen by all sources but its
-own: train is the other half, dev the rest of its own half. So K folds take two learnings and not K, each from half of
-the sources, as many as the judge of the whole learns from; folds of one half differ in what is chosen, which the same
-replies tell. With few sources this is the most that can be measured: a single split holds out two fifths of them, and
-its figure hangs on which.
+The sources are put in the order of a split (`data/splits.py`) and cut into K folds, which form two halves. For a fold,
+train is the half that it is not in, and dev is the rest of its own half. All folds of a half thus share their train
+part: K folds take two tuning runs and not K, each on half of the sources, as the final judge's tuning does. They differ
+in what is chosen on dev, which costs no LM calls, because the same stored replies are used.
 
-This is nested cross-validation (Stone, Cross-validatory choice and assessment of statistical predictions, 1974; Varma
-and Simon, Bias in error estimation when using cross-validation for model selection, 2006): what is measured is the
-procedure, tuning and choosing included, and not one judge.
+A single split holds out two fifths of the sources, and with few sources its figure depends on which. Folds measure on
+all of them. This is nested cross-validation (Stone, Cross-validatory choice and assessment of statistical predictions,
+1974; Varma and Simon, Bias in error estimation when using cross-validation for model selection, 2006): it measures the
+procedure of tuning and choosing, not one fixed judge.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from debate_judge.data.schema import Corpus
 from debate_judge.data.splits import MIN_GROUPS, MIN_ITEMS, Splits, cut, ordered_sets, require_enough, splits_of
 
 SMALL = 40
-"""Sources below which a single split decides by luck: six seeds on 40 items gave correlations from .48 to .90."""
+"""Number of sources below which folds are the default: six seeds of a single split of 40 items gave correlations from
+.48 to .90."""
 
 FOLDS = 6
-"""For a small corpus. Each is chosen for by five sixths of the sources, nearly as many as the judge of the whole; both
-halves are of three folds; and more folds ask the LM for hardly more, but search once more each."""
+"""Default number of folds of a small corpus. Each choice then rests on five sixths of the sources, nearly as many as
+the final judge's. More folds take hardly more LM calls, but one more search each."""
 
 FEWEST = 4
-"""Folds, two in each half: one is held out and one is dev."""
+"""Least number of folds: a half needs two, one to hold out and one as dev."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Folds:
     """All folds of a corpus."""
 
     whole: Splits
-    """Of the judge that uses all sources: train is the first half, dev the other, and held-out is empty."""
+    """For the final judge, which uses all sources: train is the first half, dev the second, and held-out is empty."""
     halves: tuple[tuple[Splits, ...], ...]
-    """For each half that is learnt from, the folds of the other one: they have the same train."""
+    """For each of the two halves as train, the folds of the other half."""
 
 
 def usual_folds(corpus: Corpus, repeats: int = 1) -> int:
-    """The number of folds for a corpus: 1, a single split, from `SMALL` sources on unless repeats are wanted."""
+    """The default number of folds: 1, that is a single split, from `SMALL` sources on if it is not to be repeated."""
     if len(corpus.groups) >= SMALL and repeats == 1:
         return 1
     return max(FEWEST, min(FOLDS, len(corpus.groups)))
@@ -55,8 +55,8 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
 
     Args:
         corpus: Any corpus; every source text may occur in one group only.
-        aspects: The aspects that are going to be judged; each must be measurable in train and dev of each fold.
-        seed: Of the order of the groups.
+        aspects: The aspects to judge; each must be measurable in train and dev of each fold.
+        seed: Determines the order of the groups.
         count: Number of folds, at least `FEWEST`.
 
     Raises:
@@ -67,8 +67,8 @@ def fold(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Fo
         raise InputError(
             "not a number of folds",
             field="--folds",
-            expected=f"1 for a single split, or {FEWEST} or more: a judge learns from two folds at least, is chosen by "
-            "one, and another is held out",
+            expected=f"1 for a single split, or {FEWEST} or more: two folds at least to tune a judge on, one to choose "
+            "it by, and one to hold out",
             found=count,
         )
     together = near_duplicates(corpus.groups)

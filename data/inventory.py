@@ -25,11 +25,9 @@ class AspectInventory:
     values: Counter[float]
     """Rating of one rater -> how often it was given."""
     pairs: int
-    """Pairs of rated candidates of one group, or, without groups of several candidates, of the whole corpus."""
+    """Pairs of rated candidates within groups; in a corpus without groups of several candidates, pairs of any two."""
     tied: int
-    """Of these, pairs with equal mean ratings: no judge can rank them rightly or wrongly."""
-    ranked_groups: int
-    """Groups with candidates of different mean ratings, which agreement within groups rests on."""
+    """Pairs among these with equal mean ratings, which no judge can rank rightly or wrongly."""
 
     @property
     def mean(self) -> float:
@@ -47,14 +45,15 @@ class Inventory:
     sources: int
     """Groups with a source."""
     contexts: int
+    """Groups with a context."""
     references: int
-    """Groups with them."""
+    """Groups with a reference."""
     comments: int
-    """Texts that raters wrote."""
+    """Comments of raters."""
     repeated: int
-    """Candidates whose text another candidate of their group, or where texts stand alone any other, has before them."""
+    """Candidates with the text of an earlier one: of their group, or in a corpus without sources of any group."""
     near_duplicates: tuple[int, int]
-    """Groups whose sources are nearly those of others, and the sets that they make."""
+    """Groups whose sources are nearly the same as another's, and the number of sets that they form."""
     aspects: tuple[AspectInventory, ...]
 
 
@@ -90,7 +89,6 @@ def _of_aspect(corpus: Corpus, aspect: Aspect) -> AspectInventory:
         values=Counter(value for values in rated for value in values),
         pairs=sum(_pairs(len(of_group)) for of_group in means),
         tied=sum(_pairs(count) for of_group in means for count in Counter(of_group).values()),
-        ranked_groups=sum(group.ranks_humans(aspect.name) for group in corpus.groups),
     )
 
 

@@ -1,9 +1,9 @@
-"""Which groups of a corpus have nearly the same source, so that a split must not part them.
+"""Finds groups with nearly the same source, which a split must keep in one part.
 
-Two sources belong together if one shares at least a third of its 5-grams of words with the other, if one contains the
-other, or if they have the same context; without a source the candidates' texts are compared. Case, punctuation and
-marks do not count. What is common to a tenth of all
-sources, such as the wording of an instruction, says nothing about any two of them and is left out.
+Two sources belong together if they share at least a third of the 5-grams of words of the shorter one, which includes
+that one contains the other, or if they have the same context. Without a source the candidates' texts are compared.
+Case, punctuation and accents do not count. 5-grams that occur in more than a tenth of all sources, such as the wording
+of an instruction, are left out.
 
 Why a third: in the public sets that the loaders know, unrelated sources share at most .18 of the shorter one's
 5-grams (two questions of HaluEval with 2 of 11), articles at most .05. Two reports of one event in QAGS share .42,
@@ -21,19 +21,21 @@ from itertools import combinations, pairwise
 from debate_judge.data.schema import RatedGroup
 
 LENGTH = 5
-"""Words of an n-gram; sources with fewer words belong together only if these are equal."""
+"""Words of an n-gram. A shorter source is one n-gram, so that it belongs only to sources with exactly its words."""
 
 SHARE = 1 / 3
-"""Of the 5-grams of the source with fewer of them."""
+"""Least share of common 5-grams, of those of the source with fewer of them."""
 
 _COMMON, _COMMON_SHARE = 10, 0.1
-"""A 5-gram in more sources than this, and than this share of them, is wording that all of them have."""
+"""A 5-gram in more sources than this number and this share is left out."""
 
-_COMMON_TO_ALL = 1 / 3
-"""What more than this share of the sources has in common is background of the whole task."""
+_LARGEST_SET = 1 / 3
+"""Largest share of all groups that may form one set. A larger one would fit into no part of a split; its groups share
+background of the whole task and are left apart."""
 
 _FEW = 16
-"""Up to so many sources of a 5-gram all pairs are counted, beyond it each with the next: the work stays linear."""
+"""A 5-gram of at most so many sources counts for every pair of them; one of more counts for neighbouring pairs only,
+so that the work grows linearly with the number of sources."""
 
 # Scripts without blanks between words: there each character is a word.
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff"
@@ -43,11 +45,10 @@ Gram = tuple[str, ...]
 
 
 def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
-    """The sets of groups that belong together, each with at least two, by their places in `groups`.
+    """The sets of at least two groups that belong together, as indices into `groups`.
 
-    Belonging together is passed on: where the first belongs to the second and that to the third, all three do. A set of
-    more than a third of all groups fits into no part of a split; what these share, e.g. in a small set of questions
-    made from one template, is taken for the wording of the task, and they are left apart.
+    The relation is transitive: if A belongs to B and B to C, all three form a set. Sets of more than `_LARGEST_SET` of
+    all groups are left out, e.g. in a small corpus of questions made from one template.
     """
     parent = list(range(len(groups)))
 
@@ -62,7 +63,7 @@ def near_duplicates(groups: Sequence[RatedGroup]) -> list[tuple[int, ...]]:
     found: dict[int, list[int]] = defaultdict(list)
     for i in range(len(groups)):
         found[root(i)].append(i)
-    most = max(2, _COMMON_TO_ALL * len(groups))
+    most = max(2, _LARGEST_SET * len(groups))
     return [tuple(members) for members in found.values() if 1 < len(members) <= most]
 
 
@@ -90,12 +91,12 @@ def _equal_contexts(groups: Sequence[RatedGroup]) -> Iterator[tuple[int, int]]:
 
 
 def words(text: str) -> Gram:
-    """The words of a text as they are compared."""
+    """The words of a text in the form in which they are compared."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _grams(text: Gram) -> set[Gram]:
-    # A text that is too short for a 5-gram is one gram, as is a text of five words: the whole.
+    # A text that is too short for a 5-gram is one shorter gram.
     return {text[i : i + LENGTH] for i in range(max(1, len(text) - LENGTH + 1))} if text else set()
 
 

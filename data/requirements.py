@@ -1,4 +1,4 @@
-"""What a corpus must have before scores are compared with its ratings."""
+"""Checks that a corpus has enough ratings to compile a judge on, or to compare scores with."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from debate_judge.data.schema import ALL, Corpus, Level
 logger = logging.getLogger(__name__)
 
 MIN_RATED = 20
-"""Rated candidates of an aspect, to compile a judge for it. With so many a correlation of .5 over all of them has the
-95 % interval .07 to .77 (Fisher's z); with 15 the interval holds 0, so that not even its sign would be known."""
+"""Least number of rated candidates of an aspect to compile a judge for it. With 20, a correlation of .5 has the 95 %
+interval .07 to .77 (Fisher's z); with 15 the interval contains 0, so that not even the sign would be known."""
 
 
 def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
@@ -26,8 +26,8 @@ def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
         rated = sum(c.rating(name) is not None for group in corpus.groups for c in group.candidates)
         if rated < MIN_RATED:
             raise InputError(
-                f"too few ratings of {name} to start: part of them is learnt from, part decides what is chosen, and "
-                f"with fewer than {MIN_RATED} not even the sign of a middling correlation could be told",
+                f"too few ratings of {name} to start: they are divided for tuning, choosing and measuring, and with "
+                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 would be certain",
                 file=corpus.origin.location,
                 field=name,
                 expected=f"at least {MIN_RATED} rated candidates",
@@ -58,7 +58,7 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
 
 
 def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Refuse a corpus whose ratings no scores can be compared with.
+    """Refuse a corpus with whose ratings scores cannot be compared.
 
     Raises:
         InputError: there is no aspect, or one is unknown to the task, has no rating, or has only equal ones.

@@ -29,18 +29,18 @@ Level = Literal["summary", "sample", "system"]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An interval of admissible values with a step. It rejects what it does not contain and never clamps.
+    """An interval of admissible values with a step. Values outside are errors and never clamped.
 
-    The step is the unit of half and whole points. A judge's final scores keep to it only where `on_steps` says so, as
-    it does for a task file that states a step: elsewhere a score may be any number on the scale, and how finely it is
-    reported is searched. Ratings may always lie between two steps, for means over raters do.
+    The step is the unit of the granularities `half` and `whole`. With `on_steps`, which is set for task files that
+    state a step, a judge's final scores are whole or half steps. Without it they may be any number on the scale, and a
+    compile searches for the best granularity. Ratings may always lie between two steps, as means over raters do.
     """
 
     low: float
     high: float
     step: float = 1.0
     on_steps: bool = False
-    """Whether final scores are whole steps; half ones where a judge is asked for half points."""
+    """Whether final scores are whole steps, or half ones where the granularity is `half`."""
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):
@@ -61,7 +61,7 @@ class Scale:
         return self.step == self.high - self.low
 
     def at(self, value: float, granularity: Granularity) -> float:
-        """Return `value` in the given granularity; halves go up, and the ends of the scale stay on it."""
+        """Round `value`, which is on the scale, to the granularity; halves go up, and the result is on the scale."""
         if granularity == "given":
             return value
         unit = self.step / 2 if granularity == "half" else self.step
@@ -156,15 +156,15 @@ class RatedGroup:
 
     @property
     def source_key(self) -> str:
-        """The source text with its whitespace evened out: groups with equal keys have one source.
+        """The source text with single spaces: groups with equal keys have the same source.
 
-        Groups without a source have a key of their own each.
+        A group without a source has a key of its own, from its id and its texts.
         """
         return " ".join(self.source.split()) or f"{self.id}\n{self.judged}"
 
     @property
     def judged(self) -> str:
-        """All candidates' texts."""
+        """All candidates' texts, one after the other."""
         return "\n".join(candidate.text for candidate in self.candidates)
 
     def ratings(self, aspect: str) -> list[float | None]:

@@ -1,9 +1,10 @@
 """The seeded split of a corpus into train, dev and held-out, by source.
 
 Groups are put in the order of a hash of seed and source text and cut at the fractions. So the order of the file
-does not matter, and a group that is added or removed moves at most one other group across each cut. Groups with nearly
-the same source (`data/near_duplicates.py`) take the place of the first of them and stay on one side of a cut, which
-moves to the nearer end of them: else a judge would be measured on what it had learnt from.
+does not matter (groups without a source are hashed with their ids, which may be row numbers), and adding or removing a
+group moves at most one other group across each cut. Groups with nearly the same source (`data/near_duplicates.py`) are
+put where the first of them is and stay in one part, so that no judge is measured on what it was tuned on; a cut that
+would divide them moves to their nearer end.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def split(
     Args:
         corpus: any corpus; every source text may occur in one group only.
         aspects: the aspects that are going to be judged; each must be measurable in each part.
-        seed: of the order of the groups.
+        seed: determines the order of the groups.
         fractions: shares of the groups for train, dev and held-out.
 
     Raises:
@@ -85,7 +86,7 @@ def split(
 def splits_of(
     corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], together: Sequence[tuple[int, ...]]
 ) -> Splits:
-    """The parts, by their names in `PARTS`, with what is to be known of them."""
+    """Named parts as `Splits`, with their fingerprints and counts."""
     return Splits(
         **parts,
         fingerprints={name: part.digest for name, part in parts.items()},
@@ -99,7 +100,7 @@ def splits_of(
 
 
 def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequence[float]) -> list[Corpus]:
-    """Parts of about these shares of the groups, in the order of the sets, of which none is divided."""
+    """Cut the groups into consecutive parts of about these fractions, without dividing a set."""
     ordered = [group for one in sets for group in one]
     wanted = [math.floor(math.fsum(fractions[: i + 1]) * len(ordered) + 0.5) for i in range(len(fractions) - 1)]
     between = [0, *accumulate(map(len, sets))]
@@ -108,7 +109,12 @@ def cut(corpus: Corpus, sets: Sequence[Sequence[RatedGroup]], fractions: Sequenc
 
 
 def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]]) -> list[list[RatedGroup]]:
-    """The groups by their hashes, those that belong together as one at the place of the first of them.
+    """The groups in the order of their hashes, as sets that must not be divided (most of one group).
+
+    Args:
+        corpus: The groups.
+        seed: Hashed with the sources.
+        together: The near-duplicates, as indices into the groups; each set comes where the first of it does.
 
     Raises:
         InputError: A source text in two groups.
@@ -135,30 +141,31 @@ def ordered_sets(corpus: Corpus, seed: int, together: Sequence[tuple[int, ...]])
 
 
 def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, needed: Mapping[str, int]) -> None:
-    """Refuse parts that have too little to measure an aspect by.
+    """Refuse parts with too few ratings to measure an aspect on.
 
     Args:
         corpus: What was split.
         parts: Name of a part -> its groups.
         aspect: The aspect.
-        needed: Name of a part -> groups whose candidates are rated differently that it needs, or, in a corpus without
-            groups of several candidates, rated candidates; parts that are not named need nothing.
+        needed: Name of a part -> how many groups whose candidates are rated differently it needs; in a corpus without
+            groups of several candidates, how many rated candidates. Other parts need none.
 
     Raises:
-        InputError: A part has fewer, or without such groups all its ratings are equal.
+        InputError: A part has fewer, or, in a corpus without groups of several candidates, only equal ratings.
     """
     counts = {
         name: len(part.groups) - without_ranking(part, aspect, grouped=corpus.grouped) for name, part in parts.items()
     }
     if any(counts[name] < least for name, least in needed.items()):
         what = "groups whose candidates are rated differently" if corpus.grouped else "rated candidates"
-        least = sorted(set(needed.values()))
-        where = "each part" if len(least) == 1 else ", ".join(f"{name} ({n})" for name, n in needed.items())
+        different = len(set(needed.values())) > 1
         raise InputError(
-            f"too few ratings of {aspect} to train, choose and evaluate a judge on separate sources",
+            f"too few ratings of {aspect} to tune, choose and evaluate a judge on separate sources",
             file=corpus.origin.location,
             field=aspect,
-            expected=f"at least {least[0]} {what} in {where}",
+            expected=f"{what}: at least " + ", ".join(f"{least} in {name}" for name, least in needed.items())
+            if different
+            else f"at least {min(needed.values())} {what} in each part",
             found=", ".join(f"{name} {count}" for name, count in counts.items())
             + f" (of {len(corpus.groups)} sources)",
             # How many single candidates a part has does not depend on the seed.
@@ -178,8 +185,8 @@ def require_enough(corpus: Corpus, parts: Mapping[str, Corpus], aspect: str, nee
 
 
 def without_ranking(part: Corpus, aspect: str, *, grouped: bool) -> int:
-    """The groups of a part that tell nothing about an aspect; in a corpus without groups of several candidates those
-    without a rating."""
+    """The number of groups whose candidates are all rated alike; in a corpus without groups of several candidates
+    (`grouped` is false), of those without a rating."""
     if grouped:
         return sum(not group.ranks_humans(aspect) for group in part.groups)
     return sum(group.candidates[0].rating(aspect) is None for group in part.groups)

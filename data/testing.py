@@ -13,7 +13,7 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
 
     1. There are groups, each with an id of its own, and each candidate has an id of its own in its group.
     2. All candidates of a source are in one group: no source text occurs twice, whitespace aside.
-    3. Every text has a visible character and can be written as UTF-8; only the context may be empty.
+    3. Every text has a visible character and can be written as UTF-8; only source and context may be empty.
     4. Every rating belongs to an aspect of the task, is a finite float and lies on the aspect's scale; some
        candidate is rated, and the values of several raters are all kept.
     5. The origin has a name and a location, and a second load gives the same groups in the same order with the

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.decisions import Question, find_questions
 from debate_judge.data.agreement.tables import Level
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds, fold, usual_folds
@@ -34,7 +34,7 @@ def rated_data(settings: Settings, judge: Judge) -> CompileData:
     names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    questions = called_for(corpus.groups, aspects)
+    questions = find_questions(corpus.groups, aspects)
     automatic = settings.level == "auto"
     level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
     require_level(corpus, level)

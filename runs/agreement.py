@@ -108,11 +108,11 @@ def _decisions(arguments: AgreementFlags, rows: Rows) -> dict[str, dict[str, Dec
     """The decisions that the scores make, as those of one judge; empty where there are none to make."""
     from dataclasses import replace
 
-    from debate_judge.data.agreement.decisions import called_for_scores, decide
+    from debate_judge.data.agreement.decisions import decide, find_questions_in_scores
 
     if arguments.decisions == "none":
         return {}
-    questions = called_for_scores(rows.aspects, None if arguments.decisions == "auto" else arguments.decisions)
+    questions = find_questions_in_scores(rows.aspects, None if arguments.decisions == "auto" else arguments.decisions)
     for name, question in questions.items():
         if arguments.cut is not None:
             question = replace(question, cut=arguments.cut)

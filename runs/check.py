@@ -85,7 +85,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
 
     from debate_judge.data import LOADERS
     from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.data.files.formats import known, recognized, stem_of
     from debate_judge.data.files.task_guess import guess_task
 
     if flags.task is not None or flags.file.partition("=")[0] in LOADERS or not known(flags.file):
@@ -95,7 +95,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    return guess_task(chain([first], records), columns, file.stem)
+    return guess_task(chain([first], records), columns, stem_of(flags.file))
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:

@@ -1,8 +1,7 @@
-"""Resampling groups with replacement, for the intervals of figures that are no mean over groups.
+"""Resamples groups with replacement, for the intervals of figures that are not means over groups.
 
-Undefined is NaN here. A resample is represented by how often it drew each unit (a
-group, or a bundle of groups where there are many), so everything that is recomputed for resampled groups takes draw
-counts of shape (units, resamples) and is vectorised over the resamples.
+A resample is represented by how often it drew each unit: a group, or a bundle of groups where there are many. So every
+figure is recomputed from draw counts of shape (units, resamples), for many resamples at once. Undefined is NaN here.
 """
 
 from __future__ import annotations
@@ -24,13 +23,18 @@ Replicate = Callable[[Floats], Floats]
 Indices = NDArray[np.intp]
 
 _UNITS = 4096
+"""Most units that are drawn; more groups are bundled."""
+
 _CHUNK = 128
+"""Resamples that are computed at once."""
+
 _ENOUGH_RESAMPLES = 200
+"""Least number of resamples that a stride leaves of those asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The rated and scored candidates of one aspect; arrays of shape (pairs,) but for `unit_of_group`."""
+    """The candidates of one aspect that have both rating and score; arrays of shape (pairs,) except `unit_of_group`."""
 
     ratings: Floats
     scores: Floats
@@ -62,24 +66,24 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class LevelEstimate:
-    """Values at one level, and what their intervals are computed from: group values, or replicates."""
+    """Values at one level, and what their intervals are computed from: `by_group` or `replicate`."""
 
     values: Floats
-    """Shape (statistics,); scores that are constant where the ratings are not count 0."""
+    """Shape (statistics,); 0 where the scores are constant and the ratings are not."""
     rests_on: NDArray[np.bool_]
-    """Which groups the values come from, shape (groups,)."""
+    """Which groups the values are computed from, shape (groups,)."""
     constant: NDArray[np.bool_]
-    """In which of these the scores are constant, shape (groups,)."""
+    """Which of these groups have constant scores, shape (groups,)."""
     without_constant: Floats
     """The values without these groups, shape (statistics,)."""
     by_group: Floats | None = None
-    """Shape (statistics, groups), where the values are means over groups; NaN for a group that they do not rest on."""
+    """Values of which `values` is the mean, shape (statistics, groups), NaN for other groups; None at other levels."""
     replicate: Replicate | None = None
-    """To shape (statistics, resamples), where they are not."""
+    """Recomputes the values, shape (statistics, resamples), where they are not means over groups."""
     stride: int = 1
-    """A power of two: values are recomputed only for every `stride`-th resample, where each is expensive."""
+    """A power of two: where a replicate is expensive, only every `stride`-th resample is computed."""
     units: int = 0
-    """Independent units that replicates vary by: the groups, or the systems where these are drawn and are fewer."""
+    """Number of independent units: groups, or systems where these are drawn as well and are fewer."""
     observations: int = 0
     """Pairs of candidates or of systems that can be in order or not."""
 
@@ -123,11 +127,11 @@ def pairs_of_groups(groups: Sequence[GroupScores], index: Mapping[str, int], uni
 
 
 def bundle(groups: int, seed: int, most: int = _UNITS) -> Indices:
-    """Assign groups to the units of resampling: each is one of its own, or belongs to one of `most` bundles.
+    """Assign groups to the units of resampling: a unit each, or with more than `most` groups random bundles of them.
 
-    Bundles are formed at random, so the variance of their sums estimates that of the groups. Drawing 4096 bundles
-    gives the width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about the Monte Carlo error of
-    10,000 resamples.
+    Because bundles are random, the variance of their sums estimates that of the groups. Drawing 4096 bundles gives the
+    width of an interval a standard error of 1.1 % (1 / sqrt(2 x 4095)), about the Monte Carlo error of 10,000
+    resamples.
 
     Returns:
         Index of each group's unit, shape (groups,).
@@ -142,7 +146,14 @@ def count_units(unit_of_group: Indices) -> int:
 
 
 def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int]) -> Replicate:
-    """Sums of `values` by row over the drawn units; `shape` is (rows, units)."""
+    """A function from draw counts to the sums of `values` by row over the drawn units.
+
+    Args:
+        values: Shape (entries,).
+        row: Row of each entry.
+        unit: Unit of each entry.
+        shape: Numbers of rows and units; the sums have shape (rows, resamples).
+    """
     from scipy.sparse import csr_array
 
     # Sparse even where nothing is 0: the threads of a dense product cost more than it saves where cores are shared.
@@ -151,7 +162,7 @@ def summing(values: Floats, row: Indices, unit: Indices, shape: tuple[int, int])
 
 
 def summing_each(parts: Floats, unit: Indices, units: int) -> Replicate:
-    """Sums over the drawn units of each row of `parts`, shape (rows, entries), by the entries' units."""
+    """`summing` for several values of each entry: `parts` has shape (rows, entries), `unit` shape (entries,)."""
     row, entry = np.indices(parts.shape)
     return summing(parts.ravel(), row.ravel(), unit[entry.ravel()], (len(parts), units))
 
@@ -167,10 +178,10 @@ def resample(
     """Replicate all estimates on the same resampled units.
 
     Args:
-        estimates: All of the same units; those without a `replicate` are not computed.
-        units: How many there are; each resample draws as many, with replacement.
+        estimates: All over the same units; those without a `replicate` stay NaN.
+        units: Number of units; each resample draws as many, with replacement.
         resamples: Number of resamples.
-        seed: Of the draws.
+        seed: For the draws.
         progress: Called with the number of resamples done since the last call.
 
     Returns:

@@ -1,9 +1,8 @@
 """Agreement of decisions with labels: accuracy, kappa, precision, recall, F1, AUROC, with intervals.
 
-For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. Intervals
-are about groups here, too, because the candidates of one source are not independent of each other:
-`data/agreement/intervals.py` has the methods, `logit` where groups have several decisions and `dirichlet` where each
-has one.
+For ratings that are categories: factual or hallucinated, win, tie or loss. Correlations are in `tables.py`. The unit of
+resampling is the group, because the candidates of one source are not independent of each other. Intervals are of the
+methods `logit`, or `dirichlet` where each group has one decision (`data/agreement/intervals.py`).
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ POSITIVE, NEGATIVE = "positive", "negative"
 WIN, TIE, LOSS = "win", "tie", "loss"
 
 _CELLS = 2**21
-"""Draw counts held in memory at once, at most."""
+"""Most draw counts held in memory at once."""
 
 _MOST = 4096
-"""Distinct units that are drawn, at most; where there are more, groups are bundled."""
+"""Most distinct units that are drawn; where there are more, groups are bundled."""
 
 _FEWEST, _ENTRIES = 1000, 2 * 10**7
-"""AUROC needs cumulative sums over all scores for each resample. So it uses only as many resamples as keep decisions
-times resamples within `_ENTRIES`, but at least `_FEWEST`."""
+"""AUROC needs cumulative sums over all scores for each resample. So it uses fewer resamples where decisions times
+resamples exceeds `_ENTRIES`, but at least `_FEWEST`."""
 
 MEASURES = ("accuracy", "kappa", "balanced_accuracy", "precision", "recall", "f1", "auroc")
 
@@ -60,7 +59,7 @@ class Measure:
     """Ends of the interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     method: Method | None = None
-    """Of the interval, see `data/agreement/intervals.py`; None without one."""
+    """How the interval was made, see `data/agreement/intervals.py`; None without one."""
 
     def to_json(self) -> dict[str, float | str | None]:
         return {"value": self.value, "low": self.low, "high": self.high, "method": self.method}
@@ -99,7 +98,7 @@ def binary(
         groups: Ratings and scores of one aspect; unrated candidates are left out.
         threshold: On the ratings, usually the middle of the scale.
         cut: On the scores, where it differs from the threshold.
-        below: Make the values below the threshold the positive ones, e.g. hallucinated; scores then change their sign.
+        below: Make the values below the threshold the positive ones, e.g. hallucinated; scores are then negated.
     """
     cut = threshold if cut is None else cut
     return [
@@ -154,15 +153,15 @@ def classify(
     - AUROC: the probability that a positive one has a higher score than a negative one, equal scores counting half;
       undefined if a decision has no score.
 
-    A resample in which a measure is undefined, or a label that otherwise occurs does not, is left out of its
-    interval. Where each group has one decision, no groups are resampled: tables are drawn from the posterior of the
-    table of labels and decisions; AUROC, which is no figure of that table, keeps its resamples.
+    A resample in which a measure is undefined is left out of its interval; balanced accuracy is undefined where a label
+    is missing that occurs in the data. Where each group has one decision, intervals come from draws of the posterior of
+    the confusion matrix and not from resampled groups, except that of AUROC, which cannot be computed from the matrix.
 
     Args:
         decisions: At least one.
         positive: The label that precision, recall, F1 and AUROC are about; without one they are not computed.
-        resamples: Resamples of the groups, or draws of tables; 0 gives no intervals.
-        seed: Of the draws.
+        resamples: Number of resamples or draws; 0 gives no intervals.
+        seed: For the draws.
 
     Raises:
         InputError: There is no decision, or the positive label is none of the labels and decisions.
@@ -199,7 +198,7 @@ def classify(
 
 
 def _from_posterior(table: Floats, positive: int | None, draws: int, seed: int) -> Floats:
-    """The measures of tables drawn from Dirichlet(counts + 1/2), shape (measures, draws)."""
+    """The measures of confusion matrices drawn from Dirichlet(counts + 1/2), shape (measures, draws)."""
     shares = np.random.default_rng(seed).dirichlet(table.ravel() + 0.5, size=draws)
     return of_tables(shares.T.reshape(*table.shape, draws), table.sum(axis=1) > 0, positive)
 
@@ -208,8 +207,8 @@ def _units(made: Sequence[Decision], seed: int) -> tuple[list[Decision], Indices
     """Form the units of resampling.
 
     Groups with equal labels, decisions and scores are interchangeable: every measure depends only on how many of them
-    a resample holds. So one of them is kept, with their number, and their counts are drawn from a multinomial. Where
-    more than `_MOST` distinct groups remain, they are drawn in bundles instead (`bootstrap.bundle`).
+    are drawn. So one of each kind is kept with the number of its kind, and counts are drawn from a multinomial. Where
+    more than `_MOST` kinds remain, groups are drawn in bundles instead (`bootstrap.bundle`).
 
     Returns:
         The decisions to compute on, the unit of each, and how often each unit occurs in the data.
@@ -237,14 +236,14 @@ def _measures(
     resamples: int,
     seed: int,
 ) -> list[Measure]:
-    """The measures of each computation, all on the same resampled groups.
+    """The measures with their intervals, all from the same resampled groups.
 
     Args:
-        compute: Each with the number of resamples to use for it.
+        compute: Functions from draw counts to measures, each with the number of resamples to use for it.
         units: How often each unit occurs in the data.
         sizes: Numbers of groups and of decisions.
-        resamples: Number of resamples, at least those of any computation.
-        seed: Of the draws.
+        resamples: The largest of the numbers in `compute`.
+        seed: For the draws.
     """
     values = np.concatenate([one(units[:, None].astype(float))[:, 0] for one, _ in compute])
     groups = int(units.sum())

@@ -1,4 +1,4 @@
-"""Pearson, Spearman and Kendall's tau-b for many rows at once.
+"""Pearson, Spearman and Kendall's tau-b for many pairs of rows at once.
 
 Undefined is NaN here, because arrays have no None; `data/agreement/tables.py` turns it into None.
 """
@@ -17,14 +17,14 @@ STATISTICS: tuple[Statistic, ...] = ("pearson", "spearman", "kendall")
 Floats = NDArray[np.float64]
 
 _LONGEST_ROW = 1024
-"""Up to this length all pairs of a row are compared, for all rows at once: faster than scipy row by row."""
+"""Longest row for which Kendall's tau compares all pairs, for all rows at once; longer rows go to scipy one by one."""
 
 
 def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Floats:
     """Correlate each row of `x` with the same row of `y`; equal to scipy.stats on every row.
 
     Args:
-        x: Shape (rows, width); NaN where a row has no entry, then in `y` too.
+        x: Shape (rows, width); NaN fills up shorter rows, at the same places as in `y`.
         y: Likewise.
         statistics: What to compute.
 
@@ -37,7 +37,7 @@ def correlations(x: Floats, y: Floats, statistics: Sequence[Statistic]) -> Float
 
 
 def mid_ranks(x: Floats) -> Floats:
-    """Ranks in each row from 0, ties sharing their mean rank; NaN stays NaN."""
+    """Ranks within each row from 0; ties have their mean rank, and NaN stays NaN."""
     from scipy.stats import rankdata
 
     # Missing entries are ranked behind all others; rankdata's own nan_policy would leave the vectorised path.
@@ -48,7 +48,13 @@ def mid_ranks(x: Floats) -> Floats:
 
 
 def tau_b(agree: NDArray[Any], x_differs: NDArray[Any], y_differs: NDArray[Any]) -> Floats:
-    """Kendall's tau-b from pair counts: concordant minus discordant, untied in x, untied in y."""
+    """Kendall's tau-b from numbers of pairs of entries.
+
+    Args:
+        agree: Concordant minus discordant pairs.
+        x_differs: Pairs that are not tied in x.
+        y_differs: Pairs that are not tied in y.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         tau: Floats = agree / np.sqrt(x_differs) / np.sqrt(y_differs)
     return tau.clip(-1.0, 1.0)

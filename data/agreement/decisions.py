@@ -1,6 +1,6 @@
-"""Which decisions the ratings of a corpus define, and how well a judge's scores reproduce them.
+"""Decisions that ratings define, such as factual or hallucinated, and how well a judge's scores reproduce them.
 
-This follows from the ratings alone, not from the name of the data set:
+Which decisions there are follows from the ratings alone, not from the name of the data set:
 
 - `binary`: every rater gave one of two values, e.g. factual or hallucinated. The midpoint between the two is the
   threshold for ratings and scores; a candidate whose raters are evenly split has no label.
@@ -57,31 +57,32 @@ class Question:
     """Binary: scores of this value or more are positive; equal to the threshold, unless it was tuned. None where scores
     are on another scale and nothing was tuned: then AUROC is the only measure."""
     chosen_on: str = ""
-    """The part that the cut was tuned on, e.g. `dev`; empty where it was not tuned."""
+    """Name of the part that the cut was tuned on, e.g. `dev`; empty if it was not tuned."""
     margin: float = MARGIN
-    """Pairs: see `MARGIN`."""
+    """Pairs: scores that differ by no more than this are a tie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One judge's decisions about one aspect, with their agreement."""
+    """One judge's decisions about one aspect, compared with the raters' labels."""
 
     question: Question
     upper: Classification | None
-    """For binary decisions with the positive label; None where the judge made no decision."""
+    """The measures; for binary decisions with values from the cut on as the positive label. None if the judge made no
+    decision."""
     lower: Classification | None
     """Binary: the same with values below the cut as the positive label, e.g. hallucinated."""
     labels: Mapping[str, int]
-    """Label -> how often the raters gave it, with or without a decision of the judge."""
+    """Label -> how often the raters gave it, whether or not the judge decided."""
     decisions: Mapping[str, int]
     """Label -> how often the judge decided for it; empty without a cut."""
     undecided: int
-    """Labels without a decision of the judge. No measure counts them."""
+    """Number of labels for which the judge made no decision; no measure counts them."""
     sources: int
-    """Groups with a label, the unit of resampling."""
+    """Number of groups with a label, which are the units of resampling."""
     ties: int = 0
-    """Binary: rated candidates without a label, because their raters are evenly split. Nothing here counts them. A tie
-    of a pair is a label of its own."""
+    """Binary: number of candidates without a label because their raters are evenly split; no other field counts them.
+    (For pairs a tie is a label.)"""
 
     @property
     def majority_baseline(self) -> float:
@@ -94,15 +95,15 @@ class Decided:
         return {} if self.upper is None else self.upper.measures
 
 
-def called_for(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, Question]:
-    """The decisions that the ratings of groups define.
+def find_questions(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[str, Question]:
+    """Find the decisions that the ratings of a corpus define.
 
     Args:
-        groups: Those of the whole corpus, because a part of it may by chance hold only two of several values.
+        groups: All groups of the corpus; in a part of them, ratings of several values may by chance have only two.
         aspects: The aspects to look at.
 
     Returns:
-        Aspect name -> question, without the aspects whose ratings define no decision.
+        Aspect name -> question, for the aspects whose ratings define a decision.
     """
     groups = list(groups)
     found: dict[str, Question] = {}
@@ -116,8 +117,10 @@ def called_for(groups: Iterable[RatedGroup], aspects: Sequence[Aspect]) -> dict[
     return found
 
 
-def called_for_scores(aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None) -> dict[str, Question]:
-    """As `called_for`, for scores without a corpus: mean ratings of two values, or groups of two.
+def find_questions_in_scores(
+    aspects: Mapping[str, Sequence[GroupScores]], kind: Kind | None = None
+) -> dict[str, Question]:
+    """`find_questions` without a corpus: from mean ratings of two values, or groups of two candidates.
 
     Args:
         aspects: Aspect name -> groups.
@@ -125,7 +128,7 @@ def called_for_scores(aspects: Mapping[str, Sequence[GroupScores]], kind: Kind |
             the threshold of binary decisions.
 
     Raises:
-        InputError: Decisions of this kind cannot be made.
+        InputError: The ratings do not define decisions of this kind.
     """
     found: dict[str, Question] = {}
     for name, groups in aspects.items():
@@ -150,14 +153,14 @@ def decide(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Decided]:
-    """Compare the decisions that scores make with those that the ratings make.
+    """Compare the decisions that follow from scores with the labels that follow from ratings.
 
     Args:
         scores: Aspect name -> groups, of one judge.
-        questions: What `called_for` found; aspects without a question, or with nothing labelled, are left out.
+        questions: From `find_questions`; aspects without a question, or with nothing labelled, are left out.
         on_scale: Whether scores are on the raters' scale. If not, binary decisions need a tuned cut.
         resamples: Resamples of the groups for the intervals; 0 gives none.
-        seed: Of the draws.
+        seed: For the draws.
     """
     if not on_scale:
         questions = {
@@ -177,9 +180,9 @@ def with_tuned_threshold(question: Question, groups: Sequence[GroupScores], wher
     and where no cut is better than the threshold.
 
     Args:
-        question: A question.
-        groups: Ratings and scores that no result is reported on, e.g. those of the dev sources.
-        where: The name of this part.
+        question: The question.
+        groups: Ratings and scores to tune on, e.g. of the dev sources; results must be reported on others.
+        where: Name of this part of the corpus.
     """
     if question.kind != "binary":
         return question
@@ -241,7 +244,7 @@ def _decided(groups: Sequence[GroupScores], question: Question, resamples: int, 
 
 
 def _without_splits(groups: Sequence[GroupScores], question: Question) -> list[GroupScores]:
-    """The groups without the ratings of candidates whose raters are evenly split."""
+    """The groups, with no rating for candidates whose raters are evenly split."""
     return [replace(g, ratings=tuple(None if r == question.threshold else r for r in g.ratings)) for g in groups]
 
 

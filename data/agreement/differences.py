@@ -1,7 +1,7 @@
-"""Two judges on the same groups: the difference of their agreement, with an interval, a p-value and its power.
+"""Compares two judges on the same candidates: the difference of their agreement, its interval, p-value and power.
 
-Both are compared on the same candidates. The interval is that of the paired group differences, and the p-value comes
-from flipping their signs (`data/agreement/sign_flips.py`).
+The interval is that of the paired group differences, and the p-value comes from flipping their signs
+(`data/agreement/sign_flips.py`).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ LevelFunction = Callable[[Pairs, Sequence[Statistic]], LevelEstimate]
 
 
 def level_function(level: Level, *, draw_systems: bool, seed: int) -> LevelFunction:
-    """What computes the values at a level; see `levels.system_level` for the other arguments."""
+    """The function that computes the values at a level; see `levels.system_level` for the other arguments."""
     if level == "system":
         return partial(system_level, draw_systems=draw_systems, seed=seed)
     return summary_level if level == "summary" else sample_level
 
 
 SMALL = 0.02
-"""A difference in correlation that is worth knowing of."""
+"""Smallest difference in correlation that is considered relevant."""
 
 _SYSTEM_FLIPS = 10_000
-"""At system level every flip ranks all systems again."""
+"""Random flips at system level, where every flip has to rank all systems again."""
 
 
 def compare(
@@ -88,9 +88,9 @@ def compare(
         level: Where it is computed.
         resamples: Number of times that the groups are resampled, jointly for all aspects, at sample and system level;
             0 for no interval at any level.
-        seed: Of the resampling and of the flips.
-        draw_systems: At system level, let the interval (but no p-value) be about systems like these.
-        family: Comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
+        seed: For the resampling and the flips.
+        draw_systems: At system level, resample the systems too: the interval (not the p-value) is about all like these.
+        family: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
 
     Raises:
         InputError: the two differ in aspects, groups, candidates or ratings, or there is no aspect.
@@ -144,17 +144,18 @@ def _resampled(
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a comparison could have found: see `intervals.detectable_difference`."""
+    """The true difference that a comparison was able to detect, see `intervals.detectable_difference`."""
 
     groups: int
+    """Number of groups compared on."""
     detectable: float
     """The least true difference that a comparison like this one calls significant in 80 % of cases."""
     more_for_small: int
-    """How many more groups it would take to detect a difference of `SMALL`; 0 where these are enough."""
+    """How many more groups it would take to detect a difference of `SMALL`; 0 if these are enough."""
 
 
 def power_of(found: Difference) -> Power | None:
-    """The power of a comparison with the deviation of group differences that it measured; None without a deviation."""
+    """The power of a comparison, from the standard deviation of group differences that it found; None without one."""
     if found.deviation is None or found.deviation < 1e-9:
         return None
     needed = groups_to_detect(SMALL, found.deviation)

@@ -1,25 +1,25 @@
-"""95 % intervals for figures that rest on groups, each by the method that keeps its promise with few groups.
+"""95 % intervals for figures computed from groups, each by a method whose coverage is near 95 % with few groups, too.
 
 The percentile bootstrap covers the truth in 82 % of cases with five groups and in 88 % with ten
-(`tests/bench/coverage.py` prints it beside the methods here). So each kind of figure has a method of its own:
+(`tests/bench/coverage.py` compares it with the methods here). So each kind of figure has its own method:
 
 - `t`: paired differences of group values. Value +- t(G - 1) standard errors, the classical interval (Student 1908).
   Where aspects have different groups, the standard error is that of a linearised ratio (Binder 1983).
 - `t-fisher-z`: means of group correlations. The same on Fisher's z of the mean, with the standard error divided by
   1 - mean^2 (the delta method): correlations crowd towards 1 with a long tail below, and the plain interval, which is
   symmetric, then covers .92 instead of .94 with five groups, and .80 where agreement is high.
-- `fisher-z`: a correlation that is no mean over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
-  +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation; the root undoes that a resample of G
-  groups varies by (G - 1) / G too little (Efron and Tibshirani 1993, chapter 6), the t that s itself is uncertain.
-  At system level it covers what it promises only once the systems' means are steady: with few groups their noise pulls
-  the correlation itself towards 0, by more the higher it truly is, and no interval around it makes up for that.
-- `logit`: shares such as accuracy, F1 or AUROC, and kappa, likewise on the logit of their place in their range.
-- `t-bootstrap`: paired differences of the last two, likewise on their own scale.
-- `dirichlet`: decisions of which each group has one. Draws from the posterior of the table of labels and decisions
-  under Jeffreys' prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells); a bootstrap never draws
+- `fisher-z`: correlations that are not means over groups. On Fisher's z (Fisher 1915), which is nearly normal, value
+  +- t(G - 1) sqrt(G / (G - 1)) s, with s the bootstrap's standard deviation. The root corrects that the variance over
+  resamples of G groups is too small by (G - 1) / G (Efron and Tibshirani 1993, chapter 6); t allows for the error of s.
+  At system level the coverage is near 95 % only with enough groups for precise means of the systems: with few groups,
+  noise in these means pulls the correlation towards 0, the more the higher it is, which no interval makes up for.
+- `logit`: shares such as accuracy, F1 or AUROC, and kappa: as `fisher-z`, on the logit of the place in their range.
+- `t-bootstrap`: paired differences of the last two kinds: likewise, on the scale of the difference itself.
+- `dirichlet`: decisions where each group has one. Draws from the posterior of the table of labels and decisions
+  under Jeffreys' prior, Dirichlet(counts + 1/2) (Brown, Cai and DasGupta 2001 for two cells). A bootstrap never draws
   a cell that happens to be empty, so its intervals of kappa and recall have no width where they should be widest.
-- `exact`: a figure at an end of its range in every group. Nothing varies, so none of the above can say how far the
-  truth may be away; the bound on the share of other groups can (Clopper and Pearson 1934).
+- `exact`: figures at an end of their range in every group. Nothing varies, so the methods above have no width; the
+  bound on the share of groups that are different has (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ CORRELATION = (-1.0, 1.0)
 SHARE = (0.0, 1.0)
 
 POWER = 0.8
-"""Share of cases in which a difference that can be detected is found."""
+"""Share of cases in which a detectable difference is found."""
 
 _TAIL = 0.025
+"""Probability outside the interval at each end."""
+
 _ROUNDING = 1e-9
+"""Smaller differences than this are rounding errors."""
 
 
 class Interval(NamedTuple):
-    """The ends of a 95 % interval, or None for all."""
+    """The ends of a 95 % interval and how it was made; all None without an interval."""
 
     low: float | None
     high: float | None
@@ -69,13 +72,13 @@ NONE = Interval(None, None, None)
 def mean_influences(by_group: Sequence[Floats]) -> Floats:
     """The influence of each group on the mean over aspects of the means over groups.
 
-    Where all aspects have the same groups, it is that on the mean of the groups' own means over aspects.
+    An aspect with values v in n groups contributes (v - mean) / n / aspects for each of these groups.
 
     Args:
-        by_group: Of each aspect, values of shape (statistics, groups), NaN for groups that it does not rest on.
+        by_group: For each aspect values of shape (statistics, groups), NaN for groups without a value.
 
     Returns:
-        Shape (statistics, groups), 0 for groups that no aspect rests on.
+        Shape (statistics, groups), 0 for groups without a value in any aspect.
     """
     found = np.zeros(by_group[0].shape)
     for values in by_group:
@@ -98,7 +101,11 @@ def critical(groups: int, family: int = 1) -> float:
 
 
 def standard_error(influences: Floats) -> float:
-    """That of an estimate from the influence of each group on it; for a mean these are (value - mean) / groups."""
+    """The standard error of an estimate.
+
+    Args:
+        influences: The influence of each group on it, shape (groups,); for a mean (value - mean) / groups.
+    """
     groups = len(influences)
     return math.sqrt(groups / (groups - 1) * math.fsum(influences**2))
 
@@ -108,7 +115,7 @@ def of_group_correlations(value: float, influences: Floats) -> Interval:
 
     Args:
         value: The mean.
-        influences: Of each group that it rests on.
+        influences: Influence on it of each group that it is computed from, see `mean_influences`.
     """
     groups = len(influences)
     if groups < 2 or math.isnan(value):
@@ -145,11 +152,11 @@ def of_replicates(
     Args:
         value: The figure.
         replicates: Shape (resamples,), NaN where undefined.
-        groups: Number of resampled groups that the value rests on.
-        observations: Decisions that the figure is a share of, or for a correlation pairs of candidates or of systems. A
-            replicate at an end of the range counts as half an observation away from it, for the end has no logit.
+        groups: Number of resampled groups that the value is computed from.
+        observations: Number of decisions that a share is taken of; for a correlation, of pairs of candidates or of
+            systems. A replicate at an end of the range, which has no logit, is moved half an observation inwards.
         ends: Of the range of the value.
-        method: What the transformation is called here.
+        method: The name to give to the interval.
     """
     defined = replicates[~np.isnan(replicates)]
     if groups < 2 or math.isnan(value) or len(defined) < 2:
@@ -178,12 +185,12 @@ def of_differences(value: float, replicates: Floats, groups: int, family: int = 
 
 
 def bootstrap_error(replicates: Floats, groups: int) -> float:
-    """The standard error that bootstrap replicates over `groups` groups show."""
+    """The standard error estimated by bootstrap replicates of `groups` groups."""
     return math.sqrt(groups / (groups - 1)) * float(np.nanstd(replicates, ddof=1))
 
 
 def of_draws(value: float, draws: Floats) -> Interval:
-    """The middle 95 % of draws from a posterior, stretched to hold the value where it lies outside, at an end."""
+    """The middle 95 % of draws from a posterior, extended to the value if that lies outside."""
     defined = draws[~np.isnan(draws)]
     if math.isnan(value) or not len(defined):
         return NONE
@@ -195,8 +202,8 @@ def detectable_difference(deviation: float, groups: int) -> float:
     """The true difference that a two-sided paired t-test at .05 finds in 80 % of cases (Cohen 1988, chapter 2).
 
     Args:
-        deviation: Of the group differences.
-        groups: At least two.
+        deviation: Standard deviation of the group differences.
+        groups: Number of groups, at least two.
     """
     from scipy.optimize import brentq
 
@@ -208,7 +215,8 @@ def detectable_difference(deviation: float, groups: int) -> float:
 
 
 def groups_to_detect(difference: float, deviation: float) -> int:
-    """The least number of groups with which such a test finds a true difference in 80 % of cases."""
+    """The least number of groups with which this test finds a true difference in 80 % of cases; see
+    `detectable_difference`."""
     enough = 2
     while _power(difference * math.sqrt(enough) / deviation, enough) < POWER:
         enough *= 2
@@ -223,7 +231,7 @@ def groups_to_detect(difference: float, deviation: float) -> int:
 
 
 def _power(shift: float, groups: int) -> float:
-    """Of a t-test where the true difference is `shift` standard errors."""
+    """The power of a t-test where the true difference is `shift` standard errors."""
     from scipy.stats import nct
 
     limit = critical(groups)
@@ -231,9 +239,9 @@ def _power(shift: float, groups: int) -> float:
 
 
 def _without_spread(value: float, groups: int, ends: tuple[float, float], method: Method) -> Interval:
-    """Where all groups are alike: the exact bound at an end of the range, else no width."""
+    """The interval where all groups have the same value: the exact bound at an end of the range, else no width."""
     width = ends[1] - ends[0]
-    # With all of G groups at the end, at most this share of groups is elsewhere, at worst at the other end.
+    # With G of G groups at this end, at most this share of all groups is not; at worst it is at the other end.
     away = width * (1 - _TAIL ** (1 / groups))
     if abs(value - ends[1]) < _ROUNDING:
         return Interval(ends[1] - away, ends[1], "exact")

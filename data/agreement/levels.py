@@ -1,4 +1,4 @@
-"""The values of agreement at each level, and functions that recompute them for resampled groups.
+"""Agreement at each level, and functions that recompute it for resampled groups.
 
 Undefined is NaN here; see `data/agreement/bootstrap.py` for what a replicate is.
 """
@@ -18,9 +18,9 @@ _FEW_SYSTEMS = 256
 
 
 def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
-    """The correlation within each group, then the mean over the groups whose ratings differ.
+    """The mean over groups of the correlation within the group.
 
-    A group in which only the scores do not differ counts 0.
+    Groups in which all ratings are equal are left out; those in which only the scores are all equal count 0.
 
     Args:
         pairs: Of one aspect.
@@ -38,12 +38,12 @@ def summary_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimat
 
 
 def sample_level(pairs: Pairs, statistics: Sequence[Statistic]) -> LevelEstimate:
-    """The correlation over all candidates of all groups, pooled; 0 where the ratings differ and the scores do not.
+    """The correlation over all candidates of all groups; 0 where the ratings differ and the scores do not.
 
     Values are exact, and so are the replicates, with two exceptions: those of Spearman where ratings and scores form
     more than 8192 different pairs, and those of Kendall where their table has more than 4096 cells and there are more
-    than 4096 pairs or 256 groups. There a side with many values is put on quantile bins, at least 64, and the
-    replicates are shifted by the difference that this makes to the value, so that they are centred on it.
+    than 4096 pairs or 256 groups. There a side with many values is put on quantile bins, at least 64, and all
+    replicates are shifted by the difference between the exact and the binned value, so that they are centred on it.
 
     Args:
         pairs: Of one aspect.
@@ -81,9 +81,9 @@ def system_level(
     Args:
         pairs: Of one aspect.
         statistics: What to compute.
-        draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about systems like
-            these instead of these very ones.
-        seed: Of these draws; equal seeds draw the same systems.
+        draw_systems: Let replicates draw the systems with replacement, too, so that the interval is about other systems
+            like these and not about these only.
+        seed: For these draws; equal seeds draw the same systems.
     """
     recurring = np.bincount(pairs.system)[pairs.system] > 1
     group = pairs.group[recurring]
@@ -128,7 +128,8 @@ def system_level(
 
 
 def _without_ranking(pairs: Pairs, statistics: Sequence[Statistic], constant: bool = False) -> LevelEstimate:
-    """An undefined value, or with constant scores the value 0 on all groups with pairs."""
+    """The estimate where no correlation exists: undefined, or, if only the scores are constant, 0 on all groups with
+    pairs."""
     values = np.full(len(statistics), 0.0 if constant else math.nan)
     rests_on = pairs.contributing & constant
     return LevelEstimate(

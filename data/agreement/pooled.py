@@ -1,8 +1,8 @@
-"""Sample-level correlations of resampled groups, each from sufficient statistics that are summed over drawn groups.
+"""Sample-level correlations of resampled groups, from statistics that can be summed over the drawn groups.
 
 Pearson needs six sums per group. Spearman needs the counts of each rating, each score and each combination of them.
 Kendall needs the contingency table of ratings and scores, or with few groups the numbers of concordant and of tied
-pairs between any two of them. Many distinct values are put on bins, see `data.agreement.levels.sample_level`.
+pairs between any two groups. Many distinct values are put on bins, see `data.agreement.levels.sample_level`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ from debate_judge.data.agreement.bootstrap import Pairs, Replicate, summing, sum
 from debate_judge.data.agreement.correlations import Floats, Statistic, mid_ranks, tau_b
 
 _CELLS = 4096
+"""Largest table of ratings and scores that Kendall counts."""
+
 _COMBINATIONS = 8192
+"""Most combinations of rating and score that Spearman counts."""
+
 _FEW_UNITS, _FEW_PAIRS = 256, 4096
+"""Up to so many units and pairs Kendall compares all units with one another where the table would be too large."""
+
 _BINS = 64
+"""Least number of bins."""
 
 
 def pooled(pairs: Pairs, statistics: Sequence[Statistic]) -> Replicate:
@@ -29,7 +36,7 @@ def pooled(pairs: Pairs, statistics: Sequence[Statistic]) -> Replicate:
 
 
 def in_units(values: Floats) -> Floats:
-    """Deviations from the mean in units of the range, so that their sums lose little to cancellation."""
+    """Deviations from the mean divided by the range, so that sums of their squares lose few digits to cancellation."""
     width = np.ptp(values)
     units = (values - values.min()) / (width if width > 0 else 1.0)
     deviations: Floats = units - units.mean()
@@ -88,9 +95,9 @@ def _kendall(pairs: Pairs) -> Replicate:
 
 
 def _kendall_between_units(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) -> Replicate:
-    """From the numbers of concordant minus discordant and of untied pairs between any two units.
+    """Kendall's tau-b from the numbers of concordant minus discordant and of untied pairs between any two units.
 
-    They add up over all pairs of drawn units, so a resample is a quadratic form in its draw counts.
+    They add up over all pairs of drawn units, so each number of a resample is a quadratic form in its draw counts.
     """
     unit, units = pairs.unit, pairs.units
     between = np.zeros((3, units, units))
@@ -107,6 +114,7 @@ def _kendall_between_units(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pair
 
 
 def _kendall_of_table(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) -> Replicate:
+    """Kendall's tau-b from the contingency table of the codes of ratings `x` and scores `y`."""
     rows, columns = int(x.max()) + 1, int(y.max()) + 1
     summed = summing(np.ones(len(x)), x * columns + y, pairs.unit, (rows * columns, pairs.units))
 
@@ -128,7 +136,7 @@ def _kendall_of_table(x: NDArray[np.intp], y: NDArray[np.intp], pairs: Pairs) ->
 
 
 def _codes(values: Floats) -> NDArray[np.intp]:
-    """Number of each value among the distinct values, in ascending order."""
+    """The index of each value among the distinct values in ascending order."""
     return np.unique(values, return_inverse=True)[1]
 
 
@@ -139,7 +147,7 @@ def _combinations(x: NDArray[np.intp], y: NDArray[np.intp]) -> tuple[NDArray[np.
 
 
 def _on_bins(codes: NDArray[np.intp], bins: int = 0) -> NDArray[np.intp]:
-    """Quantile bins where there are more codes than `bins`, at least 64; equal codes share a bin."""
+    """The codes, or quantile bins of them if there are more than `bins` (at least `_BINS`)."""
     bins = max(_BINS, bins)
     if codes.max() < bins:
         return codes

@@ -1,7 +1,7 @@
-"""A judge among several raters: how well raters agree with one another, and how the judge stands beside them.
+"""Compares a judge with single raters: how well the raters agree with one another, and how well the judge does.
 
 Where candidates have ratings of several raters, their mean hides how much the raters themselves disagree. A judge can
-hardly agree with one rater better than the other raters do, and a noisy mean keeps even a perfect judge below 1.
+hardly agree with a rater better than the other raters do, and noise in the mean keeps even a perfect judge below 1.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from debate_judge.data.agreement.tables import agreement_table
 from debate_judge.data.schema import Level
 
 _RESAMPLES = 2000
-"""For intervals of figures that are computed once for every rater."""
+"""Most resamples for intervals of figures that are computed once for every rater."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """One judge beside the raters of one aspect. None stands for what the ratings do not tell."""
+    """One judge compared with the raters of one aspect. None where the ratings leave a figure undefined."""
 
     raters: int
-    """Most ratings of a candidate; with fewer than two, only error and bias are known."""
+    """Largest number of ratings of a candidate; with fewer than two, only error and bias are defined."""
     ceiling: Agreement | None
     """Each rater against the mean of the others, averaged over raters: the human ceiling."""
     judge: Agreement | None
@@ -37,15 +37,16 @@ class RaterAgreement:
     below_ceiling: Difference | None
     """The judge minus the raters, paired."""
     alpha: float | None
-    """Krippendorff's, among the raters."""
+    """Krippendorff's alpha of the raters."""
     kappa_of_raters: float | None
-    """Quadratic-weighted, mean over pairs of raters; on whole points only."""
+    """Quadratic-weighted kappa, mean over pairs of raters; only where all ratings are whole numbers."""
     kappa_of_judge: float | None
-    """Quadratic-weighted, of the judge's scores in whole points with each rater, mean over raters."""
+    """Quadratic-weighted kappa of the judge's rounded scores with each rater, mean over raters."""
     reliability: float | None
     """Share of the variance of mean ratings that is not raters' noise."""
     noise_corrected: float | None
-    """The judge's correlation with a mean rating free of noise."""
+    """The judge's correlation divided by the root of the reliability: an estimate of its correlation with mean ratings
+    free of noise. Like any such estimate it may exceed 1."""
     error: Measure | None
     """Mean absolute error on the raters' scale; None where scores have another."""
     bias: Measure | None
@@ -72,15 +73,15 @@ def beside_raters(
     resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> RaterAgreement:
-    """Every figure of a judge beside the raters.
+    """Compare a judge with the raters of one aspect.
 
     Args:
         groups: Of one aspect, with the ratings of single raters.
         statistic: Of the ceiling and the noise-corrected correlation.
-        level: Of both; at system level there is no reliability here, and so no correction.
-        on_scale: Whether the scores are on the raters' scale, so that their distance means something.
+        level: Of both; at system level reliability and correction are not computed.
+        on_scale: Whether the scores are on the raters' scale, so that their differences have a meaning.
         resamples: For the intervals of the ceiling at sample and system level; 0 gives no intervals.
-        seed: Of these.
+        seed: For these resamples.
     """
     most = max((len(values) for g in groups for values in g.raters), default=0)
     error, bias = error_and_bias(groups) if on_scale else (None, None)
@@ -127,9 +128,9 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float]]) -> float | None:
     if not units:
         return None
     every = np.concatenate(units)
-    expected = every.var(ddof=1)
-    if expected == 0:
+    if np.ptp(every) == 0:
         return None
+    expected = every.var(ddof=1)
     observed = sum(len(values) * values.var(ddof=1) for values in units) / len(every)
     return float(1 - observed / expected)
 
@@ -144,14 +145,14 @@ def weighted_kappa(x: Sequence[float], y: Sequence[float]) -> float | None:
         None where there is nothing to compare, or only one value.
     """
     one, other = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if not len(one):
+    if not len(one) or np.ptp(np.concatenate([one, other])) == 0:
         return None
     by_chance = one.var() + other.var() + (one.mean() - other.mean()) ** 2
-    return None if by_chance == 0 else float(1 - np.mean((one - other) ** 2) / by_chance)
+    return float(1 - np.mean((one - other) ** 2) / by_chance)
 
 
 def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
-    """The share of the variance of mean ratings that another set of raters would find again.
+    """The share of the variance of mean ratings that is not raters' noise.
 
     1 - E / V with V the variance of the candidates' mean ratings, within groups at summary level, and E the mean
     squared standard error of these means: the intraclass correlation ICC(1, k) of Shrout and Fleiss (1979). A
@@ -162,7 +163,7 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
         level: `summary` or `sample`.
 
     Returns:
-        None where it cannot be told; it may be below 0 where raters agree no better than by chance.
+        None where all mean ratings are equal; below 0 where raters agree less than by chance.
     """
     errors: list[float] = []
     by_group: list[Floats] = []
@@ -173,12 +174,15 @@ def reliability(groups: Sequence[GroupScores], level: Level) -> float | None:
     if level == "sample":
         by_group = [np.concatenate(by_group)] if by_group else []
     free = sum(max(0, len(means) - 1) for means in by_group)
+    # Equal means of different values may differ in their last digits, so that the variance is not exactly 0.
+    if not any(np.ptp(means) > 1e-12 * np.abs(means).max() for means in by_group if len(means)):
+        return None
     spread = sum(float(((means - means.mean()) ** 2).sum()) for means in by_group if len(means))
-    return None if not free or spread == 0 else float(1 - np.mean(errors) / (spread / free))
+    return float(1 - np.mean(errors) / (spread / free))
 
 
 def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | tuple[None, None]:
-    """Mean absolute difference, and mean difference, of scores and mean ratings, with t intervals over groups."""
+    """The mean absolute difference and the mean difference of scores and mean ratings, with t intervals over groups."""
     apart = differences_by_group(groups)
     if not apart:
         return None, None
@@ -186,7 +190,7 @@ def error_and_bias(groups: Sequence[GroupScores]) -> tuple[Measure, Measure] | t
 
 
 def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
-    """Score minus mean rating of the candidates that have both, by group, without groups that have none."""
+    """Score minus mean rating of the candidates that have both, an array for each group with such candidates."""
     found = [
         np.array([s - r for r, s in zip(g.ratings, g.scores, strict=True) if r is not None and s is not None])
         for g in groups
@@ -195,17 +199,20 @@ def differences_by_group(groups: Sequence[GroupScores]) -> list[Floats]:
 
 
 def mean_over_groups(by_group: Sequence[Floats]) -> Measure:
-    """The mean of values that come in groups, none of them empty, with a t interval over the groups."""
+    """The mean over all values of non-empty groups, with a t interval over the groups."""
     count = sum(map(len, by_group))
     value = math.fsum(v for values in by_group for v in values) / count
-    # Of a ratio of sums: groups differ in their numbers of candidates.
+    # The influences on a ratio of sums, because groups differ in their numbers of candidates.
     influences = np.array([(values - value).sum() / count for values in by_group])
     low, high, method = of_group_differences(value, influences)
     return Measure(value, low, high, method)
 
 
 def _one_rater(group: GroupScores, which: int) -> GroupScores:
-    """One rater's values as scores, beside the means of the others as ratings; raters are told apart by their place."""
+    """One rater's ratings as scores, with the means of the other raters as ratings.
+
+    Raters have no names here: `which` is the place in each candidate's ratings.
+    """
     others: list[float | None] = []
     own: list[float | None] = []
     for values in group.raters or ((),) * len(group.candidates):

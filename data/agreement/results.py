@@ -14,7 +14,7 @@ LEVELS: tuple[Level, ...] = ("summary", "sample", "system")
 NAMES: dict[Statistic, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall tau-b"}
 
 MIN_GROUPS = 6
-"""For a p-value: the signs of five groups can be flipped in 2^5 = 32 ways, so that no p could be below 2/32 = .0625."""
+"""Least number for a p-value: the signs of five groups can be flipped in 2^5 = 32 ways, so no p could be below 2/32."""
 
 WHY_NONE = f"with fewer than {MIN_GROUPS} groups none can be below 0.05"
 
@@ -52,26 +52,26 @@ class Agreement:
     statistic: Statistic
     level: Level
     value: float | None
-    """None where the ratings leave it undefined. A judge whose scores are constant counts 0, at summary level group by
-    group: who does not rank earns nothing, and differences of judges follow the same rule."""
+    """None where the ratings leave it undefined. Where the judge's scores are constant it is 0, at summary level group
+    by group; differences of judges follow the same rule."""
     low: float | None
     """Ends of the 95 % interval; None without a value, without resamples or with fewer than two groups."""
     high: float | None
     groups: int
-    """Groups that the value rests on."""
+    """Number of groups that the value is computed from."""
     undefined: int
-    """Groups with ratings that the value does not rest on, because those of the scored candidates are constant. In an
-    average over aspects: their sum."""
+    """Number of other groups with ratings; they are left out because the ratings of their scored candidates are all
+    equal. In an average over aspects this and the next counts are sums."""
     unscored: int
-    """Candidates with a rating and no score. In an average over aspects: their sum."""
+    """Number of candidates with a rating and no score."""
     value_undefined_as_zero: float | None
     """At summary level the mean with undefined groups counted as 0, too; at the other levels `value`."""
     constant: int = 0
-    """Of `groups`, those in which the judge's scores are constant. In an average over aspects: their sum."""
+    """Number of `groups` in which the judge's scores are constant."""
     value_without_constant: float | None = None
-    """The value without these, a convention of many published tables; None where nothing is left."""
+    """The value without these groups, a convention of many published tables; None if no group is left."""
     method: Method | None = None
-    """Of the interval, see `data/agreement/intervals.py`; None without one."""
+    """How the interval was made, see `data/agreement/intervals.py`; None without one."""
 
     def to_json(self) -> dict[str, float | int | str | None]:
         names = ("value", "low", "high", "method", "groups", "constant", "undefined", "unscored")
@@ -106,14 +106,14 @@ class Difference:
     """Agreement of one judge minus that of another, averaged over aspects."""
 
     value: float | None
-    """None where there is nothing to agree with."""
+    """None where the ratings leave it undefined."""
     low: float | None
     high: float | None
     p_value: float | None
-    """Two-sided, for no difference, by sign flips; None below six groups (see `WHY_NONE`)."""
+    """Two-sided, for the hypothesis of no difference, by sign flips; None below `MIN_GROUPS` groups."""
     groups: int
     method: Method | None = None
-    """Of the interval."""
+    """How the interval was made; None without one."""
     deviation: float | None = None
     """Standard deviation of the group differences: the standard error times the root of the number of groups."""
 

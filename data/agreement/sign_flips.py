@@ -1,8 +1,8 @@
-"""P-values by flipping signs: if two judges are equally good, each group might as well have had their scores exchanged.
+"""P-values by flipping signs: if two judges are equally good, exchanging their scores in a group changes nothing.
 
 Under that hypothesis the sign of each group's difference is a fair coin, whatever its size (Fisher 1935, chapter 3;
 Pitman 1937). So the p-value is the share of all ways to flip the groups' signs that give a difference at least as large
-as the one found. It needs no normal distribution, and holds its level with any number of groups.
+as the one found. This assumes no normal distribution and keeps the error of the first kind with any number of groups.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from debate_judge.data.agreement.results import MIN_GROUPS
 Key = TypeVar("Key")
 
 EXACT = 16
-"""Up to so many groups all 65,536 ways are gone through."""
+"""Largest number of units for which all 2^16 = 65,536 ways to flip are computed."""
 
 FLIPS = 100_000
-"""Random ways with more groups: a p-value of .05 then has a standard error of .0007."""
+"""Number of random ways with more units: a p-value of .05 then has a standard error of .0007."""
 
 _MOST = 256
-"""Units that are flipped, at most: more groups are flipped in bundles, which is as valid and hardly loses power."""
+"""Most units that are flipped: more groups are flipped in bundles, which is as valid and hardly loses power."""
 
 _CHUNK = 4096
+"""Ways that are computed at once."""
 
 
 def flip_units(groups: int, seed: int) -> Indices:
@@ -40,7 +41,7 @@ def p_of_mean(contributions: Floats, seed: int) -> float | None:
 
     Args:
         contributions: Of each group, shape (groups,).
-        seed: Of the flips.
+        seed: For random flips.
 
     Returns:
         Two-sided; None below `MIN_GROUPS`.
@@ -48,7 +49,7 @@ def p_of_mean(contributions: Floats, seed: int) -> float | None:
     groups = len(contributions)
     unit = flip_units(groups, seed)
     summed = np.bincount(unit, weights=contributions) if groups > _MOST else contributions
-    # The sign of 0 is none: leaving these out makes more cases exact and changes nothing else.
+    # Flipping 0 changes nothing, so units with 0 are left out, which makes more cases exact.
     summed = summed[summed != 0]
     return p_of_flips(lambda signs: summed @ signs, groups, len(summed), seed=seed)
 
@@ -59,11 +60,11 @@ def p_of_flips(
     """The p-value of a statistic that is recomputed for flipped units.
 
     Args:
-        statistic: Signs of shape (units, ways) -> values of shape (ways,); its sign changes if all signs do.
-        groups: That it rests on.
-        units: That are flipped.
-        seed: Of the flips.
-        flips: How many random ones where there are more than `EXACT` units.
+        statistic: Signs of shape (units, ways) -> values of shape (ways,); flipping all signs must negate the value.
+        groups: Number of groups that it is computed from.
+        units: Number of units that are flipped.
+        seed: For random flips.
+        flips: Number of random flips where there are more than `EXACT` units.
 
     Returns:
         Two-sided; None below `MIN_GROUPS`.
@@ -71,7 +72,7 @@ def p_of_flips(
     if groups < MIN_GROUPS:
         return None
     found = abs(float(statistic(np.ones((units, 1)))[0]))
-    # Rounding must not decide whether an equally large value counts.
+    # A little less than the value found, so that rounding does not decide whether an equal one counts.
     least = found * (1 - 1e-9) - 1e-12
     exact = units <= EXACT
     reached = ways = 0
@@ -83,10 +84,10 @@ def p_of_flips(
 
 
 def correct(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust the p-values of one family of comparisons by Holm's step-down (Holm 1979), in the order given.
+    """Adjust the p-values of one family of comparisons by Holm's step-down procedure (Holm 1979), in the given order.
 
-    Comparisons without a p-value, for lack of groups, can never be called significant; so they do not count for the
-    family either.
+    Comparisons with too few groups for a p-value stay None and do not count for the family, because they can never be
+    called significant.
     """
     known = [(p, i) for i, p in enumerate(p_values) if p is not None]
     adjusted: list[float | None] = [None] * len(p_values)
@@ -103,7 +104,7 @@ def correct_named(p_values: Mapping[Key, float | None]) -> dict[Key, float | Non
 
 
 def _all_signs(units: int) -> Iterator[Floats]:
-    """Every way to flip; the first unit keeps its sign, because flipping all changes no absolute value."""
+    """Every way to flip, up to flipping all signs, which changes no absolute value: the first unit keeps its sign."""
     free = max(0, units - 1)
     for start in range(0, 1 << free, _CHUNK):
         ways = np.arange(start, min(start + _CHUNK, 1 << free))

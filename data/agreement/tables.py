@@ -1,10 +1,10 @@
 """Agreement of scores with human ratings: Pearson, Spearman and Kendall's tau-b at three levels, with intervals.
 
 All correlations that the project reports are computed here. A group in which only the judge's scores are constant
-counts 0, in tables and in differences of judges alike. Papers use other conventions, which are computed and named, too:
-such groups left out (`value_without_constant`), and every group without a correlation, also those with constant
-ratings, counted as 0 (`value_undefined_as_zero`). Intervals are about groups, because the candidates of one source are
-not independent of each other; `data/agreement/intervals.py` says how each is made.
+counts 0, both in tables and in differences of judges. Two other conventions of papers are reported as well: such groups
+left out (`value_without_constant`), and every group without a correlation, including those with constant ratings,
+counted as 0 (`value_undefined_as_zero`). The unit of intervals is the group, because the candidates of one source are
+not independent of each other; `data/agreement/intervals.py` describes the methods.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def agreement_table(
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
         resamples: Number of times that the groups are resampled, jointly for all aspects, for the intervals at sample
             and system level; 0 for no intervals at any level.
-        seed: Of the resampling.
+        seed: For the resampling.
         levels: The levels to compute.
         draw_systems: At system level, resample the systems as well as the groups: the interval is then about other
             systems like these. Without it, it is about these systems on other sources.
@@ -125,7 +125,12 @@ def agreement_table(
 
 
 def _intervals(estimates: Sequence[LevelEstimate], replicates: Sequence[Floats]) -> list[Interval]:
-    """The interval of the mean over the estimates, usually of one aspect each, for every statistic."""
+    """For every statistic the interval of the mean over aspects.
+
+    Args:
+        estimates: One for each aspect; a single one for the interval of that aspect.
+        replicates: For each aspect values of shape (statistics, resamples).
+    """
     rests_on = np.logical_or.reduce([e.rests_on for e in estimates])
     means = np.mean([e.values for e in estimates], axis=0)
     by_group = [e.by_group for e in estimates if e.by_group is not None]

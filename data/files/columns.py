@@ -1,9 +1,9 @@
-"""Which of a user's columns is which of ours: by name, by `--columns`, or as one of several raters of an aspect.
+"""Matches the columns of a user's table with our names for them (`ROLES` and the aspects of the task).
 
-A column is ours if it has the name, up to case and to blanks or hyphens for underscores, or if the user says so.
-`helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with the columns aspect and
-rating has one row for each rating; one with a column rater has one row for each candidate and rater. What is left over
-is not read; `ReadingNotes` says so in one line, and where a name is nearly one that is missing it says that, too.
+A column matches by its name, whatever its case and whether blanks, hyphens or underscores divide its words, or because
+`--columns` says so. `helpfulness_1` and `helpfulness_rater2` are two raters of the aspect helpfulness. A table with the
+columns aspect and rating has one row for each rating; one with a column rater has one row for each candidate and rater.
+Other columns are not read. `ReadingNotes` lists them in one line, with the missing name that each one resembles.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ ROLES = (
     "ratings",
     "comments",
 )
-"""Columns of a table that are not named after an aspect."""
+"""Our names of columns, apart from those of aspects."""
 
 COMMENTS = "comments."
-"""What the columns with comments on one aspect begin with."""
+"""Prefix of the columns with comments on one aspect."""
 
 OTHER_WORDS: Mapping[str, tuple[str, ...]] = {
     "source": (
@@ -53,16 +53,17 @@ OTHER_WORDS: Mapping[str, tuple[str, ...]] = {
     "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
     "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
 }
-"""What people call a column of ours; such a column is proposed, never taken."""
+"""Role -> other common names of it. They are suggested in errors and notes, and never taken without being confirmed."""
 
 _RATER = r"[_ .-]+(?:(?:rater|annotator|judge|human|expert|worker|person|r|a)[_ .-]?)?(?:\d+|[A-Za-z])"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names that a user gave with `--columns`: ours -> theirs."""
+    """The names that a user gave with `--columns`."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
+    """Our name -> the user's column."""
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Columns:
@@ -85,12 +86,12 @@ class Columns:
         return cls(renamed)
 
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """Which of the `keys` have one of our `names`: ours -> theirs, and the keys that have none."""
-        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in set(keys)}
+        """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
+        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
         taken = set(self.renamed.values())
         rest = []
         plain = {even(name): name for name in names}
-        # Exact names come first, so that `Text` is no rival of `text`.
+        # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             ours = key if key in names else plain.get(even(key))
             if key in taken:
@@ -103,16 +104,16 @@ class Columns:
         return found, [key for key in keys if key in rest]
 
     def require(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
-        """Refuse a renaming that finds no column, or whose name means nothing here.
+        """Check that every entry of `--columns` names one of ours and a column that exists.
 
         Args:
             record: The first one of the file.
             keys: All field names in it.
-            names: What can be given a column.
-            bases: Keys without the endings that tell raters apart.
+            names: Our names.
+            bases: Names that stand for several columns of raters, e.g. `help` for `help_1` and `help_2`.
 
         Raises:
-            InputError: One of the two.
+            InputError: An entry does not.
         """
         for ours, theirs in self.renamed.items():
             if ours not in names:
@@ -134,16 +135,18 @@ class Columns:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """What the columns of a table hold, for one task."""
+    """What each column of a table holds, for one task."""
 
     roles: Mapping[str, str]
     """Role -> the user's column."""
     ratings: Mapping[str, tuple[str, ...]]
     """Aspect -> its columns: one, or one for each rater."""
     comments: Mapping[str, tuple[str, ...]]
+    """Aspect -> the columns with comments on it."""
     ignored: tuple[str, ...]
+    """Columns that are not read."""
     replaced: tuple[str, ...] = ()
-    """Columns of an aspect that has columns of single raters besides: their mean, most likely."""
+    """Columns that are not read since their aspect also has one for each rater: most likely the means of these."""
 
     @property
     def long(self) -> bool:
@@ -157,12 +160,12 @@ class RowLayout:
 
 
 def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
-    """Find out what the columns of a table hold."""
+    """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
     found, rest = columns.find(keys, names_in_rows(task))
     ratings, rest = _with_raters({a: found[a] for a in aspects if a in found}, rest, aspects, "", columns)
-    told = {a: found[COMMENTS + a] for a in aspects if COMMENTS + a in found}
-    comments, rest = _with_raters(told, rest, aspects, COMMENTS, columns)
+    commented = {a: found[COMMENTS + a] for a in aspects if COMMENTS + a in found}
+    comments, rest = _with_raters(commented, rest, aspects, COMMENTS, columns)
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
     replaced = tuple(found[a] for a in aspects if a in found and found[a] not in used)
     roles = {role: found[role] for role in ROLES if role in found and role not in aspects}
@@ -178,7 +181,18 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 def _with_raters(
     found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, columns: Columns
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The columns of each aspect, those of single raters before one for all, and the columns that are left."""
+    """Add the columns of single raters, which replace the one column in `found` where an aspect has any.
+
+    Args:
+        found: Aspect -> the column that is named like it.
+        rest: Columns that match no name.
+        aspects: All aspects of the task.
+        prefix: What stands before the aspect in the columns' names: nothing, or `COMMENTS`.
+        columns: Names that the user gave.
+
+    Returns:
+        Aspect -> its columns, and the columns that are still unmatched.
+    """
     made: dict[str, tuple[str, ...]] = {aspect: (column,) for aspect, column in found.items()}
     left = list(rest)
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
@@ -192,18 +206,18 @@ def _with_raters(
 
 
 def rater_base(key: str) -> str | None:
-    """The name of a column without the ending that tells a rater, evened out; None where it has none."""
+    """The column's name in the form of `even` without the ending that numbers a rater; None without such an ending."""
     match = re.fullmatch(rf"(.+?){_RATER}", key)
     return even(match.group(1)) if match else None
 
 
 def even(name: str) -> str:
-    """A name for comparisons: without case, blanks and hyphens as underscores."""
+    """The form in which names are compared: lower case, with underscores for blanks and hyphens."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
 def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
-    """The error of a column that every table needs, with the column that it may be."""
+    """The error for a required column that is missing; it suggests the column that may be meant."""
     names = [key for key in keys if even(key) in OTHER_WORDS.get(role, ())]
     near = did_you_mean(role, list(keys), "is it called {}?")
     guess = names[0] if names else "COLUMN"
@@ -217,18 +231,18 @@ def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
 
 
 def lacks(role: str, keys: Collection[str]) -> bool:
-    """Whether nothing in a file looks like the column `role`, so that the file has none rather than another name."""
+    """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
     return did_you_mean(role, list(keys)) is None and not any(even(key) in OTHER_WORDS[role] for key in keys)
 
 
 def _by_other_word(name: str, names: Collection[str]) -> str:
-    """Which of the names that no column has may be meant by a usual word for it."""
+    """The `--columns` entry to suggest for a column whose name is a common one for one of `names`; else empty."""
     role = next((role for role, words in OTHER_WORDS.items() if role in names and even(name) in words), None)
     return f"--columns {role}={name} if it is that" if role else ""
 
 
 class ReadingNotes:
-    """What a user has to know of how a file was read, told in one line."""
+    """Collects what a user should know about how a file was read, and logs it in one line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -247,8 +261,8 @@ class ReadingNotes:
         Args:
             used: Names of fields that are read.
             ignored: Names of fields that are not.
-            names: Ours that no field has; an ignored name that is near to one of them may be meant.
-            why: The reason, where it is not that the names are unknown.
+            names: Ours that no field matched; the one that an ignored name resembles is suggested.
+            why: Why the fields are ignored, if not because their names are unknown.
         """
         self._used.update(used)
         for name in ignored:
@@ -256,11 +270,11 @@ class ReadingNotes:
 
     @property
     def ignored(self) -> dict[str, str]:
-        """Fields that are not read in any record -> why, or what may be meant."""
+        """Field that no record was read from -> the reason, or the name that may be meant."""
         return {name: hint for name, hint in self._ignored.items() if name not in self._used}
 
     def line(self) -> str:
-        """All of it; empty where there is nothing to say."""
+        """All notes in one line; empty if there are none."""
         parts = list(self._parts)
         if found := self.ignored:
             shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in found.items())
@@ -268,7 +282,7 @@ class ReadingNotes:
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
     def tell(self) -> None:
-        """Say it, unless it has been said."""
+        """Log the line, unless exactly this line has been logged."""
         text = self.line()
         if text != self._told:
             logger.warning("%s", text)
@@ -276,7 +290,7 @@ class ReadingNotes:
 
 
 def aspect_fields(record: Record, task: Task, columns: Columns, notes: ReadingNotes) -> dict[str, tuple[str, ...]]:
-    """Aspect -> the fields of an object that are named like it, or like it and one of its raters."""
+    """Aspect -> the fields of an object of ratings that hold it: one, or one for each rater."""
     keys = tuple(map(str, record.values))
     found = dict(row_layout(keys, task, columns).ratings)
     used = [field for fields in found.values() for field in fields]

@@ -1,14 +1,15 @@
-"""The formats that records may come in: JSON lines, a JSON array, CSV, Excel, Parquet, a set of the Hugging Face hub.
+"""Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
-Which one it is follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for a set. In a text table the
-separator (comma, semicolon or tab) is the one that divides the header line; where it is not the comma, numbers may be
-written with a decimal comma. Everything but a JSON array is streamed, so memory stays flat however long the data are.
+The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
+(comma, semicolon or tab) is the one that divides its header into most columns; where it is not the comma, numbers may
+have a decimal comma. JSON lines, text tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,38 +22,39 @@ from debate_judge.data.files.records import Record
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
 SUFFIXES = (*JSON, *TEXT_TABLES, ".xlsx", ".parquet")
-"""Suffixes that are named to users; further ones of spreadsheets are read, too."""
+"""Suffixes that messages name; those of other spreadsheets in `EXCEL` are read, too."""
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A file or set that was recognized, not yet read."""
+    """A file or data set whose format is known, not yet read."""
 
     name: str
     """As the user wrote it."""
     format: str
     """In words, e.g. `columns separated by semicolons`."""
     usual: bool
-    """Whether the format follows from the suffix alone, so that it need not be said."""
+    """Whether the format follows from the suffix alone, so that the user need not be told."""
     records: Callable[[], Iterator[Record]]
+    """Opens the file and streams its records."""
 
     @property
     def folder(self) -> Path:
-        """Where task files that records name are looked for."""
+        """The folder that paths of task files in the records are relative to."""
         return Path() if self.name.startswith(HUB) else Path(self.name).parent
 
-    @property
-    def stem(self) -> str:
-        """A short name for runs and tables."""
-        if not self.name.startswith(HUB):
-            return Path(self.name).stem
-        return HubName.of(self.name).path.rstrip("/").rpartition("/")[2] or "hub"
+
+def stem_of(name: str) -> str:
+    """A short name of a file or data set, for runs and tables."""
+    if not name.startswith(HUB):
+        return Path(name).stem
+    return HubName.of(name).path.rstrip("/").rpartition("/")[2] or "hub"
 
 
 def known(name: str) -> bool:
-    """Whether a name is that of data in one of the formats; nothing is looked at."""
+    """Whether a name has the form of one of the formats; no file is opened."""
     suffix = Path(name).suffix.lower()
     return name.startswith(HUB) or suffix in SUFFIXES or suffix in EXCEL
 
@@ -63,10 +65,10 @@ def rows(path: str | Path) -> Iterator[Record]:
 
 
 def recognized(name: str | Path) -> RecordFile:
-    """Find out the format of a file or set.
+    """Find out the format of a file or data set.
 
     Raises:
-        InputError: The name is none of a format, the file cannot be read, or its first line cannot be a header.
+        InputError: The name does not tell the format, the file cannot be read, or its first line cannot be a header.
     """
     name = str(name)
     suffix = "" if name.startswith(HUB) else Path(name).suffix.lower()
@@ -103,7 +105,7 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
 
     Args:
         path: The file.
-        separator: Between the cells; by default what divides the header.
+        separator: Between the cells; by default the one that divides the header into most columns.
     """
     separator = separator or _separator(path)
     # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
@@ -112,15 +114,8 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
     def numbered() -> Iterator[tuple[int, list[str]]]:
         while True:
             line = reader.line_num + 1
-            try:
+            with _valid_csv(path, line):
                 row = next(reader, None)
-            except csv.Error as error:
-                raise InputError(
-                    f"not valid CSV: {error}",
-                    file=path,
-                    line=line,
-                    remedy='close every quote, write a quote in a text as "", and use JSON lines for very long texts',
-                ) from None
             if row is None:
                 return
             yield line, row
@@ -154,19 +149,33 @@ def parquet_rows(path: Path) -> Iterator[Record]:
         raise InputError("not a Parquet file that can be read", file=path, found=first_line(error)) from None
 
 
+@contextmanager
+def _valid_csv(path: Path, line: int) -> Iterator[None]:
+    try:
+        yield
+    except csv.Error as error:
+        raise InputError(
+            f"not valid CSV: {error}",
+            file=path,
+            line=line,
+            remedy='close every quote, write a quote in a text as "", and use JSON lines for very long texts',
+        ) from None
+
+
 def _separator(path: Path) -> str:
-    """What divides the header line into most columns; the comma where nothing does."""
-    header = next((text for _, text in lines(path) if text.strip()), "")
-    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
+    """The separator that divides the header line into most columns; the comma if none does."""
+    line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
+    with _valid_csv(path, line):
+        return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
 
 
 def _table(
     numbered: Iterable[tuple[int, list[str]]], name: str, unit: Literal["line", "row"], *, decimal_comma: bool = False
 ) -> Iterator[Record]:
-    """The rows below a header as records; empty rows are skipped."""
+    """The rows below a header as records; rows in which every cell is blank are skipped."""
     header: list[str] | None = None
     for number, row in numbered:
-        if not row or (unit == "row" and not any(row)):
+        if not any(map(str.strip, row)):
             continue
         if header is None:
             header = _header(row, name, number, unit)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns, ReadingNotes, aspect_fields, even, lacks, missing, rater_base
-from debate_judge.data.files.formats import RecordFile, recognized
+from debate_judge.data.files.formats import RecordFile, recognized, stem_of
 from debate_judge.data.files.rated_rows import RowReader
 from debate_judge.data.files.ratings import comments_of, ratings_of
 from debate_judge.data.files.records import Record
@@ -47,7 +47,7 @@ class GroupRecord(NamedTuple):
 
 
 def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
-    """Read all groups of one task from a file or set; what is not read is told in one line.
+    """Read all groups of one task from a file or data set; one log line lists what is not read.
 
     Args:
         path: A file in one of the formats, or `hf:NAME@SPLIT`.
@@ -75,7 +75,7 @@ def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS
     if first is None:
         raise _nothing_found(path, task, columns)
     groups = tuple(entry.group for entry in sources.values())
-    return Corpus(first.task, groups, Origin(recognized(path).stem, str(path)))
+    return Corpus(first.task, groups, Origin(stem_of(str(path)), str(path)))
 
 
 def iter_groups(
@@ -87,9 +87,9 @@ def iter_groups(
     gather: bool = False,
     notes: ReadingNotes | None = None,
 ) -> Iterator[GroupRecord]:
-    """Stream the groups of a file or set; ratings are optional.
+    """Stream the groups of a file or data set; ratings are optional.
 
-    Nothing is checked across groups: that is what `load` is for.
+    Nothing is checked across groups; `load` does that.
 
     Args:
         path: As in `load`.
@@ -97,9 +97,9 @@ def iter_groups(
             be of this one, groups that name another are left out.
         columns: What the user calls the columns.
         refuse_others: raise for a group of another task instead of leaving it out.
-        gather: Find the rows of a group wherever they are in a table, which holds it in memory. Otherwise they have to
-            be adjacent, and one group is held at a time.
-        notes: Collects what a user has to know of the reading; by default it is told as a warning in one line.
+        gather: Find the rows of a group anywhere in a table, which is then held in memory. Otherwise the rows of a
+            group have to be adjacent, and only one group is held at a time.
+        notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
 
     Raises:
         InputError: naming file, line (or row) and field.
@@ -127,7 +127,7 @@ def _groups(
         found = (GroupRecord(*entry) for entry in reader.groups(chain([first], records), gather=gather))
     for number, entry in enumerate(found):
         yield entry
-        # What is streamed is paid for as it comes, so that a misspelt column is told after the first group.
+        # Streamed groups cost LM calls while later ones are read, so a misspelt column is reported after the first.
         if number == 0 and given is None and not gather:
             notes.tell()
     if given is None:
@@ -135,7 +135,7 @@ def _groups(
 
 
 class _Tasks:
-    """Finds the task of a record, reading each task file once."""
+    """Finds the task that a record names, reading each task file once."""
 
     def __init__(self, file: RecordFile, chosen: Task | None, refuse_others: bool) -> None:
         self._folder = file.folder
@@ -144,7 +144,7 @@ class _Tasks:
         self._known: dict[str, Task] = {} if chosen is None else {chosen.name: chosen}
 
     def of(self, record: Record, field: str = "task") -> Task | None:
-        """The record's task by the field that names it, or None if the caller chose another."""
+        """The task of a record, or None if the caller chose another one; `field` is the field that names it."""
         name = record.optional_text(field).strip()
         if not name and self._chosen is None:
             raise record.error(
@@ -171,7 +171,7 @@ class _Tasks:
 
 
 class _JsonGroups:
-    """Reads records that hold a group each."""
+    """Reads records of which each is a group with its list of candidates."""
 
     def __init__(self, columns: Columns, tasks: _Tasks, notes: ReadingNotes) -> None:
         self._columns = columns
@@ -219,7 +219,8 @@ class _JsonGroups:
         return aspect_fields(record, task, self._columns, self._notes)
 
     def _check_names(self, record: Record, fields: dict[str, str]) -> None:
-        """Refuse a renaming that finds nothing at any level of the first record."""
+        """Check the user's names for columns against the first record: its fields, its first candidate's, and those of
+        the objects inside that candidate."""
         if not self._columns.renamed:
             return
         first = record.children(fields["candidates"])[0]

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, or folders laid out like one, as records: `hf:NAME[:CONFIG][@SPLIT]`."""
+"""Records from data sets of the Hugging Face hub, or folders laid out like one: `hf:NAME[:CONFIG][@SPLIT]`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.records import Record
 
 HUB = "hf:"
-"""What the name of a set begins with."""
+"""Prefix of names of data sets."""
 
 
 def typed_rows(values: Iterable[Any], name: str) -> Iterator[Record]:
-    """Rows of a data set whose values have types; a number that is missing there (NaN) is None."""
+    """Rows whose values are typed objects and not texts; NaN, which stands for a missing number, becomes None."""
     for number, row in enumerate(values, start=1):
         yield Record({k: _without_nan(v) for k, v in row.items()}, name, number, format="csv", unit="row")
 
@@ -80,4 +80,6 @@ def first_line(error: Exception) -> str:
 def _without_nan(value: object) -> object:
     if isinstance(value, list):
         return [_without_nan(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value

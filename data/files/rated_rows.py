@@ -1,8 +1,9 @@
-"""Rows of a table as groups: one row per candidate, per candidate and rater, or per rating.
+"""Groups from the rows of a table: one row per candidate, per candidate and rater, or per rating.
 
-Rows belong to one group where their column `group` says so; without it, where source and context are equal; without a
-source, every text is a group of its own. Rows are about one candidate where `candidate` is equal; without it every row
-is one, but in tables of ratings and of raters, where rows with equal texts are about the same one.
+Rows with the same value in the column `group` form a group. Without this column, rows with equal task, source and
+context do; without a source, every text is a group of its own. Rows of a group with the same value in the column
+`candidate` are about one candidate. Without this column every row is a candidate, except in tables with one row per
+rating or rater, where rows with equal texts are about the same one.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from debate_judge.data.schema import Candidate, RatedGroup, Task
 
 
 class _Row(NamedTuple):
-    """A row with what its columns hold."""
+    """A row, with what each of its columns holds."""
 
     record: Record
     number: int
-    """Among the rows, from 1: the name of what has none."""
+    """Place among the rows, from 1; the id of a group or candidate that has no id of its own."""
     roles: Mapping[str, str]
     """Role -> column."""
     layout: RowLayout | None
-    """None where the row is of a task that is not wanted."""
+    """None for a row of a task that the caller does not want."""
     task: Task | None
 
     def optional(self, role: str) -> str:
-        """The text in the column of a role, or the empty text."""
+        """The text in the column of a role; empty if there is none."""
         return self.record.optional_text(self.roles[role]) if role in self.roles else ""
 
     def name(self, role: str) -> str:
@@ -55,16 +56,17 @@ class _Row(NamedTuple):
 
 @dataclass
 class _CandidateRows:
-    """A candidate as its rows come in."""
+    """A candidate, collected from its rows."""
 
     first: Record
     id: str
     text: str
     ratings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    """Aspect -> place of the rater and value."""
+    """Aspect -> number of the rater, and the rating."""
     comments: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """Likewise."""
     given: dict[tuple[str, str], Record] = field(default_factory=dict)
-    """Aspect and rater -> the row."""
+    """Aspect and rater -> the row with that rating."""
 
     def finished(self) -> Candidate:
         ratings = {name: tuple(v for _, v in sorted(values, key=_place)) for name, values in self.ratings.items()}
@@ -81,8 +83,8 @@ class RowReader:
 
     Args:
         columns: Names that the user gave.
-        task_of: The task of a row, by the field with its name; None where the row is not wanted.
-        notes: Is told what is not read.
+        task_of: (row, field that names its task) -> task, or None for a row that the caller does not want.
+        notes: Collects which columns are not read.
     """
 
     def __init__(self, columns: Columns, task_of: Callable[[Record, str], Task | None], notes: ReadingNotes) -> None:
@@ -148,11 +150,12 @@ class RowReader:
         """What the rows of one group have in common."""
         if "group" in row.roles:
             return row.record.identifier(row.roles["group"]).strip()
+        task = None if row.task is None else row.task.name
         if source := row.optional("source"):
-            return " ".join(source.split()), row.optional("context")
+            return task, " ".join(source.split()), row.optional("context")
         if row.layout is None or not row.layout.merges:
             return row.number
-        return "", row.name("candidate") or row.optional("text")
+        return task, "", row.name("candidate") or row.optional("text")
 
     def _group(self, rows: Iterator[_Row]) -> tuple[Task, RatedGroup, Record] | None:
         # Each row is checked as it is read, so that an error is about the first row that has one.
@@ -207,7 +210,7 @@ class RowReader:
         record = row.record
         rater = row.name("rater")
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
-        ratings, comments = _told(record, layout, task, self._notes)
+        ratings, comments = _ratings_and_comments(record, layout, task, self._notes)
         for aspect in ratings if rater else ():
             before = rated.given.setdefault((aspect, rater), record)
             if before is not record:
@@ -223,10 +226,10 @@ class RowReader:
             rated.comments.setdefault(aspect, []).extend((place, text) for text in texts)
 
 
-def _told(
+def _ratings_and_comments(
     record: Record, layout: RowLayout, task: Task, notes: ReadingNotes
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[str, ...]]]:
-    """The ratings and comments of a row."""
+    """What a row holds: aspect -> ratings, and aspect -> comments."""
     if layout.long:
         return _one_rating(record, layout, task, notes)
     columns = dict(layout.ratings)
@@ -245,7 +248,7 @@ def _told(
 def _one_rating(
     record: Record, layout: RowLayout, task: Task, notes: ReadingNotes
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[str, ...]]]:
-    """What a row of the layout with one rating a row holds."""
+    """`_ratings_and_comments` for a table with one rating a row."""
     given = record.text(layout.roles["aspect"]).strip()
     aspect = next((a for a in task.aspects if even(a.name) == even(given)), None)
     if aspect is None:

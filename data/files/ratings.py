@@ -1,7 +1,7 @@
-"""From the fields of a record to ratings on the aspects' scales, one number per rater, and to raters' comments.
+"""Reads ratings and comments from the fields of a record.
 
-A rating only has to lie inside the scale. Steps are not enforced, because means over raters such as 3.67 are
-ratings, too. Nothing is clamped, and a word is a rating only where the scale has two values.
+A rating only has to lie on the scale of its aspect. It need not be a whole step, because means over raters such as 3.67
+are ratings, too. Nothing is clamped, and words such as "yes" are ratings only on a scale of two values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WORDS = {
     **dict.fromkeys(("yes", "true", "pass", "good"), True),
     **dict.fromkeys(("no", "false", "fail", "bad"), False),
 }
-"""Ratings on a scale of two values, in any case, -> whether they are its upper end."""
+"""Word for a rating on a scale of two values, in lower case -> whether it is the upper end."""
 
 
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -92,8 +92,8 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
     Args:
         value: A number, or on a scale of two values also yes or no, in one of the usual words.
         aspect: Whose scale it is on.
-        record: Where it stands, for errors.
-        field: And in which field.
+        record: The record that it comes from, for errors.
+        field: Its field there.
 
     Raises:
         InputError: It is not a rating of the aspect.

@@ -1,6 +1,6 @@
-"""Text files as lines and JSON as records: JSON lines and JSON arrays as streams of them, one object or TOML as one.
+"""Reads text files as lines, and JSON and TOML files as records.
 
-JSON lines are read a line at a time: memory stays flat however long the file is.
+JSON lines are read a line at a time, so memory does not grow with the file; a JSON array is held in memory.
 """
 
 from __future__ import annotations
@@ -40,13 +40,22 @@ def json_array(path: Path) -> Iterator[Record]:
         if at == len(text):
             raise InputError("the JSON array is not closed", file=path, line=line, expected="]", found="nothing more")
         if text[at] == "]":
-            return
+            break
         try:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             wrong = error.lineno if isinstance(error, json.JSONDecodeError) else line
             raise _bad_json(error, text, path, wrong) from None
         yield _as_record(value, path, line)
+    # Two files joined by `cat`, for example: the second array must not be dropped in silence.
+    if rest := text[at + 1 :].lstrip():
+        raise InputError(
+            "there is more after the end of the JSON array",
+            file=path,
+            line=1 + text.count("\n", 0, len(text) - len(rest)),
+            found=rest[:40].rstrip(),
+            remedy="put all records into one array, or each on a line of its own without an array",
+        )
 
 
 def json_records(path: Path) -> Iterator[Record]:
@@ -138,17 +147,21 @@ def _utf16_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def refuse_pipe(path: Path) -> None:
-    """Refuse what could be read once at most, and where nothing writes to it, not even that.
+    """Refuse a pipe or a socket: it could be read only once, and reading would block while nothing is written to it.
 
     Raises:
-        InputError: The path is a pipe or a socket.
+        InputError: The path is one, or no file can have this name.
     """
-    if path.is_fifo() or path.is_socket():
+    try:
+        pipe = path.is_fifo() or path.is_socket()
+    except OSError as error:  # A name that is too long, for example.
+        raise unreadable(error, path) from None
+    if pipe:
         raise InputError("this is a pipe", file=path, expected="a file", remedy="write its content to a file first")
 
 
 def unreadable(error: OSError, path: Path, what: str = "file") -> InputError:
-    """What an `OSError` on opening a file is to its user; a file that is not there is answered with a near name."""
+    """The error for a file that cannot be opened; if it does not exist, a file with a similar name is suggested."""
     if not isinstance(error, FileNotFoundError):
         return InputError(f"the {what} cannot be read: {error.strerror or error}", file=path)
     near = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -1,6 +1,6 @@
 """One record of a file with its place there, so that every error about it can name file, line and field.
 
-Knows the types that a field can have, not what fields mean; that is for the code that reads a particular format.
+Checks the types of fields only; the code that reads a particular format knows what they mean.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Record:
     path: str = ""
     """Fields from the top of the record down to these values, e.g. `candidates[2]`."""
     format: Literal["json", "csv", "toml"] = "json"
-    """Texts in a `csv` record, that is a row of any table, are numbers or lists of them where they look like it."""
+    """`csv` is a row of any table: a text that looks like a number, or several (`4;5;4`), is read as such."""
     remedy: str | None = None
-    """What to do about an error that has no better remedy of its own."""
+    """Remedy for errors that have none of their own."""
     unit: Literal["line", "row"] = "line"
     decimal_comma: bool = False
     """Whether a text such as `4,5` in a table is a number."""
@@ -70,7 +70,7 @@ class Record:
 
     @contextmanager
     def located(self, field: str = "") -> Iterator[None]:
-        """Give the place of this record, or of a field of it, to errors inside the block that name no file."""
+        """Add the place of this record, or of a field of it, to errors raised in the block that name no file."""
         try:
             yield
         except InputError as error:
@@ -126,7 +126,7 @@ class Record:
         return self.text(name)
 
     def choice(self, name: str, known: Collection[T], remedy: str | None = None) -> T:
-        """A required id that is one of the known ones; `remedy` is for one that is not even near any of them."""
+        """A required id that is one of the known ones; `remedy` is used if no known one has a similar name."""
         value = self.identifier(name).strip()
         if value in known:
             return cast("T", value)

@@ -16,6 +16,7 @@ The judge is given the definition as its rubric: say what to look at and what th
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 
 RESERVED = frozenset({"group", "source", "candidate", "text", "context", "reference", "task"})
-"""Columns of the CSV format that do not hold ratings; aspects cannot have these names."""
+"""Columns of tables that never hold ratings; aspects cannot have these names."""
 
 _LABELS = ("name", "source_label", "candidate_label")
 _TASK_FIELDS = (*_LABELS, "context_label", "aspects")
@@ -42,7 +43,8 @@ def find_task(name: str, folder: Path | None = None) -> Task:
     if name in TASKS:
         return TASKS[name]
     path = (folder or Path()) / name
-    if path.suffix == ".toml" and path.exists():
+    # os.path.exists and not Path.exists, which raises for a name that is too long; records may hold any name.
+    if path.suffix == ".toml" and os.path.exists(path):
         return read_task(path)
     near = [*TASKS, *(p.name for p in path.parent.glob("*.toml"))]
     raise InputError(
@@ -70,9 +72,13 @@ def read_task(path: str | Path) -> Task:
     return Task(**labels, aspects=tuple(_aspect(aspects, name) for name in aspects.values))
 
 
+def usable_name(name: str) -> bool:
+    """Whether an aspect may have this name: names become columns of tables and parts of metric names."""
+    return name not in RESERVED and re.fullmatch(r"\w[\w .-]*", name) is not None
+
+
 def _aspect(aspects: Record, name: str) -> Aspect:
-    # Names become columns of tables and parts of metric names, so they are kept to what both can carry.
-    if name in RESERVED or not re.fullmatch(r"\w[\w .-]*", name):
+    if not usable_name(name):
         raise aspects.error(
             f"{name!r} cannot be the name of an aspect",
             expected="letters, digits, _, -, . and blanks, and none of " + ", ".join(sorted(RESERVED)),
@@ -80,7 +86,7 @@ def _aspect(aspects: Record, name: str) -> Aspect:
     record = aspects.child(name)
     record.refuse_others(_ASPECT_FIELDS)
     definition = record.text("definition").strip()
-    # Who states a step expects scores on it; without one the finest scores agree best with mean ratings.
+    # A stated step means that scores should be on it; without one, the finest scores agree best with mean ratings.
     stated = "step" in record.values
     step = record.number("step") if stated else 1.0
     with record.located():

@@ -1,6 +1,6 @@
-"""A task for a file that names none: aspects and scales guessed from its values, for the user to correct and keep.
+"""Guesses a task for a file that names none: its aspects and scales, from the values in it.
 
-A guess is a proposal. Nothing is compiled or scored by it unless the user saves it as a task file.
+The guess is a proposal: nothing is compiled or scored with it unless the user saves it as a task file.
 """
 
 from __future__ import annotations
@@ -10,38 +10,40 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import OTHER_WORDS, ROLES, Columns, even, missing, rater_base
 from debate_judge.data.files.ratings import WORDS
 from debate_judge.data.files.records import Record
-from debate_judge.data.files.task_file import RESERVED
+from debate_judge.data.files.task_file import usable_name
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
 
 _ENDS = ((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
-"""Scales that people rate on; the first that holds all values is guessed."""
+"""Ends of common scales; the first that holds all values is guessed."""
 
 _SYMMETRIC = (1, 2, 3, 5, 10, 100)
+"""Upper ends of scales from -x to x, for values below 0."""
 
 _NO_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
 )
-"""Names of columns that number, date or measure what they stand beside."""
+"""Names of columns with ids, dates or lengths."""
 
 _MOST_VALUES = 101
-"""A column with more different whole numbers counts something; it is no rating."""
+"""A column with more different whole numbers is taken for a count and not for ratings."""
 
 
 @dataclass(frozen=True)
 class GuessedTask:
-    """What a file without a task may be about."""
+    """The guess."""
 
     task: Task
     columns: Columns
-    """Names for columns that are ours by another word, besides those that the user gave."""
+    """The names that the user gave, with those added that were guessed."""
     built_in: bool
-    """Whether the task is one that comes with the program, as all its ratings fit."""
+    """Whether it is a built-in task, which all ratings fit."""
 
     def toml(self) -> str:
         """The task file."""
@@ -67,7 +69,7 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
     Args:
         records: At least one.
         columns: Names that the user gave.
-        name: For the task.
+        name: Name of the task.
 
     Raises:
         InputError: The file has no texts, or nothing in it looks like ratings.
@@ -92,15 +94,26 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
         if _fits(task, values):
             return GuessedTask(task, columns, built_in=True)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
-    names = {a: a if usable_name(a) else re.sub(r"[^\w .-]+", "_", a).strip(" _.-") or "aspect" for a in scales}
+    names = _aspect_names(scales)
     columns = Columns({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
     aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
     return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, built_in=False)
 
 
+def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
+    """Column -> a name that a task file allows, different for each."""
+    found = {column: column for column in columns if usable_name(column)}
+    for column in columns:
+        if column not in found:
+            plain = re.sub(r"[^\w .-]+", "_", column).strip(" _.-") or "aspect"
+            choices = (plain if number == 1 else f"{plain}_{number}" for number in count(1))
+            found[column] = next(name for name in choices if usable_name(name) and name not in found.values())
+    return found
+
+
 def _with_other_words(first: Record, keys: tuple[str, ...], columns: Columns) -> Columns:
-    """The columns with those added that are called by a usual word for source or text."""
+    """The columns, with `source` and `text` added where a column has another common name for them."""
     renamed = dict(columns.renamed)
     found, rest = columns.find(keys, ROLES)
     if "candidates" in keys:
@@ -118,7 +131,7 @@ def _with_other_words(first: Record, keys: tuple[str, ...], columns: Columns) ->
 def _values(
     records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: Columns
 ) -> dict[str, list[object]]:
-    """What may be an aspect -> all its values."""
+    """Column, or base name of the columns of several raters, that may hold ratings -> all its values."""
     values: dict[str, list[object]] = {}
     if "aspect" in roles and "rating" in roles:
         for record in records:
@@ -143,14 +156,14 @@ def _values(
 
 
 def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
-    """The objects of ratings in a record: its own, or those of its candidates."""
+    """The objects of ratings inside a record: its own one, or one of each candidate."""
     owners = record.children("candidates") if "candidates" in record.values else [record]
     field = roles.get("ratings", "ratings")
     return [owner.child(field) for owner in owners if isinstance(owner.values.get(field), dict)]
 
 
 def _scale(values: Sequence[object]) -> Scale | None:
-    """The scale that values may be on, or None where they are no ratings."""
+    """The scale to guess for these values, or None if they do not look like ratings."""
     known = [v for v in values if v is not None and v != ""]
     words = [v for v in known if isinstance(v, bool) or (isinstance(v, str) and v.lower() in WORDS)]
     numbers = [float(v) for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
@@ -164,7 +177,7 @@ def _scale(values: Sequence[object]) -> Scale | None:
     if len(different) < 2 or counts:
         return None
     low, high = _ends(min(different), max(different))
-    # Means over raters lie between the points of a scale, so that only a narrow one has steps of its own.
+    # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
     return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
 
 
@@ -179,7 +192,7 @@ def _ends(least: float, most: float) -> tuple[float, float]:
 
 
 def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
-    """Whether all that may be ratings are those of a task that comes with the program."""
+    """Whether every column that looks like ratings is an aspect of this built-in task, with values on its scale."""
     scales = {even(aspect.name): aspect.scale for aspect in task.aspects}
     numbers = {
         even(n): [v for v in given if isinstance(v, int | float)] for n, given in values.items() if _scale(given)
@@ -203,8 +216,3 @@ def _key(name: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def usable_name(name: str) -> bool:
-    """Whether a column can be an aspect under its own name."""
-    return name not in RESERVED and re.fullmatch(r"\w[\w .-]*", name) is not None

@@ -1,4 +1,4 @@
-"""Places that a command writes to: one that cannot be written is an error of input, told before anything is spent."""
+"""Files that a command writes. A place that cannot be written is an `InputError`, raised before any LM call is paid."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def opening(path: Path, field: str) -> Iterator[None]:
 
 
 def make_folder(path: Path, field: str) -> None:
-    """Make a folder with its parents, and see that files can be made in it.
+    """Make a folder with its parents, and check that files can be made in it.
 
     Raises:
         InputError: They cannot.
     """
     with opening(path, field):
         path.mkdir(parents=True, exist_ok=True)
-        # A folder that is there says nothing about whether it may be written to; only a file in it does.
+        # Permission bits do not tell whether a file can be made (read-only mounts, quotas); making one does.
         with tempfile.TemporaryFile(dir=path):
             pass
 
 
 def require_file(path: str | Path | None, field: str) -> None:
-    """See that a file can be written, and make its folder; a file that is there is left as it is.
+    """Check that a file can be written, and make its folder; an existing file is left as it is.
 
     Args:
-        path: The file; None asks for nothing.
+        path: The file; nothing is checked for None.
         field: The flag that named it.
 
     Raises:
@@ -71,7 +71,7 @@ def require_file(path: str | Path | None, field: str) -> None:
         elif path.is_file():
             path.open("ab").close()
         elif not os.access(path, os.W_OK):
-            # A pipe or a device, which opening alone could block or change.
+            # A pipe or a device is not opened: that could block or change it.
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge import data
-from debate_judge.data.agreement.decisions import Question, called_for
+from debate_judge.data.agreement.decisions import Question, find_questions
 from debate_judge.data.agreement.tables import Level, Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder, require_file
@@ -74,7 +74,7 @@ def prepare(arguments: CompareFlags) -> Work:
         tuple(found),
         external,
         _baseline(arguments.baseline, [*(c.name for c in found), *external]),
-        called_for(corpus.groups, aspects),
+        find_questions(corpus.groups, aspects),
         Setting(arguments.part, len(corpus.groups), arguments.seed, held_out, arguments.lm),
         figure,
         _plan(arguments, options),

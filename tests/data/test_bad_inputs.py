@@ -12,6 +12,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.files.reading import lines, toml
+from debate_judge.data.files.task_file import find_task
 
 GOOD: dict[str, Any] = {
     "group": "g1",
@@ -45,6 +46,7 @@ JSONL: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
     ("pretty-printed", json.dumps(GOOD, indent=1), 1, None, ["every record on one line"]),
     ("array", "[" + FIRST + ", 3]", 1, None, ["must be an object", "a number"]),
     ("array that is not closed", "[" + FIRST, 1, None, ["the JSON array is not closed"]),
+    ("array and more", "[" + FIRST + "]\n\n[" + FIRST + "]", 3, None, ["after the end of the JSON array", "one array"]),
     ("no object", "3", 1, None, ["must be an object", "a number"]),
     ("not UTF-8", FIRST.encode() + b'\n{"group": "caf\xe9"}', 2, None, ["not UTF-8: byte 15", "0xe9"]),
     ("half of UTF-16", FIRST.encode("utf-16")[:-1], 1, None, ["not UTF-16", "save the file as UTF-8"]),
@@ -130,6 +132,8 @@ CSV: list[tuple[str, str | bytes, int | None, str | None, list[str]]] = [
     ("misspelt source", "sources,text\ng,x\n", 2, "source", ["is it called 'sources'?", "--columns source=COLUMN"]),
     ("unnamed column", ",source,text\n0,s,x\n", 1, None, ["column 1 has no name", "index=False"]),
     ("column twice", "source,text,text\ns,x,y\n", 1, "text", ["two columns have the same name"]),
+    ("endless header", "text," + "x" * 200_000 + "\na,1\n", 1, None, ["not valid CSV", "field larger than"]),
+    ("line ends of old Macs", "text,coherence\ra,3\rb,4\r", 1, None, ["not valid CSV", "new-line character"]),
     ("too many cells", HEADER + "g,It rained, all day,a,Rain.,4\n", 2, None, ["5 cells", "6 cells", "double quotes"]),
     ("open quote", HEADER + 'g,s,a,"Rain.,4\ng,s,b,Sun.,5\n', 2, None, ["not valid CSV", "close every quote"]),
     ("not UTF-8", HEADER.encode() + b"g,s,a,caf\xe9,4\n", 2, None, ["not UTF-8: byte 10"]),
@@ -217,6 +221,14 @@ def test_a_missing_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "ratings.jsonl").write_text(FIRST)
     with pytest.raises(InputError, match=r"(?s)no such file.*did you mean 'ratings\.jsonl'"):
         load(tmp_path / "rating.jsonl")
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    for name in ("x" * 300 + ".jsonl", "x" * 300 + ".csv"):
+        with pytest.raises(InputError, match="cannot be read: File name too long"):
+            load(tmp_path / name)
+    with pytest.raises(InputError, match="no such task file"):
+        find_task("x" * 300 + ".toml")
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

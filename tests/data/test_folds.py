@@ -109,7 +109,7 @@ def test_fewer_sources_than_folds_are_refused() -> None:
 
 def test_a_fold_that_could_not_be_learnt_for_is_refused() -> None:
     flat = [group(f"flat {i}", 3, 3) for i in range(20)]
-    with pytest.raises(InputError, match=r"(?s)too few ratings of tone.*in train \(2\), dev \(1\)"):
+    with pytest.raises(InputError, match=r"(?s)too few ratings.*rated differently: at least 2 in train, 1 in dev"):
         fold(corpus(*flat, group("a", 1, 2)), aspects=["tone"], seed=0, count=4)
 
 

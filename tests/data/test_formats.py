@@ -15,6 +15,7 @@ from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.formats import rows
 from debate_judge.data.files.groups import load
+from debate_judge.data.files.hub import typed_rows
 from debate_judge.data.schema import Corpus, group_record
 from tests.data.files_of_rows import TASK, Table, separated
 
@@ -236,3 +237,16 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(tmp_path: Path, name: s
         load(tmp_path / name, TASK)
     with pytest.raises(InputError, match="no such file"):
         load(tmp_path / f"no-{name}", TASK)
+
+
+def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:
+    # Spreadsheets write such rows below a table whose cells were cleared.
+    for mark in (",", ";"):
+        path = separated(tmp_path / "a.csv", [("text", "tone"), ("x", 4), ("", ""), (" ", ""), ("y", 2)], mark)
+        assert [record.line for record in rows(path)] == [2, 5]
+
+
+def test_missing_numbers_are_none_however_deep_they_are() -> None:
+    nested = {"candidates": [{"ratings": {"tone": float("nan"), "solved": [1.0, float("nan")]}}]}
+    (record,) = typed_rows([nested], "hf:made")
+    assert record.values == {"candidates": [{"ratings": {"tone": None, "solved": [1.0, None]}}]}

@@ -233,6 +233,20 @@ def corpus_of(*groups: list[float | None]) -> Corpus:
     return Corpus(TASK, made, Origin("made", "made.jsonl"))
 
 
+def test_rows_of_two_tasks_with_one_source_are_two_groups(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "task,source,text,coherence,naturalness\n"
+        "dialogue,s,x,,2\nsummarization,s,y,4,\nsummarization,s,z,2,\ndialogue,s,w,,3\n"
+    )
+    for task, texts in (("summarization", ["y", "z"]), ("dialogue", ["x", "w"])):
+        (group,) = load(path, task).groups
+        assert [c.text for c in group.candidates] == texts
+        assert len(load(path, task).rated_aspects()) == 1
+    with pytest.raises(InputError, match="groups of several tasks"):
+        load(path)
+
+
 def test_ratings_that_can_rank_are_enough() -> None:
     require_ratings(corpus_of([3, 3], [4, None]), ["tone"])
 

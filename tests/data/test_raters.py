@@ -55,6 +55,8 @@ def test_alpha_is_1_for_agreement_about_0_for_chance_and_none_without_variance()
     assert krippendorff_alpha(rng.normal(size=(4000, 3)).tolist()) == pytest.approx(0, abs=0.03)
     assert krippendorff_alpha([(3.0, 3.0), (3.0, 3.0)]) is None
     assert krippendorff_alpha([(3.0,), (2.0,)]) is None
+    # The mean of three times .7 is not exactly .7, so that the variance is not exactly 0.
+    assert krippendorff_alpha([(0.7, 0.7, 0.7)] * 4) is None
 
 
 def test_weighted_kappa_is_that_of_scikit_learn() -> None:
@@ -66,6 +68,7 @@ def test_weighted_kappa_is_that_of_scikit_learn() -> None:
     found = weighted_kappa(x.tolist(), y.tolist())
     assert found == pytest.approx(cohen_kappa_score(x, y, weights="quadratic"))
     assert weighted_kappa([2, 2], [2, 2]) is None
+    assert weighted_kappa([0.1] * 3, [0.1] * 3) is None
     assert weighted_kappa([], []) is None
 
 
@@ -77,6 +80,12 @@ def test_reliability_is_the_intraclass_correlation_of_the_anova() -> None:
     expected = 1 - 1 / stats.f_oneway(*values).statistic
     assert reliability([group], "summary") == pytest.approx(expected)
     assert reliability([group], "sample") == pytest.approx(expected)
+
+
+def test_equal_means_leave_reliability_undefined_whatever_their_rounding() -> None:
+    raters = ((0.1, 0.2, 0.3), (0.3, 0.2, 0.1), (0.2, 0.3, 0.1))
+    assert len({float(np.mean(values)) for values in raters}) > 1
+    assert reliability([GroupScores("g", ("a", "b", "c"), (None,) * 3, (None,) * 3, raters)], "summary") is None
 
 
 def test_differences_between_groups_count_at_sample_level_only() -> None:

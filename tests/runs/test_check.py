@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.files.task_file import read_task
+from debate_judge.data.files.task_file import find_task, read_task
 from debate_judge.data.inventory import inventory
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import DIALOGUE
@@ -114,6 +114,17 @@ def test_what_cannot_be_read_is_an_error(
     (tmp_path / "a.csv").write_text(text)
     assert main([str(tmp_path / "a.csv")]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [("tone?,tone!", ["tone", "tone_2"]), ("(text),(aspect)", ["text_2", "aspect"]), ("???,tone", ["aspect", "tone"])],
+)
+def test_guessed_aspects_have_names_that_a_task_file_can_have(tmp_path: Path, header: str, names: list[str]) -> None:
+    path, task = tmp_path / "a.csv", tmp_path / "t.toml"
+    path.write_text(f"text,{header}\nx,1,3\ny,2,5\n")
+    assert main([str(path), "--write-task", str(task)]) == 0
+    assert [aspect.name for aspect in find_task(str(task)).aspects] == names
 
 
 @pytest.mark.parametrize(

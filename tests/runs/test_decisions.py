@@ -11,9 +11,9 @@ from debate_judge.data.agreement.classification import NEGATIVE, POSITIVE
 from debate_judge.data.agreement.decisions import (
     Decided,
     Question,
-    called_for,
-    called_for_scores,
     decide,
+    find_questions,
+    find_questions_in_scores,
     with_tuned_threshold,
 )
 from debate_judge.data.agreement.results import GroupScores
@@ -69,7 +69,7 @@ ENDS = [((1.0,), (0.0,)), ((0.0,), (1.0,))]
 def test_the_schema_says_what_is_decided(
     scale: Aspect, ratings: list[tuple[tuple[float, ...], ...]], expected: Question | None
 ) -> None:
-    found = called_for(groups(*ratings), [scale])
+    found = find_questions(groups(*ratings), [scale])
     assert found == ({} if expected is None else {"quality": expected})
 
 
@@ -199,15 +199,15 @@ def test_pairs_have_no_cut() -> None:
 
 def test_recorded_scores_have_no_schema() -> None:
     graded = {"quality": scores(((1.0, 2.0, 3.0), (1.0, 2.0, 3.0)))}
-    assert called_for_scores({"quality": CHECKED}) == {"quality": BINARY}
-    assert called_for_scores(graded) == {}
-    assert called_for_scores(graded, "binary") == {"quality": Question("binary", 2.0, 2.0)}
+    assert find_questions_in_scores({"quality": CHECKED}) == {"quality": BINARY}
+    assert find_questions_in_scores(graded) == {}
+    assert find_questions_in_scores(graded, "binary") == {"quality": Question("binary", 2.0, 2.0)}
     contest = {"quality": scores(((4.0, 2.0), (1.0, 1.0)), ((3.0, 3.0), (1.0, 1.0)))}
-    assert called_for_scores(contest) == {"quality": Question("pairs")}
+    assert find_questions_in_scores(contest) == {"quality": Question("pairs")}
     with pytest.raises(InputError, match="not pairs"):
-        called_for_scores(graded, "pairs")
+        find_questions_in_scores(graded, "pairs")
     with pytest.raises(InputError, match="equal"):
-        called_for_scores({"quality": scores(((1.0, 1.0), (1.0, 1.0)))}, "binary")
+        find_questions_in_scores({"quality": scores(((1.0, 1.0), (1.0, 1.0)))}, "binary")
 
 
 def test_the_table_says_what_its_figures_are() -> None:
