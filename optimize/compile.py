@@ -24,6 +24,7 @@ from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.reports.terminal import show
 
 EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
@@ -72,7 +73,7 @@ def _estimate(settings: Settings, lengths: str) -> int:
     from debate_judge.runs.flags.named_texts import personas
 
     found = estimate_compile(settings, personas(Path(settings.personas) if settings.personas else None), lengths)
-    print(render(found, "stage", notes(settings)))
+    show(*render(found, "stage", notes(settings)))
     return 0
 
 
@@ -95,8 +96,7 @@ def _compile(settings: Settings) -> int:
     except TrackingError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_TRACKING
-    print(table(result))
-    print(next_steps(result))
+    show(*table(result), next_steps(result))
     if settings.json:
         write_json(settings.json, result.to_json(), "--json")
     return 0

@@ -24,6 +24,7 @@ from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.decisions import Decided
@@ -94,11 +95,9 @@ def _run(arguments: AgreementFlags) -> int:
     if arguments.json == "-":
         print(json.dumps(values, indent=2, allow_nan=False))
         return 0
-    print(_render(table, rows))
-    if decisions:
-        print("\n" + render(decisions, units="groups"))
+    show(*_render(table, rows), *render(decisions, units="groups"))
     if raters:
-        print("\n" + _render_raters(raters, _ranked_at(rows)))
+        show(*_render_raters(raters, _ranked_at(rows)))
     if arguments.json:
         write_json(arguments.json, values, "--json")
     return 0
@@ -149,11 +148,10 @@ def _ranked_at(rows: Rows) -> Level:
     return "summary" if any(len(g.candidates) > 1 for groups in rows.aspects.values() for g in groups) else "sample"
 
 
-def _render_raters(found: Mapping[str, RaterAgreement], level: Level) -> str:
+def _render_raters(found: Mapping[str, RaterAgreement], level: Level) -> list[Printed]:
     from debate_judge.runs.reports.raters import HEADER, rows, title
-    from debate_judge.runs.reports.text import text_table
 
-    return f"{title(level, 'spearman')}\n\n{text_table(HEADER, rows({'scores': found}))}"
+    return ["", title(level, "spearman"), "", TerminalTable(HEADER, rows({"scores": found}))]
 
 
 def _share_a_scale(groups: Sequence[GroupScores]) -> bool:
@@ -183,13 +181,13 @@ def _scale(text: str | None) -> Scale | None:
         raise InputError("not a scale", field="--scale", expected="LOW-HIGH, e.g. 1-5", found=text) from None
 
 
-def _render(table: AgreementTable, rows: Rows) -> str:
+def _render(table: AgreementTable, rows: Rows) -> list[Printed]:
     from debate_judge.data.agreement.tables import LEVELS, NAMES, STATISTICS
-    from debate_judge.runs.reports.text import interval, text_table
+    from debate_judge.runs.reports.text import interval
 
-    lines = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals over groups"]
+    blocks: list[Printed] = [f"{rows.rows} rows, {len(rows.aspects)} aspects; 95 % intervals over groups"]
     if rows.samples:
-        lines.append(f"{rows.samples} recorded samples read, {rows.unreadable} without a score on the scale")
+        blocks.append(f"{rows.samples} recorded samples read, {rows.unreadable} without a score on the scale")
     for level in LEVELS:
         header = ["aspect", *(NAMES[s] for s in STATISTICS), "groups", "constant", "undefined", "unscored"]
         # The other conventions are shown where they give other figures.
@@ -208,13 +206,13 @@ def _render(table: AgreementTable, rows: Rows) -> str:
             counts = found["spearman"]
             body.append([*row, *map(str, (counts.groups, counts.constant, counts.undefined, counts.unscored))])
         how = _method(table, level)
-        lines += ["", _LEVELS[level] + how, "", text_table(header, body, rule_before_last=bool(averaged))]
-    lines += [
+        blocks += ["", _LEVELS[level] + how, "", TerminalTable(header, body, total=bool(averaged))]
+    blocks += [
         "",
         "constant: groups whose scores are equal, counted 0 (without them: ranked)",
         "undefined: groups whose ratings are equal, left out (counted 0 as well: all = 0)",
     ]
-    return "\n".join(lines)
+    return blocks
 
 
 def _method(table: AgreementTable, level: Level) -> str:

@@ -20,13 +20,12 @@ from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.reports.terminal import WIDTH, Printed, TerminalTable, show
 
 if TYPE_CHECKING:
     from debate_judge.data.files.task_guess import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
     from debate_judge.data.schema import Corpus
-
-_WIDTH = 100
 
 _DEVIATIONS = (
     (0.14, "a debate against a single call, average of four aspects"),
@@ -75,7 +74,7 @@ def _run(flags: CheckFlags) -> int:
     read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
     proof = _proof(corpus, flags.seed)
     lines = [*read_as, "", *_counts(found), "", *_aspects(found), *proof, "", *_next(flags, names, guess, saved)]
-    print("\n".join(map(_printable, lines)))
+    show(*lines)
     return 0
 
 
@@ -129,9 +128,7 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
     return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *shown]
 
 
-def _counts(found: Inventory) -> list[str]:
-    from debate_judge.runs.reports.text import text_table
-
+def _counts(found: Inventory) -> list[Printed]:
     fewest, middle, most = found.per_group
     size = f"{most}" if fewest == most else f"{fewest} to {most}, median {middle:g}"
     kind = "sources" if found.sources else "texts without a source"
@@ -144,12 +141,10 @@ def _counts(found: Inventory) -> list[str]:
     joined, sets = found.near_duplicates
     near = f"{joined:,} groups in {sets:,} sets, each kept in one part of a split" if joined else "none"
     rows += [["duplicates", repeated if found.repeated else "none"], ["near-duplicates", near]]
-    return text_table(["data", "what was understood"], rows).splitlines()
+    return [TerminalTable(["data", "what was understood"], rows)]
 
 
-def _aspects(found: Inventory) -> list[str]:
-    from debate_judge.runs.reports.text import text_table
-
+def _aspects(found: Inventory) -> list[Printed]:
     if not found.aspects:
         return ["No candidate has a rating: the texts can be scored, and nothing can be compiled from them."]
     header = ["aspect", "scale", "rated", "missing", "raters", "mean", "tied pairs"]
@@ -160,10 +155,10 @@ def _aspects(found: Inventory) -> list[str]:
         tied = f"{one.tied / one.pairs:.0%}" if one.pairs else "–"
         cells = [str(one.aspect.scale), f"{one.rated:,}", f"{one.missing:,}", raters, f"{one.mean:.2f}", tied]
         rows.append([one.aspect.name, *cells])
-    lines = text_table(header, rows, numbers=header[2:]).splitlines()
-    lines += ["", *(line for one in found.aspects for line in _distribution(one))]
+    lines = [line for one in found.aspects for line in _distribution(one)]
     within = "of one group" if found.per_group[2] > 1 else "of the whole file"
-    return [*lines, f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"]
+    told = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
+    return [TerminalTable(header, rows), "", *lines, told]
 
 
 def _distribution(one: AspectInventory) -> list[str]:
@@ -174,7 +169,7 @@ def _distribution(one: AspectInventory) -> list[str]:
         quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
     shares = ", ".join(f"{value:g}: {one.values[value] / total:.0%}" for value in values)
-    return textwrap.wrap(f"{name}: {shares}", _WIDTH, subsequent_indent="  ")
+    return textwrap.wrap(f"{name}: {shares}", WIDTH, subsequent_indent="  ")
 
 
 def _proof(corpus: Corpus, seed: int) -> list[str]:
@@ -199,7 +194,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
             refused.setdefault(problem, []).append(name)
     for problem, of_aspects in refused.items():
         text = f"{', '.join(of_aspects)}: a compile would refuse: {problem}"
-        lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if not usable:
         return lines
     parts = split(corpus, aspects=usable, seed=seed)
@@ -241,11 +236,6 @@ def _next(flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, sa
         f"{first} what a compile would cost; nothing is spent:",
         f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate",
     ]
-
-
-def _printable(text: str) -> str:
-    """Without what a name from a file could do to a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, SOURCE
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.reports.terminal import Printed, show
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
@@ -135,7 +136,7 @@ def _estimate(arguments: ScoreFlags) -> int:
     items = _items(arguments, found.judge.task, aspects)
     estimate, count = estimate_scoring(target, found.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store are not paid again."]
-    print(render(estimate, "role", notes))
+    show(*render(estimate, "role", notes))
     return 0
 
 
@@ -208,7 +209,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
-    _say(_summary(judge, out, tally))
+    show(*_summary(judge, out, tally), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
@@ -273,19 +274,19 @@ def _write_all(
     results.finish()
 
 
-def _summary(judge: LoadedJudge, out: Path, tally: RowTotals) -> str:
+def _summary(judge: LoadedJudge, out: Path, tally: RowTotals) -> list[Printed]:
     from debate_judge.runs.reports.costs import cost_rows, cost_table
 
     meter = judge.lm.meter
-    lines = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
+    lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
     if 0 < tally.kept < tally.rows:
         lines.append(f"  {tally.kept} of them were there already")
     for reason, count in tally.unscored.most_common():
         lines.append(f"  {count} unscored: {reason}, e.g. {tally.examples[reason]}")
     lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
     if meter.asked:
-        lines += ["", cost_table(cost_rows(meter, judge.lm.price))]
-    return "\n".join(lines)
+        lines += ["", *cost_table(cost_rows(meter, judge.lm.price))]
+    return lines
 
 
 def _say(text: str) -> None:

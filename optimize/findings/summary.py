@@ -18,7 +18,8 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_table
-from debate_judge.runs.reports.text import interval, text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.text import interval
 
 _SHOWN_OF_A_GUIDE = 340
 """Characters of each guide in the terminal."""
@@ -29,7 +30,7 @@ _OFFLINE = (
 )
 
 
-def table(result: Result) -> str:
+def table(result: Result) -> list[Printed]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     plan, held_out = result.plan, result.held_out
     level, statistic = plan.data.level, plan.statistic
@@ -43,7 +44,7 @@ def table(result: Result) -> str:
     kind = next(iter(result.judge.aspects.values())).judge.kind
     header = headings(kind).values()
     never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
-    lines = [
+    lines: list[Printed] = [
         "",
         *(line for told in verdict(plan, held_out, result.exported) for line in _wrapped(told)),
         *([f"{result.looks}."] if str(result.looks) else []),
@@ -51,30 +52,30 @@ def table(result: Result) -> str:
         f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
         f"({len(plan.data.measured.groups)} sources, {never})",
         "",
-        text_table(["aspect", *header], rows, rule_before_last=True),
+        TerminalTable(["aspect", *header], rows, total=True),
         "",
         "LM calls per item, in the order of the columns above, and what was chosen",
         "",
-        text_table(["aspect", "LM calls", "chosen"], chosen, rule_before_last=True),
+        TerminalTable(["aspect", "LM calls", "chosen"], chosen, total=True),
         "",
         *undefined(plan, held_out),
         *([f"Split: {joined}"] if (joined := plan.data.splits.joined_note()) else []),
         *gains(held_out, kind),
         *_decisions(result),
         *_raters(result),
-        *(["", calibration_tables.render(result.calibration), ""] if result.calibration else []),
-        *(["", learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
+        *(["", *calibration_tables.render(result.calibration), ""] if result.calibration else []),
+        *(["", *learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
         *_guides(result),
         *_race(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
-        cost_table(result.lm_use.rows),
+        *cost_table(result.lm_use.rows),
     ]
     if not above_zero(held_out.tables[result.exported.name].average[level][statistic]):
         lines += ["", NOT_SHOWN]
     if plan.settings.lm == OFFLINE:
         lines += ["", _OFFLINE]
-    return "\n".join(lines)
+    return lines
 
 
 def _wrapped(line: str) -> list[str]:
@@ -106,18 +107,18 @@ def _race(result: Result) -> list[str]:
     return [f"Search: {tried} points tried, {len(found.dropped)} dropped early ({counts} of {of} sources)"]
 
 
-def _decisions(result: Result) -> list[str]:
+def _decisions(result: Result) -> list[Printed]:
     """The held-out decisions, where the corpus calls for any."""
     found = result.held_out.decisions
-    return ["", "Held-out decisions", "", decision_tables.render(found), ""] if found else []
+    return ["", "Held-out decisions", *decision_tables.render(found), ""] if found else []
 
 
-def _raters(result: Result) -> list[str]:
+def _raters(result: Result) -> list[Printed]:
     """The held-out scores beside single raters, where the corpus has them."""
     found, plan = result.held_out.raters, result.plan
     if not found:
         return []
-    shown = text_table(rater_tables.HEADER, rater_tables.rows(found))
+    shown = TerminalTable(rater_tables.HEADER, rater_tables.rows(found))
     return ["", rater_tables.title(plan.data.level, plan.statistic), "", shown, ""]
 
 

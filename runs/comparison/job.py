@@ -40,6 +40,7 @@ from debate_judge.runs.reports.decisions import blocks
 from debate_judge.runs.reports.decisions import to_json as decisions_json
 from debate_judge.runs.reports.raters import HEADER, BesideRaters, rows, several_raters, title
 from debate_judge.runs.reports.raters import to_json as raters_json
+from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -53,7 +54,7 @@ def run(arguments: CompareFlags) -> int:
     """
     work = prepare(arguments)
     if arguments.estimate is not None:
-        print(estimated(arguments, work))
+        show(*estimated(arguments, work))
         return 0
     journal = Journal(replies_folder(arguments.store, arguments.lm))
     try:
@@ -65,7 +66,7 @@ def run(arguments: CompareFlags) -> int:
             findings = None if work.plan is None else ablated(arguments, work, work.plan, runner)
             told(arguments, work, found, findings, lm)
             if runner.lm.meter.asked and arguments.lm != OFFLINE:
-                print("\n" + cost_table(cost_rows(runner.lm.meter, runner.lm.price)), file=sys.stderr)
+                show("", *cost_table(cost_rows(runner.lm.meter, runner.lm.price)), to=sys.stderr)
     except dspy.LMError as error:
         print(describe(error, arguments.lm), file=sys.stderr)
         return 3
@@ -74,7 +75,7 @@ def run(arguments: CompareFlags) -> int:
     return 0
 
 
-def estimated(arguments: CompareFlags, work: Work) -> str:
+def estimated(arguments: CompareFlags, work: Work) -> list[Printed]:
     """What the table would take, before anything is spent.
 
     Raises:
@@ -112,8 +113,8 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
     failed |= impossible
     price = _price(runner.lm, setting)
     comparison = compare_all(setup, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
-    print(render(comparison, arguments.style, all_intervals=arguments.intervals == "all"))
-    print("\n" + prose(legend(comparison, setting, priced=price is not None), arguments.style))
+    table = render(comparison, arguments.style, all_intervals=arguments.intervals == "all")
+    show(table, "", prose(legend(comparison, setting, priced=price is not None), arguments.style))
     record = document(comparison, setting)
     decided = {
         s.name: decide(
@@ -122,18 +123,18 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
         for s in comparison.results
     }
     if work.questions:
-        print("\n" + _decisions(decided, arguments.style))
+        show(*_decisions(decided, arguments.style))
         record["decisions"] = decisions_json(decided)
     beside: BesideRaters = {}
     if any(several_raters(s.entry.scores) for s in comparison.results):
         beside = {s.name: setup.beside_raters(s.entry.scores, on_scale=s.entry.on_scale) for s in comparison.results}
-        print("\n" + _raters(beside, setup, arguments.style))
+        show(*_raters(beside, setup, arguments.style))
         record["raters"] = raters_json(beside)
     if arguments.published:
-        print("\n" + published(setup, arguments.style))
+        show("", *published(setup, arguments.style))
         record["published"] = published_json(fitting(setup))
         if made := fitting_decisions(setup.corpus):
-            print("\n" + published_decisions(made, arguments.style))
+            show("", *published_decisions(made, arguments.style))
             record["published_decisions"] = decisions_to_json(made)
     if arguments.json:
         write_json(arguments.json, record, "--json")
@@ -155,13 +156,13 @@ def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: Jud
 
     setup, setting, folder = work.setup, work.setting, Path(arguments.ablations or "")
     findings = ablate(runner, setup, plan)
-    print("\n" + render_ablations(findings, setup, arguments.style))
+    show(*render_ablations(findings, setup, arguments.style))
     if findings.stability and setting.lm == OFFLINE:
         remark = "the offline LM is deterministic: its runs cannot differ, at any temperature"
-        print("\n" + prose(remark, arguments.style))
+        show("", prose(remark, arguments.style))
     if findings.order and setting.lm == OFFLINE:
         remark = "the offline LM measures each candidate by itself: no order can make a difference"
-        print("\n" + prose(remark, arguments.style))
+        show("", prose(remark, arguments.style))
     record = {
         "level": setup.level,
         "statistics": list(setup.statistics),
@@ -173,7 +174,7 @@ def ablated(arguments: CompareFlags, work: Work, plan: AblationPlan, runner: Jud
     write_json(folder / "ablations.json", record, "--ablations")
     for name, figure in ablation_figures(findings, setup, setting.where, setting.note).items():
         figure.savefig(folder / f"{name}.png")
-    print("\n" + prose(f"figures and numbers of the ablations: {folder}", arguments.style))
+    show("", prose(f"figures and numbers of the ablations: {folder}", arguments.style))
     return findings
 
 
@@ -221,10 +222,12 @@ def _sampling(arguments: CompareFlags) -> dict[str, Any]:
     return {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
 
 
-def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> str:
-    return "\n\n".join(f"{prose(b.title, style)}\n\n{plain_table(b.header, b.rows, style)}" for b in blocks(decided))
+def _decisions(decided: Mapping[str, Mapping[str, Decided]], style: str) -> list[Printed]:
+    return [
+        part for b in blocks(decided) for part in ("", prose(b.title, style), "", plain_table(b.header, b.rows, style))
+    ]
 
 
-def _raters(beside: BesideRaters, setup: EvalSetup, style: str) -> str:
+def _raters(beside: BesideRaters, setup: EvalSetup, style: str) -> list[Printed]:
     about = prose(title(setup.level, setup.statistics[0]), style)
-    return f"{about}\n\n{plain_table(HEADER, rows(beside), style)}"
+    return ["", about, "", plain_table(HEADER, rows(beside), style)]

@@ -14,6 +14,7 @@ from debate_judge.data.agreement.tables import Statistic
 from debate_judge.data.schema import Level
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.comparison.table import SYMBOLS, number, plain_table, prose
+from debate_judge.runs.reports.terminal import Printed
 
 _TAKEN_OVER = "†"
 
@@ -216,15 +217,12 @@ def fitting(setup: EvalSetup) -> list[PublishedTable]:
     ]
 
 
-def published(setup: EvalSetup, style: str) -> str:
+def published(setup: EvalSetup, style: str) -> list[Printed]:
     """The fitting tables as one, below a line that says what they are not."""
     tables = fitting(setup)
     if not tables:
-        return prose(
-            f"no published figures are kept for {setup.corpus.origin.name} at {setup.level} level in "
-            f"{' or '.join(setup.statistics)}",
-            style,
-        )
+        about = f"{setup.corpus.origin.name} at {setup.level} level in {' or '.join(setup.statistics)}"
+        return [prose(f"no published figures are kept for {about}", style)]
     marks = "/".join(SYMBOLS[s] for s in setup.statistics)
     names = [a.name for a in setup.aspects]
     rows = [
@@ -241,7 +239,7 @@ def published(setup: EvalSetup, style: str) -> str:
     ]
     header = ["published, not run here", "LM", *(f"{name} {marks}" for name in names), f"average {marks}", "source"]
     sources = "\n".join(f"[{i}] {table.source}: {table.convention}" for i, table in enumerate(tables, 1))
-    return f"{plain_table(header, rows, style)}\n\n{prose(sources, style)}"
+    return [plain_table(header, rows, style), "", prose(sources, style)]
 
 
 def to_json(tables: Sequence[PublishedTable]) -> list[dict[str, object]]:

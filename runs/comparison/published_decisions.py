@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from debate_judge.data.schema import Corpus
 from debate_judge.runs.comparison.table import plain_table, prose
+from debate_judge.runs.reports.terminal import Printed
 
 MEASURES = ("accuracy", "kappa", "precision", "recall", "f1")
 
@@ -119,9 +120,9 @@ def fitting_decisions(corpus: Corpus) -> list[PublishedDecisions]:
     return [t for t in PUBLISHED_DECISIONS if corpus.origin.name in t.data and t.task == corpus.task.name]
 
 
-def published_decisions(tables: Sequence[PublishedDecisions], style: str) -> str:
+def published_decisions(tables: Sequence[PublishedDecisions], style: str) -> list[Printed]:
     """The tables, each above a line that says where it is from and by which convention."""
-    return "\n\n".join(_block(table, style) for table in tables)
+    return [part for table in tables for part in ("", *_parts(table, style))][1:]
 
 
 def decisions_to_json(tables: Sequence[PublishedDecisions]) -> list[dict[str, object]]:
@@ -140,11 +141,11 @@ def decisions_to_json(tables: Sequence[PublishedDecisions]) -> list[dict[str, ob
     ]
 
 
-def _block(table: PublishedDecisions, style: str) -> str:
+def _parts(table: PublishedDecisions, style: str) -> list[Printed]:
     printed = [i for i in range(len(MEASURES)) if any(values[i] is not None for _, _, values in table.rows)]
     header = ["published, not run here", "LM", *(_NAMES[i] for i in printed)]
     rows = [[judge, lm, *(_cell(values[i]) for i in printed)] for judge, lm, values in table.rows]
-    return f"{plain_table(header, rows, style)}\n\n{prose(f'{table.source}: {table.convention}', style)}"
+    return [plain_table(header, rows, style), "", prose(f"{table.source}: {table.convention}", style)]
 
 
 def _cell(value: float | None) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
-from debate_judge.runs.reports.text import interval, markdown_table, p_cell, text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.text import interval, markdown_table, p_cell
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
 
@@ -32,7 +33,7 @@ _LATEX = {
 }
 
 
-def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -> str:
+def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -> Printed:
     """Aspects x statistics, average, LM calls and cost per item, paired difference to the baseline with p-value.
 
     Args:
@@ -43,7 +44,7 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
     if style == "latex":
         return _latex(comparison, all_intervals)
     header, rows = cells(comparison, all_intervals=all_intervals, bold=style == "markdown")
-    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+    return markdown_table(header, rows) if style == "markdown" else TerminalTable(header, rows)
 
 
 def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -63,11 +64,11 @@ def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) ->
     return ["judge", *(f"{column} {marks}" for column in columns), *_tail_header(comparison)], rows
 
 
-def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> Printed:
     """Any other table in the same style."""
     if style == "latex":
         return _tabular("l" * len(header), [_line(header)], [_line(row) for row in rows])
-    return markdown_table(header, rows) if style == "markdown" else text_table(header, rows)
+    return markdown_table(header, rows) if style == "markdown" else TerminalTable(header, rows)
 
 
 def prose(text: str, style: str) -> str:

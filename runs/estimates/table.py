@@ -8,10 +8,10 @@ from math import ceil, floor
 from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
-from debate_judge.runs.reports.text import text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
 
 
-def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> str:
+def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Printed]:
     """The estimate for the terminal.
 
     Args:
@@ -24,16 +24,16 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> str:
     priced = total[0].usd is not None
     header = [first, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
     body = [_cells(name, row, priced) for name, row in [*estimate.rows.items(), ("total", total)]]
-    lines = [
+    blocks: list[Printed] = [
         f"Estimate for {target.spec}, each as lower / expected / upper; nothing was asked and nothing spent",
         "",
-        text_table(header, body, rule_before_last=True),
+        TerminalTable(header, body, total=True),
         "",
     ]
     if not priced:
-        lines.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
-    lines += [line for line in (_budget(target.options.budget, total),) if line]
-    return "\n".join([*lines, *notes, *_assumptions(target)])
+        blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
+    blocks += [line for line in (_budget(target.options.budget, total),) if line]
+    return [*blocks, *notes, *_assumptions(target)]
 
 
 def _assumptions(target: Target) -> list[str]:

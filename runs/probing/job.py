@@ -35,6 +35,7 @@ from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import PROBES, Manipulation
 from debate_judge.runs.probing.report import Found, document, render
 from debate_judge.runs.reports.costs import cost_rows, cost_table
+from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
 
@@ -67,7 +68,7 @@ def run(arguments: ProbeFlags) -> int:
     """
     plan = prepare(arguments)
     if arguments.estimate is not None:
-        print(estimated(plan))
+        show(*estimated(plan))
         return 0
     journal = Journal(replies_folder(arguments.store, plan.spec))
     try:
@@ -84,14 +85,14 @@ def run(arguments: ProbeFlags) -> int:
         with JudgeRunner(lm) as runner:
             found = _probe(plan, runner)
             if lm.meter.asked and plan.spec != OFFLINE:
-                print("\n" + cost_table(cost_rows(lm.meter, lm.price)), file=sys.stderr)
+                show("", *cost_table(cost_rows(lm.meter, lm.price)), to=sys.stderr)
     except dspy.LMError as error:
         print(describe(error, plan.spec), file=sys.stderr)
         return 3
     finally:
         journal.close()
     record = document(found, plan.setup, plan.setting, plan.notes)
-    print(render(found, plan.setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
+    show(*render(found, plan.setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
     if arguments.json:
         write_json(arguments.json, record, "--json")
     keep_run(arguments, found, record, plan.setup.corpus, plan.setting.held_out)
@@ -151,7 +152,7 @@ def _lm(arguments: ProbeFlags, exports: list[Export]) -> tuple[str, str | None, 
     return spec, api_base, sampling | {name: value for name, value in given.items() if value is not None}
 
 
-def estimated(plan: ProbePlan) -> str:
+def estimated(plan: ProbePlan) -> list[Printed]:
     """What the probes would take, before anything is spent.
 
     Raises:

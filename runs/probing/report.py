@@ -11,7 +11,7 @@ from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.probing.effects import ALL, Effects, ProbeEffect, step_of
 from debate_judge.runs.probing.perturbations import PROBES
 from debate_judge.runs.reports.decisions import cell
-from debate_judge.runs.reports.text import text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
 
 Found = Mapping[str, Effects]
 """Judge -> effects of all manipulations."""
@@ -19,7 +19,7 @@ Found = Mapping[str, Effects]
 
 def render(
     found: Found, setup: EvalSetup, setting: Setting, notes: Mapping[str, str], *, all_intervals: bool = False
-) -> str:
+) -> list[Printed]:
     """One row for each judge and manipulation, then what the figures are.
 
     Args:
@@ -44,7 +44,7 @@ def render(
         for judge, effects in found.items()
         for number, (probe, by_aspect) in enumerate(effects.items())
     ]
-    return f"{text_table(header, rows)}\n\n{_legend(found, setup, setting, notes)}"
+    return [TerminalTable(header, rows), "", _legend(found, setup, setting, notes)]
 
 
 def _change(one: ProbeEffect | None, extent: bool) -> str:

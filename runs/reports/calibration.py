@@ -7,7 +7,7 @@ from typing import Any
 
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.runs.reports.decisions import cell
-from debate_judge.runs.reports.text import text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
 
 HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
@@ -20,9 +20,9 @@ Effects = Mapping[str, CalibrationEffect]
 """Aspect -> what its calibration changes."""
 
 
-def render(found: Effects) -> str:
+def render(found: Effects) -> list[Printed]:
     """The table under its title, with what it leaves as it is."""
-    return f"{TITLE}\n\n{text_table(HEADER, rows(found))}\n{ranks(found)}"
+    return [TITLE, "", TerminalTable(HEADER, rows(found)), ranks(found)]
 
 
 def rows(found: Effects) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
-from debate_judge.runs.reports.text import text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
 
 _HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid again")
 
@@ -34,11 +34,11 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str, empty: float | None) -> f
     return None if None in values else sum(values) if values else empty
 
 
-def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def cost_table(rows: Sequence[Mapping[str, Any]]) -> list[Printed]:
     """The rows of `cost_rows` for the terminal, with what the columns mean."""
     header, body = cells(rows)
     meaning, *more = notes(rows)
-    return "\n".join([meaning, text_table(header, body, rule_before_last=True, numbers=header[1:]), *more])
+    return [meaning, TerminalTable(header, body, total=True), *more]
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list[str]]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from debate_judge.data.agreement.classification import Measure
 from debate_judge.data.agreement.decisions import Decided
 from debate_judge.data.agreement.intervals import METHODS
-from debate_judge.runs.reports.text import markdown_table, text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
 from debate_judge.runs.tracking.values import step_name
 
 Found = Mapping[str, Mapping[str, Decided]]
@@ -49,10 +49,9 @@ def blocks(found: Found, units: str = "sources") -> list[Block]:
     return [block for aspect in aspects for block in _of_aspect(found, aspect, units)]
 
 
-def render(found: Found, style: Literal["text", "markdown"] = "text", units: str = "sources") -> str:
-    """All tables under their titles; an empty text where there was nothing to decide."""
-    table = markdown_table if style == "markdown" else text_table
-    return "\n\n".join(f"{b.title}\n\n{table(b.header, b.rows)}" for b in blocks(found, units))
+def render(found: Found, units: str = "sources") -> list[Printed]:
+    """All tables for the terminal, each below an empty line and its title."""
+    return [part for b in blocks(found, units) for part in ("", b.title, "", TerminalTable(b.header, b.rows))]
 
 
 def to_json(found: Found) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from debate_judge.data.agreement.tables import AgreementTable, Difference, Level, Statistic
-from debate_judge.runs.reports.text import interval, power_text, text_table
+from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.text import interval, power_text
 
 TITLE = (
     "Learning curve: held-out agreement of the chosen judge after learning from so many train sources, all else held "
@@ -25,7 +26,7 @@ class CurveStep(Protocol):
     def difference(self) -> Difference | None: ...
 
 
-def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added: Sequence[str]) -> str:
+def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added: Sequence[str]) -> list[Printed]:
     """The table under its title, and what the last step says.
 
     Args:
@@ -34,9 +35,8 @@ def render(steps: Sequence[CurveStep], level: Level, statistic: Statistic, added
         statistic: Its correlation.
         added: Aspects whose chosen judge knows nothing of the raters.
     """
-    shown = text_table(header(steps), rows(steps, level, statistic), numbers=("train sources",))
-    lines = [TITLE, "", shown, in_words(steps)]
-    return "\n".join([*lines, unlearnt(added)] if added else lines)
+    shown = TerminalTable(header(steps), rows(steps, level, statistic))
+    return [TITLE, "", shown, in_words(steps), *([unlearnt(added)] if added else [])]
 
 
 def header(steps: Sequence[CurveStep]) -> tuple[str, ...]:

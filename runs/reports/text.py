@@ -1,8 +1,8 @@
-"""Tables of agreement for the terminal and for Markdown. Only renders; every number comes in finished."""
+"""Figures of agreement as text, and tables as Markdown. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
@@ -48,51 +48,8 @@ def power_text(found: Difference, units: str = "sources") -> str:
     )
 
 
-WIDTH = 100
-"""Columns of a terminal that tables fit into."""
-
-
-def text_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    rule_before_last: bool = False,
-    numbers: Collection[str] = (),
-) -> str:
-    """A plain table with aligned columns: those that the header names among `numbers` to the right, others left.
-
-    A table that is wider than `WIDTH` goes on below with the columns that are left, each part with the first one.
-    """
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    aligned = [str.rjust if name in numbers else str.ljust for name in header]
-
-    def part(columns: Sequence[int]) -> str:
-        def line(cells: Sequence[str]) -> str:
-            return "  ".join(aligned[i](cells[i], widths[i]) for i in columns).rstrip()
-
-        rule = "  ".join("─" * widths[i] for i in columns)
-        body = [line(row) for row in rows]
-        if rule_before_last and len(body) > 1:
-            body.insert(len(body) - 1, rule)
-        return "\n".join([line(header), rule, *body])
-
-    return "\n\n".join(map(part, _parts(widths)))
-
-
-def _parts(widths: Sequence[int]) -> list[list[int]]:
-    """The columns of each part of a table, the first column in all of them."""
-    parts, room = [[0]], WIDTH - widths[0]
-    for column, width in enumerate(widths[1:], start=1):
-        if room < width + 2 and len(parts[-1]) > 1:
-            parts.append([0])
-            room = WIDTH - widths[0]
-        parts[-1].append(column)
-        room -= width + 2
-    return parts
-
-
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as Markdown."""
+    """A table as Markdown."""
     lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
     lines.insert(1, "|" + "---|" * len(header))
     return "\n".join(lines)

@@ -30,7 +30,7 @@ from debate_judge.data.agreement.intervals import of_replicates  # noqa: E402
 from debate_judge.data.agreement.levels import sample_level, summary_level, system_level  # noqa: E402
 from debate_judge.data.agreement.sign_flips import correct  # noqa: E402
 from debate_judge.data.agreement.tables import GroupScores, agreement_table  # noqa: E402
-from debate_judge.runs.reports.text import text_table  # noqa: E402
+from debate_judge.runs.reports.terminal import TerminalTable, show  # noqa: E402
 from tests.bench.rated_populations import Floats, Population, exchanged, populations  # noqa: E402
 
 SIZES = (5, 7, 10, 20, 50)
@@ -235,13 +235,13 @@ def _below(p_value: float | None) -> bool:
     return p_value is not None and p_value < 0.05
 
 
-def table(found: Mapping[str, Mapping[int, Sequence[float]]], sizes: Sequence[int]) -> str:
+def table(found: Mapping[str, Mapping[int, Sequence[float]]], sizes: Sequence[int]) -> TerminalTable:
     """Now / percentile bootstrap, by number of groups."""
     rows = [
         [name, *(f"{by_size[n][0]:.3f} / {by_size[n][1]:.3f}" if n in by_size else "–" for n in sizes)]
         for name, by_size in found.items()
     ]
-    return text_table(["", *(f"{n} groups" for n in sizes)], rows)
+    return TerminalTable(["", *(f"{n} groups" for n in sizes)], rows)
 
 
 def mean(found: Sequence[Mapping[str, Mapping[int, Sequence[float]]]]) -> dict[str, dict[int, list[float]]]:
@@ -270,10 +270,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for population in populations(spec, given.seed):
             covered.append(coverage(population, sizes, given.replicates, given.seed))
             wrong.append(type_one(population, sizes, given.replicates, given.seed))
-            print(f"\n{population.name}: coverage, now / percentile bootstrap\n\n{table(covered[-1], sizes)}")
-            print(f"\n{population.name}: p < .05 for equal judges\n\n{table(wrong[-1], sizes)}", flush=True)
-    print(f"\nmean over {len(covered)} aspects: coverage\n\n{table(mean(covered), sizes)}")
-    print(f"\nmean over {len(wrong)} aspects: p < .05 for equal judges\n\n{table(mean(wrong), sizes)}")
+            show(f"\n{population.name}: coverage, now / percentile bootstrap\n", table(covered[-1], sizes))
+            show(f"\n{population.name}: p < .05 for equal judges\n", table(wrong[-1], sizes))
+            sys.stdout.flush()
+    show(f"\nmean over {len(covered)} aspects: coverage\n", table(mean(covered), sizes))
+    show(f"\nmean over {len(wrong)} aspects: p < .05 for equal judges\n", table(mean(wrong), sizes))
     if given.json:
         record = {"coverage": mean(covered), "type_one": mean(wrong), "replicates": given.replicates}
         Path(given.json).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -30,6 +30,7 @@ from debate_judge.runs.comparison.figures import ablation_figures
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm
+from tests.printed import printed
 from tests.programs.tables import reading, shown
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
 
@@ -234,7 +235,7 @@ def test_json_has_all_numbers(findings: Findings) -> None:
 
 def test_there_is_a_table_and_a_figure_for_each(findings: Findings) -> None:
     on = setup([1, 2, 5], [4, 2, 3], aspects=(COHERENCE, FLUENCY))
-    text = render(findings, on, "text")
+    text = printed(*render(findings, on, "text"))
     for part in ("number of rounds n", "Critic's persona", "debating style", "Distribution of scores", "Stability"):
         assert part in text
     figures: dict[str, Figure] = ablation_figures(findings, on, "held-out", "LM: test")
@@ -284,7 +285,7 @@ def test_an_lm_that_scores_by_place_shows_in_five_orders() -> None:
     # Each group in five orders, some of which are the same; the Critic is content with all of them.
     opened = [tuple(shown(prompt).values()) for prompt in lm.prompts[: len(lm.prompts) // 2]]
     assert 3 < len(set(opened)) == len(lm.prompts) / 2 <= 15
-    text = render(found, SETUP, "text")
+    text = printed(*render(found, SETUP, "text"))
     assert "Order of the candidates that are judged together: mean ± standard deviation of agreement over 5" in text
     assert set(found.to_json()) == {"order"}
 

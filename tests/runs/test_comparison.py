@@ -25,6 +25,7 @@ from debate_judge.runs.comparison.table import render
 from debate_judge.runs.runner.billing import UsageByJudge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm
+from tests.printed import printed
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, setup, the_number
 
 SETUP = setup([1, 2, 5], [4, 2, 3], [5, 1, 3])
@@ -71,10 +72,10 @@ def test_unscored_candidates_are_counted_with_their_reasons() -> None:
     assert entries["single"].unscored == {"unreadable reply": 2}
     assert failed == {}
     comparison = compare_all(SETUP, entries, baseline="single")
-    assert "unscored" in render(comparison, "text")
+    assert "unscored" in printed(render(comparison, "text"))
     assert comparison.results[0].table.average["summary"]["spearman"].unscored == 2
     clean = compare_all(SETUP, scored(lm_of(debater(score=the_number)), "single")[0], baseline="single")
-    assert "unscored" not in render(clean, "text")
+    assert "unscored" not in printed(render(clean, "text"))
 
 
 class Impossible(Debate):

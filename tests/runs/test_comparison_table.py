@@ -10,6 +10,8 @@ import pytest
 
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, EntrantScores, compare_all
 from debate_judge.runs.comparison.table import latex, money, render
+from debate_judge.runs.reports.terminal import TerminalTable
+from tests.printed import printed
 from tests.runs.rated import COHERENCE, FLUENCY, entry, setup
 
 MANY = setup(*([1, 2, 3, 4, 5] for _ in range(24)), aspects=(COHERENCE, FLUENCY), resamples=2000)
@@ -107,42 +109,43 @@ def shown() -> Comparison:
 
 
 def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Comparison) -> None:
+    table = render(shown, "text")
+    assert isinstance(table, TerminalTable)
+    assert table.header[:2] == ["judge", "coherence ρ/τ-b"]
     # What is wider than a terminal goes on below.
-    assert max(map(len, render(shown, "text").splitlines())) <= 100
-    parts = [part.splitlines() for part in render(shown, "text").split("\n\n")]
-    header, _, first, second = ("  ".join(lines) for lines in zip(*parts, strict=True))
-    assert header.split("  ")[0] == "judge"
-    assert "coherence ρ/τ-b" in header
+    assert max(map(len, printed(table).splitlines())) <= 100
+    parts = [part.splitlines()[-2:] for part in printed(table).split("\n\n")]
+    first, second = ("  ".join(lines) for lines in zip(*parts, strict=True))
     assert "1.000/1.000 *" in first
     # All 24 groups are at the end: the exact bound on their share is .025^(1/24) = .857, on the scale 2 * .857 - 1.
     assert "1.000/1.000 * [0.715, 1.000]" in first
     assert "6.25" in first
     assert "< 0.001" in first
     assert "*" not in second
-    assert [line.split("  ")[0] for part in parts for line in part[2:]] == ["the_best", "other"] * len(parts)
+    assert [line.split("  ")[0] for part in parts for line in part] == ["the_best", "other"] * len(parts)
     assert second.count("–") == 4, "neither calls nor cost, and no difference to itself"
 
 
 def test_all_intervals_on_demand(shown: Comparison) -> None:
-    assert render(shown, "text").count("[") == 3, "two averages and a difference"
-    assert render(shown, "text", all_intervals=True).count("[") == 7
+    assert printed(render(shown, "text")).count("[") == 3, "two averages and a difference"
+    assert printed(render(shown, "text", all_intervals=True)).count("[") == 7
 
 
 def test_one_aspect_is_its_own_average() -> None:
     one = replace(MANY, aspects=(COHERENCE,))
-    shown = render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text")
+    shown = printed(render(compare_all(one, {"a": entry(one, coherence=right)}, baseline="a"), "text"))
     assert "average" not in shown
     assert "[0.715, 1.000]" in shown
 
 
 def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
-    lines = render(shown, "markdown").splitlines()
+    lines = printed(render(shown, "markdown")).splitlines()
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
     assert "**1.000/1.000**" in lines[2]
 
 
 def test_latex_gives_each_statistic_its_column_and_escapes_names(shown: Comparison) -> None:
-    text = render(shown, "latex")
+    text = printed(render(shown, "latex"))
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     # The first line of the head has one cell for the two statistics of each of three columns.
     assert [line.count("&") for line in rows] == [7, 10, 10, 10]

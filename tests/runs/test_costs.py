@@ -10,6 +10,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.usage import ROUND, Meter
 from debate_judge.runs.reports.costs import cost_rows, cost_table
+from tests.printed import printed
 from tests.programs.debates import content, judged, objects, scores, settles
 
 PRICE = Price(input=1.0, cached=0.5, output=4.0)
@@ -44,21 +45,21 @@ def test_each_role_and_round_has_its_row_in_the_order_of_a_debate() -> None:
 
 
 def test_the_table_says_what_is_not_known() -> None:
-    assert "US dollars" not in cost_table(cost_rows(meter(), None)).splitlines()[2]
-    assert "--prices FILE" in cost_table(cost_rows(meter(), None))
-    priced = cost_table(cost_rows(meter(), PRICE))
+    assert "US dollars" not in printed(*cost_table(cost_rows(meter(), None))).splitlines()[2]
+    assert "--prices FILE" in printed(*cost_table(cost_rows(meter(), None)))
+    priced = printed(*cost_table(cost_rows(meter(), PRICE)))
     assert "0.0011" in priced
     assert "$0.0007 more" in priced
     # A stand-in that costs nothing needs no column of zeros.
-    free = cost_table(cost_rows(meter(), Price(0.0, 0.0, 0.0)))
+    free = printed(*cost_table(cost_rows(meter(), Price(0.0, 0.0, 0.0))))
     assert "dollars" not in free
 
 
 def test_tokens_that_the_server_did_not_count_are_not_taken_for_none() -> None:
     found = meter()
-    assert "did not count" not in cost_table(cost_rows(found, PRICE))
+    assert "did not count" not in printed(*cost_table(cost_rows(found, PRICE)))
     found.spend("scorer", Reply("e"))
-    assert "did not report the tokens of 1 calls" in cost_table(cost_rows(found, PRICE))
+    assert "did not report the tokens of 1 calls" in printed(*cost_table(cost_rows(found, PRICE)))
 
 
 def test_a_debate_is_billed_round_by_round() -> None:

@@ -20,6 +20,8 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
 from debate_judge.runs.reports.decisions import blocks, metrics, render, to_json
+from debate_judge.runs.reports.terminal import TerminalTable
+from tests.printed import printed
 
 BINARY = Question("binary", 0.5, 0.5)
 
@@ -147,7 +149,7 @@ def test_raters_who_are_split_give_no_label() -> None:
     assert one.labels == {POSITIVE: 1, NEGATIVE: 1}
     assert one.measures["accuracy"].value == 1.0
     found = {"judge": {"quality": one}}
-    assert "2 more without a label, for their raters are evenly split, are left out" in render(found)
+    assert "2 more without a label, for their raters are evenly split, are left out" in printed(*render(found))
     assert to_json(found)["judge"]["quality"]["ties"] == 2
 
 
@@ -155,7 +157,7 @@ def test_what_has_no_label_or_no_decision() -> None:
     assert decide({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
     silent = decided(scores(((1.0, 0.0), (None, None))))
     assert (silent.measures, silent.undecided, silent.majority_baseline) == ({}, 2, 0.5)
-    assert "–" in render({"judge": {"quality": silent}})
+    assert "–" in printed(*render({"judge": {"quality": silent}}))
     json.dumps(to_json({"judge": {"quality": silent}}), allow_nan=False)
 
 
@@ -224,9 +226,10 @@ def test_the_table_says_what_its_figures_are() -> None:
     assert [row[-2:] for row in upper.rows] == [("4 / 2", "1"), ("5 / 1", "1")]
     assert "below 0.5" in lower.title
     assert lower.header == ("judge", "precision", "recall", "F1")
-    markdown = render(found, "markdown")
-    assert [line.count("---|") for line in markdown.splitlines() if line.startswith("|---")] == [10, 4]
-    assert render({"plain": {}}) == ""
+    shown = render(found)
+    assert [part.header for part in shown if isinstance(part, TerminalTable)] == [upper.header, lower.header]
+    assert [part for part in shown if isinstance(part, str) and part] == [upper.title, lower.title]
+    assert render({"plain": {}}) == []
 
 
 def test_json_and_metrics_carry_the_same_figures() -> None:

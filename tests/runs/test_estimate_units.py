@@ -20,6 +20,7 @@ from debate_judge.runs.estimates.items import Sample, sampled_groups
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.tables import CandidateTable
+from tests.printed import printed
 from tests.runs.estimated import OFFLINE, estimated, items
 
 
@@ -128,7 +129,7 @@ def test_money_is_tokens_times_the_users_price_and_no_cache_is_assumed(corpus: C
 
 
 def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> None:
-    told = render(estimated("single", corpus, tmp_path, Target("nobody/knows")), "role")
+    told = printed(*render(estimated("single", corpus, tmp_path, Target("nobody/knows")), "role"))
     assert "no price known for nobody/knows; give --prices FILE" in told
     assert "US dollars " not in told.splitlines()[2]
 
@@ -145,11 +146,11 @@ def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> No
 def test_a_budget_is_compared_with_the_total(calls: int, expected: str) -> None:
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     rows = {"all": (Used(10, 1, 1), Used(20, 2, 2), Used(30, 3, 3))}
-    assert f"--budget: calls={calls} {expected}" in render(Estimate(rows, target), "role")
+    assert f"--budget: calls={calls} {expected}" in printed(*render(Estimate(rows, target), "role"))
 
 
 def test_the_table_rounds_outwards() -> None:
     rows = {"all": (Used(1000.6, 1, 1, 0.5), Used(2000.5, 2, 2, 1.5), Used(3000.4, 3, 3, 2500))}
-    told = render(Estimate(rows, OFFLINE), "role")
+    told = printed(*render(Estimate(rows, OFFLINE), "role"))
     assert "1,000 / 2,000 / 3,001" in told
     assert "0.50 / 1.50 / 2,500.00" in told

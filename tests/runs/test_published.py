@@ -12,6 +12,7 @@ from debate_judge.data.schema import Aspect, Corpus, Origin, Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
 from debate_judge.runs.comparison.published import PUBLISHED, PublishedTable, fitting, published, to_json
 from debate_judge.runs.comparison.results import EvalSetup
+from tests.printed import printed
 from tests.runs.rated import corpus
 
 # As printed: in both places the paper's average is not the mean of its columns.
@@ -71,7 +72,7 @@ def test_only_tables_of_the_same_set_level_and_statistics_fit() -> None:
 
 @pytest.mark.parametrize("style", ["text", "markdown", "latex"])
 def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: str) -> None:
-    shown = published(SUMMEVAL, style)
+    shown = printed(*published(SUMMEVAL, style))
     assert "published, not run here" in shown
     assert "undefined groups: not stated" in shown
     assert "0.597/0.575" in shown
@@ -79,14 +80,15 @@ def test_the_block_says_that_it_was_not_run_here_and_by_which_convention(style: 
 
 
 def test_an_average_over_other_aspects_is_not_shown() -> None:
-    shown = published(setup("summeval", SUMMARIZATION, ("spearman",), SUMMARIZATION.aspects[:1]), "markdown")
+    one = SUMMARIZATION.aspects[:1]
+    shown = printed(*published(setup("summeval", SUMMARIZATION, ("spearman",), one), "markdown"))
     (line,) = (x for x in shown.splitlines() if x.startswith("| DEBATE | GPT-4 |"))
     assert [cell.strip() for cell in line.strip("|").split("|")] == ["DEBATE", "GPT-4", "0.610", "–", "[1]"]
 
 
 def test_where_nothing_fits_that_is_said() -> None:
     other = Task("t", "a", "b", (Aspect("x", "y", Scale(1, 5)),))
-    assert "no published figures" in published(setup("mine", other, ("spearman",)), "text")
+    assert "no published figures" in printed(*published(setup("mine", other, ("spearman",)), "text"))
 
 
 def test_json_names_source_and_convention() -> None:

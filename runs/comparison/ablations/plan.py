@@ -30,6 +30,7 @@ from debate_judge.runs.comparison.ablations.studies import (
 )
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup
 from debate_judge.runs.comparison.table import SYMBOLS, number, plain_table, prose
+from debate_judge.runs.reports.terminal import Printed
 from debate_judge.runs.reports.text import interval, p_cell
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -132,20 +133,22 @@ def _steady(setup: EvalSetup, runs: Sequence[RecordedDebates], rounds: int) -> d
     return {name: steadiness(setup, [one.at(setup, at).scores for one in runs]) for name, at in ends.items()}
 
 
-def render(findings: Findings, setup: EvalSetup, style: str) -> str:
-    """A short table for each ablation, each under a line that says what it is."""
-    blocks = [f"{prose(study.title, style)}\n\n{_study_table(study, setup, style)}" for study in findings.studies]
+def render(findings: Findings, setup: EvalSetup, style: str) -> list[Printed]:
+    """A short table for each ablation, each below an empty line and one that says what it is."""
+    blocks: list[Printed] = []
+    for study in findings.studies:
+        blocks += ["", prose(study.title, style), "", _study_table(study, setup, style)]
     if findings.distributions:
-        blocks.append(_distribution_table(findings.distributions, style))
+        blocks += _distribution_tables(findings.distributions, style)
     if findings.stability:
-        blocks.append(_stability_table("Stability", "runs", findings.stability, setup, style))
+        blocks += _stability_table("Stability", "runs", findings.stability, setup, style)
     if findings.order:
         what = "Order of the candidates that are judged together"
-        blocks.append(_stability_table(what, "seeded orders", findings.order, setup, style))
-    return "\n\n".join(blocks)
+        blocks += _stability_table(what, "seeded orders", findings.order, setup, style)
+    return blocks
 
 
-def _study_table(study: Study, setup: EvalSetup, style: str) -> str:
+def _study_table(study: Study, setup: EvalSetup, style: str) -> Printed:
     first, level = setup.statistics[0], setup.level
     mark = SYMBOLS[first]
     several = len(setup.aspects) > 1
@@ -169,12 +172,12 @@ def _study_table(study: Study, setup: EvalSetup, style: str) -> str:
     return plain_table(header, rows, style)
 
 
-def _distribution_table(found: Mapping[str, Distribution], style: str) -> str:
+def _distribution_tables(found: Mapping[str, Distribution], style: str) -> list[Printed]:
     title = (
         "Distribution of scores beside the mean human ratings, % (mean ratings between two points go to the nearer); "
         "W: first Wasserstein distance to the ratings in points of the scale, TV: total variation of the shares"
     )
-    blocks = [prose(title, style)]
+    blocks: list[Printed] = ["", prose(title, style)]
     # Aspects of one scale share a table.
     scales = dict.fromkeys(d.points for d in found.values())
     for points in scales:
@@ -190,15 +193,17 @@ def _distribution_table(found: Mapping[str, Distribution], style: str) -> str:
             if one.points == points
             for name, spread in [("ratings", one.ratings), *one.judges.items()]
         ]
-        blocks.append(plain_table(["aspect", "", *points, "mean", "W", "TV"], rows, style))
-    return "\n\n".join(blocks)
+        blocks += ["", plain_table(["aspect", "", *points, "mean", "W", "TV"], rows, style)]
+    return blocks
 
 
 def _distances(spread: Spread) -> list[str]:
     return ["–" if v is None else f"{v:.2f}" for v in (spread.wasserstein, spread.total_variation)]
 
 
-def _stability_table(what: str, over: str, found: Mapping[str, Steadiness], setup: EvalSetup, style: str) -> str:
+def _stability_table(
+    what: str, over: str, found: Mapping[str, Steadiness], setup: EvalSetup, style: str
+) -> list[Printed]:
     runs = len(next(iter(found.values())).agreement[AVERAGE])
     columns = setup.columns
     header = [
@@ -216,7 +221,7 @@ def _stability_table(what: str, over: str, found: Mapping[str, Steadiness], setu
         for name, one in found.items()
     ]
     title = f"{what}: mean ± standard deviation of agreement over {runs} {over}, n - 1"
-    return f"{prose(title, style)}\n\n{plain_table(header, rows, style)}"
+    return ["", prose(title, style), "", plain_table(header, rows, style)]
 
 
 def _study_json(study: Study) -> dict[str, Any]:

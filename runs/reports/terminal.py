@@ -1,0 +1,122 @@
+"""Texts and tables on a terminal or in a file, drawn by rich: the same for every command."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 100
+"""Columns that tables fit into; fewer where a terminal has fewer."""
+_GAP = 2
+"""Columns between two of a table."""
+_NARROW, _HEADING = 24, 10
+"""Columns that a text, and a heading, may be narrowed to before a table goes on below."""
+_NUMBER = re.compile(r"[-–+$]?[\d.,]*( ?%)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalTable:
+    """A table that is to be printed.
+
+    Columns of nothing but numbers stand to the right, others to the left. A table that is too wide has its headings,
+    then its texts in several lines; figures with their intervals stay whole. If that is not enough, it goes on below
+    with the columns that are left and the first one.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    total: bool = False
+    """The last row sums up those before it, and stands under a rule."""
+
+
+Printed = str | TerminalTable
+
+
+def show(*blocks: Printed, to: TextIO | None = None) -> None:
+    """Print texts and tables, each from a new line on, on standard output or `to`.
+
+    On a terminal headings are bold and rules dim; elsewhere there are no styles and `WIDTH` columns, whatever the
+    environment says. Characters that could steer a terminal are replaced: names come from files of others.
+    """
+    stream = to or sys.stdout
+    for block in blocks:
+        if isinstance(block, str):
+            print(_printable(block), file=stream)
+        else:
+            print("\n\n".join(_drawn(block, stream)), file=stream)
+
+
+class _Column:
+    """A column, and how narrow it can be."""
+
+    def __init__(self, name: str, cells: Sequence[str]) -> None:
+        from rich.cells import cell_len
+
+        self.name, *self.cells = (_printable(text).replace("\n", " ") for text in (name, *cells))
+        self.number = all(map(_NUMBER.fullmatch, self.cells))
+        self.figures = not any(sign.isalpha() for cell in self.cells for sign in cell)
+        widest = max(map(cell_len, self.cells), default=0)
+        self.width = max(widest, cell_len(self.name))
+        # A heading is folded between words only.
+        room = max(widest, _HEADING)
+        self.heading = textwrap.wrap(self.name, room, break_long_words=False, break_on_hyphens=False) or [""]
+        self.least = max(widest if self.figures else min(_NARROW, widest), *map(cell_len, self.heading))
+
+
+def _drawn(table: TerminalTable, stream: TextIO) -> Iterator[str]:
+    """The table, in as many parts as the width asks for."""
+    from rich.console import Console
+
+    terminal = stream.isatty()
+    console = Console(file=stream, force_terminal=terminal, width=None if terminal else WIDTH)
+    console.width = min(WIDTH, console.width)
+    columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
+    for part in _parts(columns, console.width):
+        yield _draw(part, console, total=table.total)
+
+
+def _parts(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
+    """The columns of each part, the first column in all of them."""
+    parts = [[columns[0]]]
+    for column in columns[1:]:
+        if len(parts[-1]) > 1 and sum(one.least + _GAP for one in [*parts[-1], column]) - _GAP > width:
+            parts.append([columns[0]])
+        parts[-1].append(column)
+    return parts
+
+
+def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
+        border_style="dim",
+    )  # fmt: skip
+    folded = sum(one.width + _GAP for one in columns) - _GAP > console.width
+    for one in columns:
+        table.add_column(
+            Text("\n".join(one.heading) if folded else one.name),
+            justify="right" if one.number else "left",
+            overflow="fold",
+            no_wrap=one.figures,
+            min_width=one.least,
+        )
+    last = len(columns[0].cells) - 1
+    for number, row in enumerate(zip(*(one.cells for one in columns), strict=True)):
+        table.add_row(*map(Text, row), end_section=total and number == last - 1)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)

@@ -1,0 +1,14 @@
+"""What a command prints of texts and tables, as it stands in a file."""
+
+from __future__ import annotations
+
+import io
+
+from debate_judge.runs.reports.terminal import Printed, show
+
+
+def printed(*blocks: Printed) -> str:
+    """The lines as they are outside of a terminal."""
+    out = io.StringIO()
+    show(*blocks, to=out)
+    return out.getvalue()
