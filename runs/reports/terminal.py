@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
@@ -76,9 +76,11 @@ def _drawn(table: TerminalTable, stream: TextIO) -> Iterator[str]:
 
     terminal = stream.isatty()
     console = Console(file=stream, force_terminal=terminal, width=None if terminal else WIDTH)
-    console.width = min(WIDTH, console.width)
+    width = min(WIDTH, console.width)
     columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
-    for part in _parts(columns, console.width):
+    for part in _parts(columns, width):
+        # A terminal too narrow for two columns breaks their lines; rich would cut figures short.
+        console.width = max(width, _extent(one.least for one in part))
         yield _draw(part, console, total=table.total)
 
 
@@ -86,10 +88,15 @@ def _parts(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
     """The columns of each part, the first column in all of them."""
     parts = [[columns[0]]]
     for column in columns[1:]:
-        if len(parts[-1]) > 1 and sum(one.least + _GAP for one in [*parts[-1], column]) - _GAP > width:
+        if len(parts[-1]) > 1 and _extent(one.least for one in [*parts[-1], column]) > width:
             parts.append([columns[0]])
         parts[-1].append(column)
     return parts
+
+
+def _extent(widths: Iterable[int]) -> int:
+    """Columns of the terminal that a table with columns so wide takes."""
+    return sum(width + _GAP for width in widths) - _GAP
 
 
 def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
@@ -101,7 +108,7 @@ def _draw(columns: Sequence[_Column], console: Console, *, total: bool) -> str:
         box=box.HORIZONTALS, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold",
         border_style="dim",
     )  # fmt: skip
-    folded = sum(one.width + _GAP for one in columns) - _GAP > console.width
+    folded = _extent(one.width for one in columns) > console.width
     for one in columns:
         table.add_column(
             Text("\n".join(one.heading) if folded else one.name),
