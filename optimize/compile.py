@@ -102,19 +102,10 @@ def _compile(settings: Settings) -> int:
     return 0
 
 
-class _AboveBar(logging.Handler):
-    """Writes lines to stderr, above a progress bar where there is one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from tqdm import tqdm
-
-        tqdm.write(self.format(record), file=sys.stderr)
-
-
 @contextmanager
 def _progress_lines() -> Iterator[None]:
     """Show the project's own progress on stderr; other libraries' loggers stay as they are."""
-    handler = _AboveBar()
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("debate_judge")
     logger.addHandler(handler)

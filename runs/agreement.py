@@ -70,23 +70,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: AgreementFlags) -> int:
-    from tqdm import tqdm
-
     from debate_judge.data.agreement.tables import agreement_table
     from debate_judge.runs.rated_scores import read_rows
     from debate_judge.runs.reports.decisions import render, to_json
+    from debate_judge.runs.runner.display import StepProgress
 
     _check_output(arguments)
     rows = read_rows(
         Path(arguments.file), scale=_scale(arguments.scale), only=arguments.aspects, sources=arguments.sources
     )
-    with tqdm(total=arguments.resamples, desc="resampling", file=sys.stderr, delay=2, leave=False) as bar:
+    with StepProgress("resampling", arguments.resamples) as bar:
         table = agreement_table(
             rows.aspects,
             resamples=arguments.resamples,
             seed=arguments.seed,
             draw_systems=arguments.draw_systems,
-            progress=bar.update,
+            progress=bar.advance,
         )
     decisions = _decisions(arguments, rows)
     raters = _beside_raters(arguments, rows)

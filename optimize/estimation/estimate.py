@@ -9,11 +9,8 @@ bounds, put in the place of tuner and search.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-
-from tqdm import tqdm
 
 from debate_judge.optimize.context import NoTracking, Run
 from debate_judge.optimize.estimation.cases import run_of
@@ -28,6 +25,7 @@ from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.make_lm import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Target, dry_run_all, reply_tokens
 from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 NOTES = (
@@ -71,7 +69,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     )
     sample = sample_of(plan)
     stages = stages_of(plan, sample)
-    steps = tqdm(total=3, desc="dry run", unit="case", delay=2, file=sys.stderr)
+    steps = StepProgress("dry run", 3)
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
@@ -79,7 +77,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
         _, proofs = prove(run)
         if settings.learning_curve:
             learning_curve(run, proofs, len(plan.data.splits.train.groups))
-        steps.update()
+        steps.advance()
 
     with steps, _without_progress_lines():
         return dry_run_all(target, stages, work, _row, remember=bool(plan.data.repeats))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-
-from tqdm import tqdm
 
 from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.dry_run import EstimateCase
@@ -17,6 +14,7 @@ from debate_judge.runs.comparison.scoring import score_all
 from debate_judge.runs.estimates.dry_run import NOTHING, Estimate, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED = 96
@@ -38,14 +36,14 @@ def estimate_comparison(target: Target, setup: EvalSetup, entrants: Sequence[Ent
     sample = replace(setup, corpus=replace(setup.corpus, groups=few))
     # All aspects have the same texts, so one of them tells how the sample stands for all items.
     extents = [extent(corpus_items(corpus, setup.aspects[0])) for corpus in (setup.corpus, sample.corpus)]
-    steps = tqdm(total=3 * len(entrants), desc="dry run", unit="judge", delay=2, file=sys.stderr)
+    steps = StepProgress("dry run", 3 * len(entrants))
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         for entrant in entrants:
             # One after the other, so that shared calls are the first one's.
             with stage(entrant.name):
                 score_all(runner, sample, [_dry_run_copy(entrant)])
-            steps.update()
+            steps.advance()
 
     with steps:
         found = dry_run_all(target, {one.name: Stage.of(one.name, *extents) for one in entrants}, work)

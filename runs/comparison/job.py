@@ -112,7 +112,9 @@ def compared(arguments: CompareFlags, work: Work, runner: JudgeRunner) -> Compar
     entries |= work.external
     failed |= impossible
     price = _price(runner.lm, setting)
-    comparison = compare_all(setup, entries, baseline=work.baseline, price=price, failed=failed, progress=True)
+    comparison = compare_all(
+        setup, entries, baseline=work.baseline, price=price, failed=failed, progress=runner.progress
+    )
     table = render(comparison, arguments.style, all_intervals=arguments.intervals == "all")
     show(table, "", prose(legend(comparison, setting, priced=price is not None), arguments.style))
     record = document(comparison, setting)

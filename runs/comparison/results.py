@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
-
-from tqdm import tqdm
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
@@ -26,6 +24,7 @@ from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.judge import Judgement
 from debate_judge.programs.lm.prices import Price
 from debate_judge.runs.runner.billing import JudgeUsage
+from debate_judge.runs.runner.progress import RunProgress
 
 T = TypeVar("T")
 
@@ -195,7 +194,7 @@ def compare_all(
     baseline: str,
     price: Price | None = None,
     failed: Mapping[str, str] | None = None,
-    progress: bool = False,
+    progress: RunProgress | None = None,
 ) -> Comparison:
     """Agreement of each entrant, its paired difference to the baseline with corrected p-values, and the best.
 
@@ -205,17 +204,17 @@ def compare_all(
         baseline: The entrant that the others are compared with; without an entry there are no differences.
         price: Of the LM, where it is known.
         failed: Entrant -> why it has no entry.
-        progress: Whether to show progress on stderr once it takes longer than two seconds.
+        progress: Shows how far it is.
     """
     columns = setup.columns
     base = entries.get(baseline)
     others = [name for name in entries if base is not None and name != baseline]
     steps = len(entries) + len(others) + len(columns)
-    shown = progress and sys.stderr is not None
-    with tqdm(total=steps, desc="intervals", unit="table", file=sys.stderr, delay=2, disable=not shown) as bar:
+    with progress.over("intervals", steps) if progress else nullcontext() as shown:
 
         def step(found: T) -> T:
-            bar.update()
+            if shown:
+                shown.advance()
             return found
 
         results = tuple(

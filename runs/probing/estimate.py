@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-
-from tqdm import tqdm
 
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import corpus_items
@@ -17,6 +14,7 @@ from debate_judge.runs.estimates.items import extent, sampled_groups
 from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import Manipulation
 from debate_judge.runs.runner.billing import stage
+from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED = 48
@@ -43,7 +41,7 @@ def estimate_probe(
     sample = replace(setup, corpus=replace(setup.corpus, groups=few))
     extents = [extent(corpus_items(corpus, setup.aspects[0])) for corpus in (setup.corpus, sample.corpus)]
     names = [AS_THEY_ARE, *(probe.name for probe in probes)]
-    steps = tqdm(total=3 * len(names), desc="dry run", unit="probe", delay=2, file=sys.stderr)
+    steps = StepProgress("dry run", 3 * len(names))
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         copies = [_dry_run_copy(entrant) for entrant in entrants]
@@ -51,7 +49,7 @@ def estimate_probe(
         for name, these in [(AS_THEY_ARE, []), *((probe.name, [probe]) for probe in probes)]:
             with stage(name):
                 probe_all(runner, sample, copies, these)
-            steps.update()
+            steps.advance()
 
     with steps:
         return dry_run_all(target, {name: Stage.of(name, *extents) for name in names}, work)

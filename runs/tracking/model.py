@@ -71,7 +71,7 @@ _USE = {
 }
 """What the signature cannot say, kept in the model's metadata."""
 
-_REQUIREMENTS = ("aiohttp", "dspy", "h11", "mlflow", "numpy", "orjson", "pandas", "scipy", "tqdm")
+_REQUIREMENTS = ("aiohttp", "dspy", "h11", "mlflow", "numpy", "orjson", "pandas", "scipy")
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
 
 _CONFIG = dict.fromkeys(SETTINGS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
+import re
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +13,8 @@ import pytest
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.progress import LINE_EVERY, SILENCE, RunPhase, RunProgress
+from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
+from debate_judge.runs.runner.progress import SILENCE, RunPhase, RunProgress
 from tests.fakes import debater, scripted_lm
 
 PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held-out", 0.2, 1)]
@@ -119,7 +123,16 @@ def test_the_first_reply_is_waited_for_aloud(clock: Clock) -> None:
     assert "waiting" not in shown.line()
 
 
-def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock) -> None:
+STEERING = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+def drawn(text: str) -> str:
+    """What has been written, without what steers the terminal."""
+    return STEERING.sub("", text)
+
+
+def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     shown, stream = progress(clock), io.StringIO()
     shown.phases = PHASES
     with stage("a: search, debates dev"), shown.over("debates", 4) as items:
@@ -130,10 +143,77 @@ def test_on_a_terminal_one_bar_is_drawn_again_and_again(clock: Clock) -> None:
             items.advance()
             spend(shown, 1)
             shown.tick(stream, terminal=True)
+        before = stream.getvalue()
+        shown.tick(stream, terminal=True)
+        assert stream.getvalue() == before, "nothing is drawn where nothing is new"
     shown.stop()
-    assert "30%|" in stream.getvalue(), "half a pass of three: .2 + .6 / 6"
-    assert "step 2 of 3, search · 2 LM calls" in stream.getvalue()
-    assert "\n" not in stream.getvalue().rstrip()
+    assert " 30% " in drawn(stream.getvalue()), "half a pass of three: .2 + .6 / 6"
+    assert "step 2 of 3, search · 2 LM calls" in drawn(stream.getvalue())
+    assert "\n" not in before
+    assert "\x1b[?25l" not in stream.getvalue(), "a run that is killed would leave the terminal without a cursor"
+
+
+def test_a_narrow_terminal_has_the_whole_text_in_several_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    shown, stream = progress(clock, Price(100.0, 100.0, 0.0)), io.StringIO()
+    shown.phases = PHASES
+    shown.agreement = 0.617
+    with stage("a: search, debates dev"), shown.over("debates", 4) as items:
+        items.advance()
+        spend(shown, 14)
+        clock.now += 60
+        shown.tick(stream, terminal=True)
+    assert max(map(len, drawn(stream.getvalue()).splitlines())) <= 60
+    told = " ".join(drawn(stream.getvalue()).split())
+    for part in (
+        "step 2 of 3, search",
+        "0.62",
+        "14 LM calls of about 56",
+        "$1.40 of about $5.60",
+        "3 min left",
+        "1 of 4",
+    ):
+        assert part in told
+    shown.stop()
+
+
+def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    handler = logging.StreamHandler(stream)
+    logging.getLogger("of.a.library").addHandler(handler)
+    shown = progress(clock)
+    with shown.over("debates", 4):
+        clock.now += 3
+        shown.tick(stream, terminal=True)
+        for write in (
+            lambda: handler.emit(logging.makeLogRecord({"msg": "logged [/x] by a library"})),
+            lambda: print("printed", file=sys.stderr),
+            lambda: warnings.warn("mind this", stacklevel=1),
+        ):
+            before = len(stream.getvalue())
+            write()
+            # The bar is erased, the line written whole, and the bar drawn below it.
+            erased, _, text = stream.getvalue()[before:].partition("\x1b[2K")
+            assert erased.strip("\r") == ""
+            assert re.search(r"(logged \[/x\] by a library|printed)\n(.*\n)*.*debates: 0 of 4", drawn(text))
+    shown.stop()
+    assert sys.stderr is stream
+    assert handler.stream is stream
+    logging.getLogger("of.a.library").removeHandler(handler)
+
+
+def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
+    steps, stream = StepProgress("dry run", 8), io.StringIO()
+    steps.clock = clock
+    steps.start()
+    assert list(steps.over("ab")) == ["a", "b"]
+    clock.now += LINE_EVERY
+    steps.tick(stream, terminal=False)
+    steps.stop()
+    assert stream.getvalue().split(" ", 1)[1] == "dry run: 2 of 8 · about 2 min left\n"
+    assert StepProgress("items read", None).line() == "items read: 0"
 
 
 def test_a_thread_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,6 @@ def progress(batch: Batch) -> str:
 
 
 def say(text: str) -> None:
-    """Like `print`, but above the bars that are on the screen."""
-    from tqdm import tqdm
-
+    """Tell it at once; a bar that is on the screen stays below it."""
     if sys.stderr is not None:
-        tqdm.write(text, file=sys.stderr)
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""The bar on a terminal, drawn by rich. Imported only where one is drawn."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Column
+
+
+class _BarConsole(Console):
+    """Leaves the cursor where it can be seen: a run that is killed could not bring it back."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False
+
+
+class TerminalBar:
+    """One bar with a text, at the foot of the terminal.
+
+    What is written to stderr, and to stdout if that is a terminal, appears above it, whether by `print`, by `warnings`
+    or by loggers that hold the stream.
+
+    Args:
+        stream: The terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        # Names in texts are no markup, and whoever draws a bar knows that this is a terminal.
+        console = _BarConsole(
+            file=stream, force_terminal=True, force_interactive=True, markup=False, highlight=False, emoji=False
+        )
+        text = TextColumn("{task.description}", markup=False, table_column=Column())
+        bar = BarColumn(12, complete_style="cyan", finished_style="cyan")
+        self._text_alone, self._with_bar = (text,), (TaskProgressColumn(), bar, text)
+        self._progress = Progress(
+            *self._with_bar,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+        )
+        self._task = self._progress.add_task("", total=1.0)
+        self._drawn: tuple[str, float | None, int] | None = None
+        self._stream = stream
+        self._handlers = _handlers_of(stream)
+        self._progress.start()
+        for handler in self._handlers:
+            handler.setStream(sys.stderr)
+
+    def draw(self, text: str, share: float | None) -> None:
+        """Draw it again, if there is anything new.
+
+        Args:
+            text: Goes on in further lines where the terminal is narrow.
+            share: Of the work that is done; None where that is not known, for a text without a bar.
+        """
+        new = (text, share, self._progress.console.width)
+        if new != self._drawn:
+            self._drawn = new
+            self._progress.columns = self._text_alone if share is None else self._with_bar
+            self._progress.update(self._task, completed=share or 0.0, description=text)
+            self._progress.refresh()
+
+    def close(self) -> None:
+        """Take it off the terminal."""
+        for handler in self._handlers:
+            handler.setStream(self._stream)
+        self._progress.stop()
+
+
+def _handlers_of(stream: TextIO) -> list[logging.StreamHandler[Any]]:
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = (one for logger in loggers if isinstance(logger, logging.Logger) for one in logger.handlers)
+    return [one for one in handlers if isinstance(one, logging.StreamHandler) and one.stream is stream]
