@@ -9,6 +9,11 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Column
+from rich.text import Text
+
+_BAR = 12
+_BAR_AND_SHARE = _BAR + 6
+"""Columns that bar, share and the gaps between take."""
 
 
 class _BarConsole(Console):
@@ -34,8 +39,9 @@ class TerminalBar:
             file=stream, force_terminal=True, force_interactive=True, markup=False, highlight=False, emoji=False
         )
         text = TextColumn("{task.description}", markup=False, table_column=Column())
-        bar = BarColumn(12, complete_style="cyan", finished_style="cyan")
-        self._text_alone, self._with_bar = (text,), (TaskProgressColumn(), bar, text)
+        share = TaskProgressColumn("{task.percentage:>3.0f}%", markup=False)
+        bar = BarColumn(_BAR, complete_style="cyan", finished_style="cyan")
+        self._text_alone, self._with_bar = (text,), (share, bar, text)
         self._progress = Progress(
             *self._with_bar,
             console=console,
@@ -44,25 +50,31 @@ class TerminalBar:
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self._task = self._progress.add_task("", total=1.0)
-        self._drawn: tuple[str, float | None, int] | None = None
+        self._drawn: tuple[str, str, float | None, int] | None = None
         self._stream = stream
         self._handlers = _handlers_of(stream)
         self._progress.start()
         for handler in self._handlers:
             handler.setStream(sys.stderr)
 
-    def draw(self, text: str, share: float | None) -> None:
+    def draw(self, text: str, detail: str, share: float | None) -> None:
         """Draw it again, if there is anything new.
 
         Args:
             text: Goes on in further lines where the terminal is narrow.
+            detail: A last line, cut off where it is longer than the others may be.
             share: Of the work that is done; None where that is not known, for a text without a bar.
         """
-        new = (text, share, self._progress.console.width)
+        width = self._progress.console.width
+        new = (text, detail, share, width)
         if new != self._drawn:
             self._drawn = new
             self._progress.columns = self._text_alone if share is None else self._with_bar
-            self._progress.update(self._task, completed=share or 0.0, description=text)
+            last = Text(detail)
+            last.truncate(width - (0 if share is None else _BAR_AND_SHARE), overflow="ellipsis")
+            self._progress.update(
+                self._task, completed=share or 0.0, description="\n".join(filter(None, (text, last.plain)))
+            )
             self._progress.refresh()
 
     def close(self) -> None:

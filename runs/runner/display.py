@@ -48,9 +48,17 @@ class ProgressDisplay:
         """Whether there is anything to show."""
         return True
 
-    def line(self) -> str:
+    def summary(self) -> str:
         """How far it is, what matters most first."""
         raise NotImplementedError
+
+    def detail(self) -> str:
+        """What is being done right now; it may be empty."""
+        return ""
+
+    def line(self) -> str:
+        """Both, without characters that could steer a terminal: they name what users' files name."""
+        return _printable(" · ".join(filter(None, (self.summary(), self.detail()))))
 
     def urgent(self) -> bool:
         """Whether there is something to say that the next line in turn would say too late; true once."""
@@ -91,7 +99,7 @@ class ProgressDisplay:
                 self._draw(stream)
         elif self.urgent() or now - self._told_at >= LINE_EVERY:
             self._told_at = now
-            print(time.strftime("%H:%M:%S"), _printable(self.line()), file=stream, flush=True)
+            print(time.strftime("%H:%M:%S"), self.line(), file=stream, flush=True)
 
     def left(self, share: float) -> str:
         """How long the rest takes at the pace so far."""
@@ -114,7 +122,7 @@ class ProgressDisplay:
             from debate_judge.runs.runner.bar import TerminalBar
 
             self._bar = TerminalBar(stream)
-        self._bar.draw(_printable(self.line()), self.share)
+        self._bar.draw(_printable(self.summary()), _printable(self.detail()), self.share)
 
 
 class StepProgress(ProgressDisplay):
@@ -142,7 +150,7 @@ class StepProgress(ProgressDisplay):
     def share(self) -> float | None:
         return min(1.0, self.done / self.total) if self.total else None
 
-    def line(self) -> str:
+    def summary(self) -> str:
         share = self.share
         text = f"{self.what}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
         return f"{text} · {self.left(share)}" if share else text

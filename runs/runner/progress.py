@@ -113,8 +113,7 @@ class RunProgress(ProgressDisplay):
     def begun(self) -> bool:
         return bool(self._passes or self._step or self.lm.meter.asked)
 
-    def line(self) -> str:
-        """How far the run is, what matters most first."""
+    def summary(self) -> str:
         parts = []
         if self.phases:
             parts.append(f"step {self._step + 1} of {len(self.phases)}, {self.phases[self._step].name}")
@@ -127,10 +126,14 @@ class RunProgress(ProgressDisplay):
             parts.insert(0, f"waiting for the first reply of {self.lm.model} ({silent:.0f} s)")
         elif known is not None and known < 1:
             parts.append(self.left(known))
-        if self._passes:
-            last = self._passes[-1]
-            parts.append(f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else ""))
         return " · ".join(parts)
+
+    def detail(self) -> str:
+        """The pass that began last."""
+        if not self._passes:
+            return ""
+        last = self._passes[-1]
+        return f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else "")
 
     def _spent(self, share: float | None) -> str:
         """Calls and money, with what they may come to."""
