@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -90,9 +89,18 @@ def _least_called(outcomes: Outcomes) -> dict[str, Point]:
 
 
 def _most_called(outcomes: Outcomes) -> dict[str, Point]:
-    # Of equally long debates those that know something ask more: they share no first turn with the uncompiled judge.
-    point = max(_choosable(outcomes), key=lambda p: (round(_calls(outcomes, p), 6), p.knowledge != NO_KNOWLEDGE))
-    return dict.fromkeys(outcomes.units, point)
+    """Debates that ask most. Half of the units have other personas than the others, as far as there are any, and every
+    second one knows something else: what goes together is tried jointly, and so everything is that asks most."""
+    points = [point for point in _choosable(outcomes) if point.rounds] or _choosable(outcomes)
+    ranked = sorted(points, key=lambda p: (-round(_calls(outcomes, p), 6), p.knowledge == NO_KNOWLEDGE))
+    personas = list(dict.fromkeys(point.persona for point in ranked))
+    found = {}
+    for number, label in enumerate(outcomes.units):
+        own = [p for p in ranked if p.persona == personas[2 * number // len(outcomes.units) % len(personas)]]
+        speakers = own[0].rounds, own[0].tie_breaker
+        alike = {p.knowledge: p for p in reversed(own) if (p.rounds, p.tie_breaker) == speakers}
+        found[label] = list(alike.values())[number % len(alike)]
+    return found
 
 
 def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
@@ -132,11 +140,10 @@ def _dearest(number: int) -> Strategy:
     """A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most. Of what
     asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
 
-    def luck(point: Point) -> float:
-        return 1e-3 * random.Random(f"{number} {point.variant}").random() if number else 0.0
-
     def worth(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-        return {point: [_calls(outcomes, point) + luck(point)] for point in points}
+        place = {variant: n for n, variant in enumerate(dict.fromkeys(point.variant for point in points))}
+        # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
+        return {point: [-(place[point.variant] ^ number)] for point in points}
 
     return Strategy(
         worth,

@@ -31,13 +31,16 @@ class Breadth:
     another reading than the judge's own comes on top, at a share of the calls."""
     candidates: int
     """Candidates of each aspect that are chosen by, at most."""
-    debates_otherwise: bool = True
-    """Whether debates, too, are tried in the other reading and asked for scores in steps; else single calls alone."""
+    sampled: bool = True
+    """Whether a sampler spends what the course leaves of the probes."""
+    thrifty: bool = False
+    """Whether in the dearer reading only single calls of the judge as it comes are tried, which held-out asks for
+    anyway; no prompt asks for scores in steps; and other personas argue only from what was learnt."""
 
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
     {
-        "light": Breadth(kinds=2, others=1, ties=2, probes=13, candidates=512, debates_otherwise=False),
+        "light": Breadth(kinds=2, others=0, ties=1, probes=12, candidates=512, sampled=False, thrifty=True),
         "medium": Breadth(kinds=3, others=2, ties=6, probes=28, candidates=2048),
         "heavy": Breadth(kinds=99, others=99, ties=99, probes=99, candidates=1_000_000),
     }
@@ -47,7 +50,7 @@ BREADTHS: Mapping[str, Breadth] = MappingProxyType(
 
 def breadth_of(effort: str, trials: int | None) -> Breadth:
     """How much is tried at an effort, or as many probes as the user wants."""
-    return BREADTHS[effort] if trials is None else replace(BREADTHS[effort], probes=trials)
+    return BREADTHS[effort] if trials is None else replace(BREADTHS[effort], probes=trials, sampled=True)
 
 
 Worth = Callable[[Sequence[Point]], dict[Point, list[float]]]
@@ -81,20 +84,22 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
         """Whether anything of it is known for all groups, and so not lost in a race."""
         return any(point.variant == variant for point in worth(covered))
 
-    yield from tried([Probe(head, 0) for head in space.heads + space.otherwise_read])
+    otherwise_read = space.in_other_readings(*(space.heads[:1] if breadth.thrifty else space.heads))
+    yield from tried([Probe(head, 0) for head in space.heads + otherwise_read])
     known = ranked([head for head in space.heads if head not in space.rewritten])[0].knowledge
-    otherwise = [head for head in space.otherwise_asked if head.knowledge == known]
+    otherwise = [head for head in space.otherwise_asked if head.knowledge == known and not breadth.thrifty]
     yield from tried([Probe(head, 0) for head in otherwise])
     if not space.longest:
         return
     plain, *learnt = space.heads
     # What was learnt shows in a debate that argues from it more than in a single call: some of it is always tried.
     heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
-    if breadth.debates_otherwise and otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
+    if otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
         heads.append(asked)
     yield from tried(_debates(space, heads, space.longest))
-    best = ranked([head for head in heads if head not in space.rewritten and head.knowledge not in space.barred])[0]
-    if breadth.debates_otherwise:
+    may_have = [head for head in heads if head not in space.rewritten and head.knowledge not in space.barred]
+    best = ranked(may_have[1:] if breadth.thrifty and len(may_have) > 1 else may_have)[0]
+    if not breadth.thrifty:
         again = space.in_other_readings(ranked(heads)[0])
         yield from tried(_debates(space, [v for v in again if kept(replace(v, asked=space.asked[0]))], space.longest))
     others = [replace(best, persona=persona, asked=space.asked[0]) for persona in space.personas[1:]]

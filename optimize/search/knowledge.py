@@ -29,8 +29,8 @@ TOGETHER = "together"
 JOINT = "joint"
 """Entry of a judge's configuration that says whether aspects share its calls as well."""
 
-TOGETHER_AT_MOST = 8
-"""Candidates that a search lets a judge read side by side: few enough that it attends to each."""
+TOGETHER_AT_MOST = 16
+"""Candidates that a search lets a judge read side by side: as many as were measured to be read as well as alone."""
 
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""

@@ -126,10 +126,10 @@ class _Trying:
             if left < 0:
                 break
             self._try(probe)
-        while left > 0 and (wanted := self._further()) is not None:
+        while plan.breadth.sampled and left > 0 and (wanted := self._further()) is not None:
             left -= 1
             self._try(wanted)
-        for probe in _read_again(self._outcomes, strategy):
+        for probe in [] if plan.breadth.thrifty else _read_again(self._outcomes, strategy):
             if self._worth_a_debate(probe):
                 self._try(probe)
         for probe in joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else ():
@@ -154,7 +154,7 @@ class _Trying:
             return True
         way = probe.variant.knowledge, probe.variant.reading
         lost = {(point.knowledge, point.reading) for point in self._outcomes.dropped if not point.rounds}
-        return self._plan.breadth.debates_otherwise and way not in lost
+        return not self._plan.breadth.thrifty and way not in lost
 
     def _try(self, probe: Probe) -> None:
         """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""

@@ -181,13 +181,10 @@ class Estimate:
     """What a run would take in the three cases, row by row."""
 
     rows: Mapping[str, Three]
+    """What several rows have in common is counted in the first that asks for it, which need not be the same one in each
+    case: a row's extremes may add up to more than those of the run."""
+    total: Three
     target: Target
-
-    @property
-    def total(self) -> Three:
-        """All rows together."""
-        low, usual, high = (sum((row[i] for row in self.rows.values()), Used()) for i in range(3))
-        return low, usual, high
 
 
 def dry_run_all(
@@ -233,7 +230,11 @@ def dry_run_all(
                 rows[name] = rows.get(name, Used()) + replace(used, usd=usd)
             found.append(rows)
     names = dict.fromkeys(name for rows in reversed(found) for name in rows)
-    return Estimate({name: _ordered([rows.get(name, Used()) for rows in found]) for name in names}, target)
+    return Estimate(
+        {name: _ordered([rows.get(name, Used()) for rows in found]) for name in names},
+        _ordered([sum(rows.values(), Used()) for rows in found]),
+        target,
+    )
 
 
 def _ordered(cases: Sequence[Used]) -> Three:
