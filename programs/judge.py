@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import dspy
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
+from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
@@ -37,9 +37,9 @@ class Item:
     def key(self) -> str:
         """Identity of the question itself: equal for equal texts, whatever group or candidate they carry."""
         if not self._key:
-            # A search asks for it thousands of times, and to hash a long source takes as long as to read a reply.
+            # A search asks for it thousands of times, and hashing a long source takes as long as reading a reply.
             texts = [self.task.name, self.aspect.name, self.aspect.definition, self.source, self.context, self.text]
-            object.__setattr__(self, "_key", fingerprint(texts))
+            object.__setattr__(self, "_key", fingerprint([*texts, *self.references]))
         return self._key
 
 
@@ -83,10 +83,8 @@ class DebateConfig:
 
     def __post_init__(self) -> None:
         # An export may come from anywhere, and each round is paid for.
-        if not (isinstance(self.rounds, int) and 0 <= self.rounds <= MOST_ROUNDS):
-            raise InputError(
-                "not a number of rounds", field="rounds", expected=f"0 to {MOST_ROUNDS}", found=str(self.rounds)[:40]
-            )
+        whole_number("rounds", self.rounds, most=MOST_ROUNDS)
+        yes_or_no("tie_breaker", self.tie_breaker)
 
 
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]

@@ -43,7 +43,7 @@ ROOMS = {
         ("sets", "sample"),
     ),
     "programs": (
-        ("transcript", "lm"),
+        ("transcript", "lm", "option_values"),
         ("judge",),
         ("roles",),
         ("debate", "geval", "chateval", "hallucination", "metrics"),

@@ -21,8 +21,19 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, DiscussionLog, Speaker, Utterance
 from debate_judge.programs.chateval.referees import ROLES, Referee, RefereeOpinion, Summarizer, compared_aspect
 from debate_judge.programs.chateval.voting import MAJORITY, PairVerdict, pair_transcripts, spoken, tally
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Unscored, Verdict, unscored
+from debate_judge.programs.judge import (
+    MOST_ROUNDS,
+    DebateConfig,
+    Item,
+    Judge,
+    StopReason,
+    Unscored,
+    Verdict,
+    unscored,
+)
+from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.role import NoAnswer, RoleReply
+from debate_judge.programs.roles.score_modes import MOST_SAMPLES
 from debate_judge.programs.transcript import Transcript, Turn
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
@@ -58,7 +69,10 @@ class ChatEval(Judge):
         both_orders: bool = True,
         comparing: bool = False,
     ) -> None:
-        _check(roles, communication, turns, samples)
+        _check(roles, communication, turns)
+        whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        yes_or_no("both_orders", both_orders)
+        yes_or_no("comparing", comparing)
         super().__init__(DebateConfig(rounds=turns - 1))
         self.texts = dict(roles)
         self.communication = communication
@@ -176,10 +190,10 @@ class ChatEval(Judge):
         return cls(
             _seated(config["roles"], config.get("same_role")),
             str(config.get("communication", "one-by-one")),
-            int(config.get("turns", 2)),
-            int(config.get("samples", 1)),
-            bool(config.get("both_orders", True)),
-            bool(config.get("comparing", False)),
+            config.get("turns", 2),
+            config.get("samples", 1),
+            config.get("both_orders", True),
+            config.get("comparing", False),
         )
 
 
@@ -207,7 +221,7 @@ def _seated(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[
     return seated
 
 
-def _check(roles: Mapping[str, str], communication: str, turns: int, samples: int) -> None:
+def _check(roles: Mapping[str, str], communication: str, turns: int) -> None:
     if not roles:
         raise InputError("ChatEval needs a referee", field="roles", expected="at least one role", found=dict(roles))
     for name, text in roles.items():
@@ -223,9 +237,7 @@ def _check(roles: Mapping[str, str], communication: str, turns: int, samples: in
             expected="one of " + ", ".join(STRATEGIES),
             found=communication,
         )
-    for field_name, count in (("turns", turns), ("samples", samples)):
-        if count < 1:
-            raise InputError("not a number of times", field=field_name, expected="1 or more", found=count)
+    whole_number("turns", turns, least=1, most=MOST_ROUNDS + 1)
     if communication == "none" and turns > 1:
         raise InputError("referees who do not hear one another speak once", field="turns", expected="1", found=turns)
 

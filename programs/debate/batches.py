@@ -88,7 +88,8 @@ class BatchPool:
         return sum(scores) / len(scores) if scores else self._items[place].aspect.scale.low
 
     def _draw(self, place: int, number: int) -> bytes:
-        text = f"{self._seed}\0{number}\0{self._items[place].key}"
+        # No debate reads references, so they do not decide who is in a batch.
+        text = f"{self._seed}\0{number}\0{replace(self._items[place], references=()).key}"
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -23,8 +23,9 @@ from debate_judge.programs.debate.scorer import Scorer
 from debate_judge.programs.debate.table_roles import Speakers
 from debate_judge.programs.debate.tie_breaker import TieBreaker
 from debate_judge.programs.debate.together import TableDebate
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
+from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, Judge, StopReason, Verdict
 from debate_judge.programs.lm.usage import ROUND
+from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.examples import shown
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.programs.roles.score_modes import Mode
@@ -238,25 +239,17 @@ class Debate(Judge):
         """Rebuild a debate. A persona without a text is one of the built-in five."""
         name = str(config["persona"])
         persona = Persona(name, str(config["persona_text"])) if "persona_text" in config else PERSONAS[name]
-        debate_config = DebateConfig(int(config["rounds"]), bool(config["tie_breaker"]))
+        debate_config = DebateConfig(config["rounds"], config["tie_breaker"])
         ways = str(config.get("score_mode", "text")), str(config.get("granularity", "free"))
         read = {name: config[name] for name in _READING if name in config}
-        return cls(persona, debate_config, *ways, int(config.get("nearest_examples", 0)), **read)
+        return cls(persona, debate_config, *ways, config.get("nearest_examples", 0), **read)
 
 
 def _check_reading(judge: Debate) -> None:
-    wrong = {"together": "not a number of candidates", "batch_rounds": "not a number of rounds", "order": "not a seed"}
-    for name, message in wrong.items():
-        value = getattr(judge, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(
-                message,
-                field=name,
-                expected="a whole number, 0 or more",
-                found=value,
-            )
-    if not isinstance(judge.joint, bool):
-        raise InputError("neither yes nor no", field="joint", expected="true or false", found=judge.joint)
+    for name in ("together", "order", "nearest_examples"):
+        whole_number(name, getattr(judge, name))
+    whole_number("batch_rounds", judge.batch_rounds, most=MOST_ROUNDS)
+    yes_or_no("joint", judge.joint)
     if (judge.together > 1 or judge.joint) and judge.scorer.mode.name == "expected":
         raise InputError(
             "probabilities are those of a reply with one score",
@@ -264,7 +257,6 @@ def _check_reading(judge: Debate) -> None:
             expected="score mode text or sampled:k where candidates or aspects share a call",
             found=str(judge.scorer.mode),
         )
-
     if judge.batch_rounds and (judge.together < 2 or judge.joint):
         raise InputError(
             "batches of different items have several of them, in one aspect",

@@ -199,7 +199,7 @@ def _whole(reply: str) -> dict[str, str]:
 def _as_lines(text: str) -> str:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     lines = []
     for name, said in value.items():

@@ -79,4 +79,4 @@ class GEval(Judge):
         Raises:
             InputError: The mode is unknown, or the steps of an aspect are empty.
         """
-        return cls(str(config.get("score_mode", config.get("mode", "text"))), config.get("steps"))
+        return cls(str(config.get("score_mode", "text")), config.get("steps"))

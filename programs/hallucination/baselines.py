@@ -25,6 +25,7 @@ from debate_judge.programs.hallucination.debate import (
     read_view,
 )
 from debate_judge.programs.judge import DebateConfig, Item, Judge
+from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.roles.role import NoAnswer, Role
 from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import EMPTY, Transcript
@@ -102,9 +103,8 @@ class HallucinationCheck(Judge):
 
     def __init__(self, self_check: bool = False, examples: int = 0, scoring: Scoring = "verdict+severity") -> None:
         super().__init__(DebateConfig(rounds=0))
-        most = len(EXAMPLES) if self_check else 0
-        if not 0 <= examples <= most:
-            raise InputError("not so many examples", field="examples", expected=f"0 to {most}", found=examples)
+        yes_or_no("self_check", self_check)
+        whole_number("examples", examples, most=len(EXAMPLES) if self_check else 0)
         if scoring not in SCORINGS:
             raise InputError("unknown scoring", field="scoring", expected=", ".join(SCORINGS), found=scoring)
         self.self_check = self_check
@@ -136,11 +136,8 @@ class HallucinationCheck(Judge):
         Raises:
             InputError: As the constructor.
         """
-        return cls(
-            bool(config.get("self_check", False)),
-            int(config.get("examples", 0)),
-            config.get("scoring", "verdict+severity"),
-        )
+        names = ("self_check", "examples", "scoring")
+        return cls(**{name: config[name] for name in names if name in config})
 
 
 def _example(example: tuple[str, str, str, bool, int]) -> str:

@@ -32,6 +32,7 @@ from debate_judge.programs.hallucination.debate import (
 from debate_judge.programs.hallucination.evidence import AS_GIVEN, Evidence, Gathering, QueryWriter, make_ranker
 from debate_judge.programs.hallucination.web_search import Unsearched, make_search
 from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
+from debate_judge.programs.option_values import whole_number
 from debate_judge.programs.roles.role import NoAnswer
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
@@ -73,9 +74,7 @@ class Options:
                 raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(known), found=found)
         least = {"min_rounds": 0, "short_answer": 0, "max_claims": 1, "whole": 0, "snippets": 1}
         for name, lowest in least.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-                raise InputError("not a count", field=name, expected=f"a whole number from {lowest} up", found=value)
+            whole_number(name, getattr(self, name), lowest)
 
 
 class Hallucination(Judge):
@@ -216,7 +215,7 @@ class Hallucination(Judge):
         """
         known = {field.name for field in fields(Options)}
         options = Options(**{name: value for name, value in config.items() if name in known})
-        return cls(options, DebateConfig(int(config.get("rounds", 3))))
+        return cls(options, DebateConfig(config.get("rounds", 3)))
 
 
 def _claims_turn(claims: tuple[str, ...], calls: float, item: Item) -> Turn:

@@ -133,7 +133,7 @@ def _passages(raw: bytes) -> list[str]:
             *facts,
             *(page.get("snippet") for page in found.get("organic") or ()),
         ]
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise SearchError("the web search's answer is not in its usual form") from None
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 

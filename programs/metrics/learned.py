@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.metrics.metric import KEPT, Metric
+from debate_judge.programs.option_values import whole_number
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class ModelMetric(Metric):
         for name, value in (("model", model), ("device", device)):
             if not isinstance(value, str) or not value.strip():
                 raise InputError(f"not a {name}", field=name, expected="a text", found=value)
-        self.model, self.device, self.batch = model, device, _at_least_one("batch", batch)
+        self.model, self.device, self.batch = model, device, whole_number("batch", batch, least=1)
 
     def config(self) -> dict[str, Any]:
         return {"model": self.model, "device": self.device, "batch": self.batch}
@@ -58,7 +59,7 @@ class BertScore(ModelMetric):
     def __init__(self, model: str, layers: int | None = None, device: str = "auto", batch: int = 1) -> None:
         """`layers` is the layer whose embeddings are compared, by default the one that bert-score has for `model`."""
         super().__init__(model, device, batch)
-        self.layers = None if layers is None else _at_least_one("layers", layers)
+        self.layers = None if layers is None else whole_number("layers", layers, least=1)
 
     def measure(self, text: str, others: tuple[str, ...]) -> float:
         return _bert_score(self.model, self.layers, self.device, self.batch, text, others)
@@ -198,9 +199,3 @@ def _limit(kind: str, tokenizer: Any, network: Any) -> int:
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)
     return min(usual, getattr(network.config, "max_position_embeddings", None) or usual)
-
-
-def _at_least_one(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError("not a usable number", field=name, expected="a whole number, at least 1", found=value)
-    return value

@@ -50,9 +50,14 @@ class Metric(Judge):
         """One turn without words. A text that the metric fails on is recorded, and no other text is affected."""
         if not item.text.strip():
             return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
+        others = self.against(item)
+        if not any(other.strip() for other in others):
+            # The value would be 0, which looks like a measured one.
+            nothing = "there is no reference, context or source to compare with"
+            return EMPTY.add(Failure(self.kind, 0, "no text", nothing, 0))
         loop = asyncio.get_running_loop()
         try:
-            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, self.against(item))
+            value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, others)
         except InputError:
             # The model or the device cannot be used: true of every text.
             raise

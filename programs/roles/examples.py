@@ -156,6 +156,9 @@ def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedEx
 
 @lru_cache(maxsize=1024)
 def _cosines(passages: tuple[str, ...], text: str) -> tuple[float, ...]:
+    # Sources may all be empty, and a vectorizer needs at least one word to fit.
+    if not any(map(str.strip, passages)):
+        return (0.0,) * len(passages)
     # One thread fits, and the others find what it fitted.
     with _FITTING:
         vectorizer, matrix = _fitted(passages)

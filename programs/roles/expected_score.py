@@ -69,10 +69,12 @@ def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = 
         return replies.Unreadable(f"the score stood in no token of its own; give one whole number from {scale}")
     # The chosen token may or may not be listed among its alternatives again.
     weights: dict[int, float] = {}
-    for token, logprob in dict((t, p) for t, p in tokens[place]).items():
-        point = _point(token)
-        if point in points and point is not None:
-            weights[point] = weights.get(point, 0.0) + math.exp(logprob)
+    logprobs = {token: logprob for token, logprob in tokens[place] if _point(token) in points}
+    # Relative to the likeliest: endpoints give -9999 for what they hold impossible, whose probability is 0 as a float.
+    likeliest = max(logprobs.values())
+    for token, logprob in logprobs.items():
+        point = int(_point(token) or 0)
+        weights[point] = weights.get(point, 0.0) + math.exp(logprob - likeliest)
     total = math.fsum(weights.values())
     weights = {point: weight / total for point, weight in weights.items()}
     return Expectation(math.fsum(point * weight for point, weight in weights.items()), weights)

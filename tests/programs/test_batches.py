@@ -19,7 +19,7 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
-from debate_judge.programs.judge import DebateConfig, Item, Judgement, Verdict, corpus_items
+from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, Judgement, Verdict, corpus_items
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order, window
@@ -235,8 +235,9 @@ def test_batches_are_kept_by_an_export_and_need_several_items() -> None:
     for settings in ({"together": 0}, {"together": 4, "joint": True}):
         with pytest.raises(InputError, match="batches of different items"):
             Debate(batch_rounds=2, **settings)
-    with pytest.raises(InputError, match="not a number of rounds"):
-        Debate(together=4, batch_rounds=-1)
+    for count in (-1, MOST_ROUNDS + 1, "2"):
+        with pytest.raises(InputError, match="a whole number from 0 to 100"):
+            Debate(together=4, batch_rounds=count)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,12 @@ def test_a_score_that_is_no_single_token_cannot_be_weighed(written: str, tokens:
     assert why in found.why
 
 
+def test_points_that_are_all_called_impossible_are_weighed_all_the_same() -> None:
+    found = expectation("4", [(("4", -9999.0), ("5", -9999.0), ("x", -9999.0))], Scale(1, 5))
+    assert isinstance(found, Expectation)
+    assert found.weights == {4: 0.5, 5: 0.5}
+
+
 def test_log_probabilities_are_read_as_a_journal_gives_them_back() -> None:
     stored = json.loads(json.dumps([token(("4", 0.5), ("2", 0.5))]))
     found = expectation("4", stored, Scale(1, 5))

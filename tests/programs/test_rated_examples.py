@@ -127,6 +127,13 @@ def test_the_nearest_examples_are_those_most_like_source_and_candidate() -> None
     ] == ["Which river?"]
 
 
+def test_the_nearest_examples_without_a_source_are_those_with_the_most_similar_text() -> None:
+    examples = [replace(RIVER, source="", context="", candidate=text) for text in ("The Oak.", "Sorry!", "An ash.")]
+    judge = with_examples(debate(rounds=0), examples, nearest=1)
+    (prompt,) = prompts(judge, replace(ITEM, source="", context="", text="So sorry."))
+    assert [s["candidates"][0]["candidate"] for s in lines(section(prompt, "similar"))] == ["Sorry!"]
+
+
 def test_the_nearest_of_equals_is_the_first_in_every_run() -> None:
     same = [replace(LATE, group=str(n), source=f"{n} {n}", candidate="Sorry to read that!") for n in range(8)]
     judge = with_examples(debate(), same, nearest=3)

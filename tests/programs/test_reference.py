@@ -156,6 +156,19 @@ def test_a_text_that_the_metric_fails_on_is_unscored_and_stops_nobody() -> None:
     assert all(j.calls == 0 for j in found)
 
 
+def test_a_text_with_nothing_to_compare_it_with_is_unscored_and_not_0() -> None:
+    alone = item("the cat", source="")
+    for overlap in (RougeL(), Bleu()):
+        (found,) = judged(overlap, alone)
+        assert isinstance(found, Unscored)
+        assert "no reference, context or source to compare with" in found.detail
+
+
+def test_equal_texts_with_other_references_are_other_questions() -> None:
+    same, other = item("the cat", "the cat", source=""), item("the cat", "a dog", source="")
+    assert [j.score for j in judged(RougeL(), same, other) if isinstance(j, Verdict)] == [1.0, 0.0]
+
+
 def test_what_no_text_can_be_scored_without_ends_the_run() -> None:
     class Without(Moody):
         def measure(self, text: str, others: tuple[str, ...]) -> float:

@@ -67,6 +67,11 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
         "no candidate_0",
     ),
     "no lines at all": (lambda p, reply: "They are all fine.", ["one", "two", "three", "four"], "it was missing"),
+    "nested too deeply": (
+        lambda p, reply: "[[ ## scores ## ]]\n" + '{"a":' * 5000,
+        ["one", "two", "three", "four"],
+        "it was missing",
+    ),
     "nothing": (lambda p, reply: " ", ["one", "two", "three", "four"], "empty"),
     "lines elsewhere": (
         lambda p, reply: reply.replace("[[ ## scores ## ]]", "[[ ## summary ## ]]"),

@@ -173,9 +173,9 @@ def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("rounds", 1_000_000_000, "not a number of rounds"),
-        ("rounds", -1, "not a number of rounds"),
-        ("rounds", 1e9, "not a number of rounds"),
+        ("rounds", 1_000_000_000, "a whole number from 0 to 100"),
+        ("rounds", -1, "a whole number from 0 to 100"),
+        ("rounds", 1e9, "a whole number from 0 to 100"),
         ("score_mode", "sampled:1000000000", "not a score mode"),
         ("score_mode", "sampled:" + "9" * 5000, "not a score mode"),
     ],

@@ -42,6 +42,27 @@ def test_what_is_no_option_is_refused(text: str) -> None:
         of("--judge-option", "turns=2", "--judge-option", text)
 
 
+@pytest.mark.parametrize(
+    ("judge", "option", "expected"),
+    [
+        ("chateval", "both-orders=False", "true or false"),
+        ("chateval", "comparing=no", "true or false"),
+        ("chateval", "turns=two", "a whole number from 1 to 101"),
+        ("chateval", "samples=2.5", "a whole number from 1 to 1000"),
+        ("chateval", "samples=1000000", "a whole number from 1 to 1000"),
+        ("hallucination-single", "self-check=False", "true or false"),
+        ("hallucination-selfcheck3", "examples=4", "a whole number from 0 to 3"),
+        ("hallucination", "max-claims=0", "a whole number from 1 up"),
+        ("debate", "order=-1", "a whole number from 0 up"),
+    ],
+)
+def test_values_of_another_kind_or_size_are_refused(judge: str, option: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        preset(judge, of("--judge-option", option))
+    assert caught.value.field == option.partition("=")[0].replace("-", "_")
+    assert caught.value.expected == expected
+
+
 def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
     file = tmp_path / "roles.toml"
     file.write_text('librarian = "You keep books."\ncoach = "You train a team."\n', encoding="utf-8")

@@ -1,0 +1,33 @@
+"""Checks of the values that a user or an export gives for the options of a judge."""
+
+from __future__ import annotations
+
+from debate_judge.data.errors import InputError
+
+
+def whole_number(name: str, value: object, least: int = 0, most: int | None = None) -> int:
+    """The value of the option `name`, which must be a whole number from `least` to `most`.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        upper = "up" if most is None else f"to {most}"
+        raise InputError(
+            f"not a usable value of {name}",
+            field=name,
+            expected=f"a whole number from {least} {upper}",
+            found=repr(value)[:40],
+        )
+    return value
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """The value of the option `name`, which must be true or false.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise InputError(f"not a usable value of {name}", field=name, expected="true or false", found=repr(value)[:40])
+    return value
