@@ -56,7 +56,7 @@ def test_800_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     with FaultyServer(answer, script) as server:
         # An answer that comes after its attempt was given up is paid for nothing; a busy machine must not do that.
-        lm = lm_at(server, store=journal, options=replace(HURRY, attempt=2.0))
+        lm = lm_at(server, store=journal, options=replace(HURRY, attempt=4.0))
         judgements = judge(lm, work)
     unscored = [j for j in judgements if isinstance(j, Unscored)]
     # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.

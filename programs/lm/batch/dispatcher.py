@@ -40,6 +40,9 @@ EARLIER = "earlier jobs"
 _LOG = logging.getLogger(__name__)
 _SILENCE = 600.0
 """Seconds after which a line of progress is repeated even if nothing has changed."""
+_LOOKS = 4
+"""Looks at what was gathered, over the quiet time, before it is sent. One look would take a process that was held up
+for a moment, between two calls, for one that has no more calls to make."""
 
 
 class BatchDispatcher:
@@ -102,7 +105,7 @@ class BatchDispatcher:
         """Begin on a new loop, with the jobs that are at the provider."""
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+        self._looks_left = 0
         self._room = QueueQuota(self._pace.longest_poll)
         self._tasks: set[asyncio.Task[None]] = set()
         self._jobs: dict[str, BatchJob] = {}
@@ -126,19 +129,22 @@ class BatchDispatcher:
     def _gather(self, call: Call) -> None:
         """Put a call into the next job of its role and round."""
         self._gathered[call.key] = call
-        loop = asyncio.get_running_loop()
-        self._last = loop.time()
+        self._looks_left = _LOOKS
         if len(self._gathered) >= self._pace.calls:
             self._send(list(self._gathered.values()))
         elif self._timer is None:
-            self._timer = loop.call_later(self._pace.quiet, self._rest)
+            self._look_later()
 
-    def _rest(self) -> None:
-        """Send what was gathered if nothing has come for a while; else look again later."""
-        loop = asyncio.get_running_loop()
-        left = self._last + self._pace.quiet - loop.time()
-        self._timer = loop.call_later(left, self._rest) if left > 0 else None
-        if left <= 0:
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._pace.quiet / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        """Send what was gathered if nothing has come for several looks in a row; else look again later."""
+        self._timer = None
+        self._looks_left -= 1
+        if self._looks_left > 0:
+            self._look_later()
+        else:
             self._send(list(self._gathered.values()))
 
     def _send(self, calls: Iterable[Call]) -> None:
