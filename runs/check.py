@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from debate_judge.data.files.task_guess import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
     from debate_judge.data.schema import Corpus
+    from debate_judge.data.splits import Splits
 
 _DEVIATIONS = (
     (0.14, "a debate against a single call, average of four aspects"),
@@ -73,7 +74,16 @@ def _run(flags: CheckFlags) -> int:
     found = inventory(corpus)
     read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
     proof = _proof(corpus, flags.seed)
-    lines = [*read_as, "", *_counts(found), "", *_aspects(found), *proof, "", *_next(flags, names, guess, saved)]
+    lines = [
+        *read_as,
+        "",
+        *_counts(found),
+        "",
+        *_aspects(found),
+        *proof,
+        "",
+        *_next(corpus, flags, names, guess, saved),
+    ]
     show(*lines)
     return 0
 
@@ -173,9 +183,9 @@ def _distribution(one: AspectInventory) -> list[str]:
 
 
 def _proof(corpus: Corpus, seed: int) -> list[str]:
-    """What a compile could prove: whether the data can be split, and what its held-out part can show."""
-    from debate_judge.data.requirements import require_ratings
-    from debate_judge.data.splits import split
+    """What a compile could prove: whether the data can be split, and what its held-out sources can show."""
+    from debate_judge.data.folds import usual_folds
+    from debate_judge.data.requirements import require_enough_rated, require_ratings
 
     names = corpus.chosen_aspects()
     if not names:
@@ -186,22 +196,39 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
     for name in names:
         try:
             require_ratings(corpus, [name])
-            split(corpus, aspects=[name], seed=seed)
+            require_enough_rated(corpus, [name])
+            _parts(corpus, [name], seed)
             usable.append(name)
         except InputError as error:
             # The same problem of several aspects is told once.
-            problem = f"{error.problem.replace(name, 'it')}: {error.found}; remedy: {error.remedy}"
+            problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
             refused.setdefault(problem, []).append(name)
     for problem, of_aspects in refused.items():
         text = f"{', '.join(of_aspects)}: a compile would refuse: {problem}"
         lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if not usable:
         return lines
-    parts = split(corpus, aspects=usable, seed=seed)
+    parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (len(part.groups) for part in (parts.train, parts.dev, parts.held_out))
-    what = "sources" if corpus.grouped else "candidates"
-    lines.append(f"  {train} {what} to learn from, {dev} to choose by, {held_out} held out for the evidence")
+    if held_out:
+        lines.append(f"  {train} {what} to learn from, {dev} to choose by, {held_out} held out for the evidence")
+    else:
+        held_out = len(corpus.groups)
+        lines.append(
+            f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
+        )
     return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))]
+
+
+def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
+    """As a compile parts them by default; with folds, the held-out part of the whole is empty."""
+    from debate_judge.data.folds import fold, usual_folds
+    from debate_judge.data.splits import split
+
+    count = usual_folds(corpus)
+    if count == 1:
+        return split(corpus, aspects=aspects, seed=seed)
+    return fold(corpus, aspects=aspects, seed=seed, count=count).whole
 
 
 def _within_groups(held_out: int) -> list[str]:
@@ -221,10 +248,12 @@ def _pooled(held_out: int) -> list[str]:
     return [f"  a correlation of 0.60 over {held_out} held-out candidates has the interval [{low:.2f}, {high:.2f}]"]
 
 
-def _next(flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, saved: bool) -> list[str]:
+def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, saved: bool) -> list[str]:
     """The command to run."""
     import shlex
 
+    if not corpus.rated_aspects():
+        return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
     task = flags.task
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"

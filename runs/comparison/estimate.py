@@ -48,7 +48,7 @@ def estimate_comparison(target: Target, setup: EvalSetup, entrants: Sequence[Ent
     with steps:
         found = dry_run_all(target, {one.name: Stage.of(one.name, *extents) for one in entrants}, work)
     # A judge that asks no LM has its row too.
-    return Estimate({one.name: found.rows.get(one.name, NOTHING) for one in entrants}, target)
+    return replace(found, rows={one.name: found.rows.get(one.name, NOTHING) for one in entrants})
 
 
 def _dry_run_copy(entrant: Entrant) -> Entrant:

@@ -99,7 +99,8 @@ def _extent(agreement: Agreement) -> str:
 
 def _tail_header(comparison: Comparison) -> list[str]:
     unscored = ["unscored"] if any(s.entry.unscored for s in comparison.results) else []
-    return ["LM calls per item", "$ per 1,000 items", f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
+    usd = ["$ per 1,000 items"] if _costs_money(comparison) else []
+    return ["LM calls per item", *usd, f"Δ to {comparison.baseline}", "p (Holm)", *unscored]
 
 
 def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
@@ -108,11 +109,16 @@ def _tail(comparison: Comparison, result: JudgeResult) -> list[str]:
     unscored = [str(sum(entry.unscored.values()))] if any(s.entry.unscored for s in comparison.results) else []
     return [
         "–" if entry.calls is None else f"{entry.calls:.2f}",
-        "–" if result.usd is None else money(result.usd),
+        *(["–" if result.usd is None else money(result.usd)] if _costs_money(comparison) else []),
         "–" if difference is None else interval(difference),
         "–" if difference is None else p_cell(comparison.corrected[result.name]),
         *unscored,
     ]
+
+
+def _costs_money(comparison: Comparison) -> bool:
+    """Whether a price is known of any judge that is not free."""
+    return any(result.usd for result in comparison.results)
 
 
 def money(usd: float) -> str:

@@ -56,6 +56,7 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     )
     fewer = capsys.readouterr().out
     assert "10 sources, 20 candidates" in fewer
+    assert "each of the 10 sources is held out once, by 6 folds" in fewer
     assert "--columns source=question,text=answer --sources 10 --lm" in fewer
     assert main([str(path), "--write-task", str(task_file)]) == 2
     assert "a file is there already" in capsys.readouterr().err
@@ -75,7 +76,7 @@ def test_what_was_understood_is_counted(
     rows = {line.split()[0]: line.split() for line in shown.out.splitlines() if line.startswith(("helpful ", "safe "))}
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
     assert rows["safe"][4:6] == ["61", "1"]
-    assert "12 held out for the evidence" in shown.out or "13 held out for the evidence" in shown.out
+    assert "each of the 31 sources is held out once, by 6 folds" in shown.out
     assert "find, in 80% of cases, a true difference" in shown.out
     assert "not read: 'id'" in caplog.text
 
@@ -91,6 +92,19 @@ def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: p
     assert "--task dialogue --lm" in shown
     assert "groundedness: a compile would refuse: all ratings of it are equal" in " ".join(shown.split())
     assert "a correlation of 0.60 over 16 held-out candidates has the interval [0.15, 0.84]" in shown
+
+
+def test_it_says_where_a_compile_would_refuse_and_what_to_name_where_nothing_is_rated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = rated(tmp_path / "a.csv", sources=8)
+    named = ["--task", "summarization", "--columns", "source=question,text=answer"]
+    assert main([str(path), *named]) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith("Say which columns hold ratings, e.g. --columns coherence=COLUMN\n")
+    assert "--estimate" not in shown
+    assert main([str(path), *named[:3], named[3] + ",coherence=helpful"]) == 0
+    assert "a compile would refuse: too few ratings of it to start" in capsys.readouterr().out
 
 
 def test_data_that_name_their_task_are_read_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def test_the_text_marks_the_best_and_gives_the_interval_of_the_average(shown: Co
     assert "< 0.001" in first
     assert "*" not in second
     assert [line.split("  ")[0] for part in parts for line in part] == ["the_best", "other"] * len(parts)
-    assert second.count("–") == 4, "neither calls nor cost, and no difference to itself"
+    assert second.count("–") == 3, "no calls, and no difference to itself"
+    assert "$" not in " ".join(table.header), "no price is known"
 
 
 def test_all_intervals_on_demand(shown: Comparison) -> None:
@@ -141,6 +142,10 @@ def test_one_aspect_is_its_own_average() -> None:
 def test_markdown_has_one_cell_per_column(shown: Comparison) -> None:
     lines = printed(render(shown, "markdown")).splitlines()
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
+    paid = replace(shown, results=(replace(shown.results[0], usd=0.5), *shown.results[1:]))
+    priced = render(paid, "markdown").splitlines()
+    assert {line.count("|") for line in priced} == {lines[0].count("|") + 1}
+    assert "$ per 1,000 items" in priced[0]
     assert "**1.000/1.000**" in lines[2]
 
 
@@ -148,7 +153,7 @@ def test_latex_gives_each_statistic_its_column_and_escapes_names(shown: Comparis
     text = printed(render(shown, "latex"))
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     # The first line of the head has one cell for the two statistics of each of three columns.
-    assert [line.count("&") for line in rows] == [7, 10, 10, 10]
+    assert [line.count("&") for line in rows] == [6, 9, 9, 9]
     assert r"the\_best" in text
     assert r"\textbf{1.000}" in text
     assert r"\multicolumn{2}{c}{coherence}" in text
