@@ -38,6 +38,8 @@ def require_ray() -> Any:
     # Before the import: Ray reads it there.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    # Its native part writes what it finds remarkable into the terminal.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
         import ray.data
@@ -166,7 +168,10 @@ class PartsToScore:
 
 
 def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
-    """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order."""
+    """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
+
+    Ray Data restarts an actor that died, and gives it its parts again, for ever.
+    """
     from ray.data import ActorPoolStrategy
 
     pool = ActorPoolStrategy(
@@ -187,8 +192,6 @@ def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerA
         fn_constructor_args=(job, _Connect(address)),
         compute=pool,
         num_cpus=1,
-        max_restarts=-1,
-        max_task_retries=-1,
     )
     for row in scored.iter_rows():
         yield row["done"]

@@ -73,7 +73,7 @@ class RunTotals:
             self.notes.add(done.notes)
         self.failure = self.failure or done.failure
         if done.meter is not None:
-            self.meters[done.lessee] = done.meter
+            self._count(done.lessee, done.meter)
         if done.parts is not None:
             state.of, state.failed = done.parts, state.failed or bool(done.errors)
         elif done.rows is None:
@@ -88,10 +88,16 @@ class RunTotals:
     def hear(self, news: Iterable[ActorNews]) -> None:
         """Take in what the ledger knows of the actors."""
         for one in news:
-            self.meters[one.lessee] = one.meter
+            self._count(one.lessee, one.meter)
             self._items[one.lessee] = one.items
             if one.memory:
                 self.memory[one.lessee] = one.memory
+
+    def _count(self, lessee: str, meter: MeterCopy) -> None:
+        """Keep the later of two copies, which come by two ways."""
+        known = self.meters.get(lessee)
+        if known is None or known.asked.total() <= meter.asked.total():
+            self.meters[lessee] = meter
 
     @property
     def items(self) -> int:

@@ -89,6 +89,7 @@ class Lease:
             first_tokens=min(tokens, needs[0].tokens) if needs else 0.0,
             pace=self._limiter.named,
             refusals=self._limiter.refusals,
+            window=self._limiter.window / self._limiter.concurrency,
             pause=max(0.0, self._limiter.asked_to_wait_until - time.monotonic()),
             down=self._breaker.open and not last,
         )

@@ -127,7 +127,9 @@ class LeasedLimiter(Limiter):
         self._lent_requests.add(grant.requests)
         self._lent_tokens.add(grant.tokens)
         if refused:
-            super().congested(time.monotonic())
+            # The account has one window: what one process has cut, all have.
+            self.window = max(1.0, min(self.window, grant.window * self.concurrency))
+            self._cut_at, self._step = time.monotonic(), 1.0
         if grant.pause > 0:
             super().pause(grant.pause)
         self._pump()

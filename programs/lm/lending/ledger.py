@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from debate_judge.programs.lm.lending.messages import (
     BEAT,
@@ -48,6 +48,7 @@ class _Lessee:
     seen: float
     leased: Amounts = NONE
     paused_until: float = 0.0
+    refused_at: float = -math.inf
 
 
 class AccountLedger:
@@ -99,8 +100,10 @@ class AccountLedger:
         now = self._clock()
         lessee = self._lessees.get(report.lessee)
         if lessee is None:
-            lessee = self._lessees[report.lessee] = _Lessee(report, now)
+            lessee = self._lessees[report.lessee] = _Lessee(replace(report, refusals=0), now)
             self._lost = each(max, NONE, each(lambda lost, told: lost - told, self._lost, report.leased))
+        if report.refusals > lessee.report.refusals:
+            lessee.refused_at = now
         lessee.report, lessee.seen, lessee.leased = report, now, report.leased
         lessee.paused_until = now + report.pause if report.pause else 0.0
         self._heed(report.pace)
@@ -117,6 +120,7 @@ class AccountLedger:
             tokens=math.inf if self._tokens is None else tokens,
             wait=max(_LEAST_WAIT, _WAIT_EACH * len(living), min(wait, BEAT)),
             refusals=sum(one.report.refusals for one in others),
+            window=min((one.report.window for one in others if now - one.refused_at < 4 * BEAT), default=1.0),
             pause=max((one.paused_until - now for one in others), default=0.0),
             down=any(one.report.down for one in living),
         )

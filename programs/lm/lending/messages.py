@@ -45,6 +45,8 @@ class LeaseReport:
     """As the provider's answers name it."""
     refusals: int = 0
     """Met so far, and timeouts."""
+    window: float = 1.0
+    """Share of its concurrency that the process has open, as refusals have left it."""
     pause: float = 0.0
     """Seconds from now that the provider has asked to wait."""
     down: bool = False
@@ -68,6 +70,8 @@ class LeaseGrant:
     """Seconds until it is worth asking again."""
     refusals: int = 0
     """Met by all others so far."""
+    window: float = 1.0
+    """What those that were refused just now have open at most."""
     pause: float = 0.0
     """Seconds that the provider has asked another process to wait."""
     down: bool = False
