@@ -3,6 +3,7 @@
     python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
     python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
     python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+    python runs/score.py --engine ray --actors 8 --program EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
@@ -16,58 +17,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import NoServerError
-from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, SOURCES, STORE, SourcesText
-from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags, limits, require_server
+from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
-from debate_judge.runs.reports.terminal import Printed, show
+from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.loaded import LoadedJudge
     from debate_judge.runs.export.manifest import Export
-    from debate_judge.runs.scoring.output import Results, RowTotals
-
-EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
-
-
-@command_settings
-class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags):
-    """Settings of one scoring run."""
-
-    program: str = setting(..., EXPORT, metavar="EXPORT")
-    judge: tuple[str, ...] = setting(
-        (),
-        "a judge of your own that the export uses; its module is imported; may be repeated",
-        metavar="MODULE:CLASS",
-        repeated=True,
-    )
-    source: str = setting(
-        ..., "file with the texts to score, in any format that --data of a compile takes", name="--in", metavar="FILE"
-    )
-    columns: tuple[str, ...] = COLUMNS
-    sources: SourcesText | None = SOURCES
-    out: str = setting(..., "file for the scores, .jsonl or .csv", metavar="FILE")
-    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
-    task: str | None = setting(
-        None, "score only the groups of this task; without it a group of another task is an error"
-    )
-    scale: Literal["judge", "raters"] = setting(
-        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
-    )
-    trust_export: bool = setting(
-        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
-    )
-    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
-    transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
-    max_unscored: float = MAX_UNSCORED
-    store: str = STORE
-    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
+    from debate_judge.runs.scoring.output import Results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,6 +69,10 @@ def _run(arguments: ScoreFlags) -> int:
     if arguments.estimate is not None:
         return _estimate(arguments)
     try:
+        if arguments.engine == "ray":
+            from debate_judge.runs.distributed.command import score_distributed
+
+            return score_distributed(arguments, _export, _judge, _made_from)
         with _judge(arguments) as judge:
             return _score(arguments, judge)
     except dspy.LMError as error:
@@ -183,6 +151,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
+    from debate_judge.runs.reports.scored import scored_summary
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.rows import extra_fields
@@ -209,7 +178,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
-    show(*_summary(judge, out, tally), to=sys.stderr)
+    show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
@@ -236,6 +205,11 @@ def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iter
     from debate_judge.runs.runner.streaming import group_items
     from debate_judge.runs.scoring.new_texts import new_groups
 
+    if arguments.engine == "ray":
+        from debate_judge.runs.distributed.command import all_items
+
+        yield from all_items(arguments, task, aspects)
+        return
     for group in new_groups(arguments.source, task, arguments.task, arguments.columns, arguments.sources):
         yield from group_items(task, group, aspects)
 
@@ -272,21 +246,6 @@ def _write_all(
         shown.stop()
     guard.finish()
     results.finish()
-
-
-def _summary(judge: LoadedJudge, out: Path, tally: RowTotals) -> list[Printed]:
-    from debate_judge.runs.reports.costs import cost_rows, cost_table
-
-    meter = judge.lm.meter
-    lines: list[Printed] = [f"{tally.rows} items in {out}: {tally.rows - tally.unscored.total()} scored"]
-    if 0 < tally.kept < tally.rows:
-        lines.append(f"  {tally.kept} of them were there already")
-    for reason, count in tally.unscored.most_common():
-        lines.append(f"  {count} unscored: {reason}, e.g. {tally.examples[reason]}")
-    lines.append(f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed")
-    if meter.asked:
-        lines += ["", *cost_table(cost_rows(meter, judge.lm.price))]
-    return lines
 
 
 def _say(text: str) -> None:

@@ -56,7 +56,7 @@ ROOMS = {
         ("scoring", "export"),
         ("tracking",),
         ("reports",),
-        ("estimates",),
+        ("estimates", "distributed"),
         ("comparison",),
         ("probing",),
         ("agreement", "check", "compare", "probe", "report", "score"),

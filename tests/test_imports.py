@@ -13,7 +13,7 @@ import pytest
 from debate_judge.runs.flags.invocation import COMMANDS
 from tests.source_tree import PACKAGE, ROOT, SOURCES, imports, module_of, modules_in, name_of, tree
 
-HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp")
+HEAVY = ("dspy", "litellm", "mlflow", "optuna", "datasets", "scipy", "pandas", "matplotlib", "aiohttp", "ray")
 
 
 # --- what happens on import ---

@@ -79,7 +79,7 @@ def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS
 
 
 def iter_groups(
-    path: str | Path,
+    path: str | Path | RecordFile,
     task: Task | str | None = None,
     columns: Columns = AS_NAMED,
     *,
@@ -92,7 +92,7 @@ def iter_groups(
     Nothing is checked across groups; `load` does that.
 
     Args:
-        path: As in `load`.
+        path: As in `load`, or a file that was recognized.
         task: a task, the name of a built-in one or the path of a task file. Groups that name no task are taken to
             be of this one, groups that name another are left out.
         columns: What the user calls the columns.
@@ -104,7 +104,7 @@ def iter_groups(
     Raises:
         InputError: naming file, line (or row) and field.
     """
-    file = recognized(path)
+    file = path if isinstance(path, RecordFile) else recognized(path)
     tasks = _Tasks(file, find_task(task) if isinstance(task, str) else task, refuse_others)
     return _groups(file, tasks, columns, gather, notes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
@@ -101,6 +101,12 @@ class Meter:
             if batch:
                 tokens.batch_stored_input += reply.input_tokens
                 tokens.batch_stored_output += reply.output_tokens
+
+    def copied(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
+        """What was asked, executed and used, as of now, for another process."""
+        with self._lock:
+            accounts = {key: replace(tokens) for key, tokens in self.accounts.items()}
+            return Counter(self.asked), Counter(self.executed), accounts
 
     def _of(self, role: str) -> Tokens:
         key = (role, ROUND.get())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns, ReadingNotes
+from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import GroupRecord, iter_groups
 from debate_judge.data.files.task_file import find_task
 from debate_judge.data.schema import RatedGroup, Task
@@ -15,11 +16,12 @@ from debate_judge.data.sources import SourceChoice
 
 
 def new_groups(
-    path: str | Path,
+    path: str | Path | RecordFile,
     task: Task,
     only: str | None = None,
     columns: Iterable[str] = (),
     sources: str | None = None,
+    notes: ReadingNotes | None = None,
 ) -> Iterator[RatedGroup]:
     """Stream the groups of a file; ratings are not needed.
 
@@ -32,13 +34,14 @@ def new_groups(
         only: Name or file of that task; groups of other tasks are then left out and are no error.
         columns: `NAME=COLUMN` for each column that has another name than ours.
         sources: Which sources, as `data.sources.SourceChoice` reads it; None for all.
+        notes: As for `data.files.groups.iter_groups`.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
     """
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
-    found: Iterator[GroupRecord] = iter_groups(path, task, Columns.of(columns), refuse_others=only is None)
+    found: Iterator[GroupRecord] = iter_groups(path, task, Columns.of(columns), refuse_others=only is None, notes=notes)
     if sources is not None:
         found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
     lines: dict[bytes, int] = {}
@@ -67,7 +70,7 @@ def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sourc
     return sum(len(entry.group.candidates) for entry in found)
 
 
-def _silently(path: str | Path, task: Task, columns: Iterable[str]) -> Iterator[GroupRecord]:
+def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[GroupRecord]:
     return iter_groups(path, task, Columns.of(columns), notes=ReadingNotes(""))
 
 

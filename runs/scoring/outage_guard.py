@@ -7,9 +7,10 @@ answered again.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from debate_judge.programs.judge import Item
 from debate_judge.runs.runner.streaming import Score
-from debate_judge.runs.scoring.output import Results
 
 FAILED = "lm error"
 
@@ -24,8 +25,14 @@ class OutageError(Exception):
     """The LM has stopped answering."""
 
 
+class RowSink(Protocol):
+    """Where rows go: `runs.scoring.output.Results`, or one part of many."""
+
+    def add(self, item: Item, score: Score) -> None: ...
+
+
 class OutageGuard:
-    """Passes rows on to `Results`, in order.
+    """Passes rows on, in order.
 
     Args:
         results: Where the rows go.
@@ -33,7 +40,7 @@ class OutageGuard:
         patient: Whether to pass on every row at once and never stop.
     """
 
-    def __init__(self, results: Results, window: int, patient: bool) -> None:
+    def __init__(self, results: RowSink, window: int, patient: bool) -> None:
         self._results = results
         self._window = window
         self._patient = patient

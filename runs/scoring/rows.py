@@ -35,16 +35,18 @@ class JsonLines:
 
     def encode(self, item: Item, score: Score) -> bytes:
         """One row, its line end included."""
-        return _json(zip(self._fields(), self._values(item, score), strict=True)) + b"\n"
+        return _json(zip(self.fields(), self.values(item, score), strict=True)) + b"\n"
 
     def unscored_start(self, item: Item) -> bytes:
         """How every row begins that has no score for this item."""
         return _json(zip(FIELDS, [*_identity(item), None], strict=False)).removesuffix(b"}")
 
-    def _fields(self) -> tuple[str, ...]:
+    def fields(self) -> tuple[str, ...]:
+        """Names of a row's values."""
         return FIELDS + self.extra
 
-    def _values(self, item: Item, score: Score) -> list[Any]:
+    def values(self, item: Item, score: Score) -> list[Any]:
+        """One row."""
         values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
         return [*values, *(getattr(score, name) for name in self.extra)]
 
@@ -54,10 +56,10 @@ class Csv(JsonLines):
 
     @property
     def header(self) -> bytes:
-        return self._line(self._fields())
+        return self._line(self.fields())
 
     def encode(self, item: Item, score: Score) -> bytes:
-        return self._line(self._values(item, score))
+        return self._line(self.values(item, score))
 
     def unscored_start(self, item: Item) -> bytes:
         return self._line([*_identity(item), None, None]).removesuffix(b"\r\n")

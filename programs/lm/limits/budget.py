@@ -88,9 +88,14 @@ class Budget:
         one._batch_price = one._price.batch()
         return one
 
+    @property
+    def final(self) -> bool:
+        """Whether what is lacking now, with no call in flight, is lacking for good."""
+        return True
+
     def admits(self, need: TokenNeed) -> bool:
         """Whether this call can be made without exceeding any cap, whatever comes of those in flight."""
-        budget, most = self._budget, self._most(need)
+        budget, most = self._budget, self.most(need)
         caps = (budget.calls, budget.tokens, budget.usd)
         return all(
             cap is None or paid + held + wanted <= cap * (1 + 1e-12)
@@ -100,12 +105,12 @@ class Budget:
     def reserve(self, need: TokenNeed) -> None:
         """Reserve the most that a call may cost."""
         with self._lock:
-            self._add(self._held, self._most(need))
+            self._add(self._held, self.most(need))
 
     def release(self, need: TokenNeed) -> None:
         """Undo `reserve` for a call that is over."""
         with self._lock:
-            self._add(self._held, [-most for most in self._most(need)])
+            self._add(self._held, [-most for most in self.most(need)])
 
     def charge(self, used: tuple[float, float], cached: int, *, batch: bool = False) -> None:
         """Charge a reply: its input and output tokens, `cached` of the input at the lower price."""
@@ -121,9 +126,10 @@ class Budget:
     def forfeit(self, need: TokenNeed) -> None:
         """Charge a request that was sent and whose answer is lost: the most that it may have cost."""
         with self._lock:
-            self._add(self._paid, self._most(need))
+            self._add(self._paid, self.most(need))
 
-    def _most(self, need: TokenNeed) -> tuple[float, float, float]:
+    def most(self, need: TokenNeed) -> tuple[float, float, float]:
+        """Calls, tokens and US dollars that a call may take at most."""
         cost = self._at(need.batch).of(need.most_input, 0.0, need.most_output)
         return 1.0, need.most_input + need.most_output, cost
 

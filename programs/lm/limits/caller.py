@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dspy
 
@@ -31,6 +32,9 @@ from debate_judge.programs.lm.limits.retries import Backoff, retry
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
+
+if TYPE_CHECKING:
+    from debate_judge.programs.lm.lending.lease import Lease
 
 _OVERLOADED = (503, 529)
 """Statuses, besides 429, by which servers ask to be asked less."""
@@ -61,8 +65,10 @@ class Caller:
     ) -> None:
         self._model = model
         self._options = options
-        self._budget = Budget(options.budget, price) if options.budget else None
+        self._price = price
+        self._budget: Budget | None = Budget(options.budget, price) if options.budget else None
         self._estimate = TokenEstimator() if options.tpm or options.usual.tpm or options.budget else None
+        self.limiter: Limiter
         self._limit(concurrency)
         self.breaker = CircuitBreaker(model, options)
         self._control_tokens = control_tokens
@@ -77,6 +83,12 @@ class Caller:
         self._budget = None if other._budget is None else other._budget.beside(price)
         self.requests = other.requests
         self._limit(self.limiter.concurrency)
+
+    def join(self, lease: Lease) -> None:
+        """From before the first call on, use only what the ledger of a shared account lends to this process."""
+        limits = lease.limit(self.limiter.concurrency, self._options, self._price, self.breaker)
+        self.limiter, self._budget = limits
+        self._gate = Limiter(sys.maxsize, LMOptions(), self._budget)
 
     def apart(self) -> Caller:
         """The same for another event loop: budget, breaker and estimates are shared, places and pace are not."""

@@ -47,6 +47,11 @@ class Bucket:
         self._level = self._burst
         self._at = time.monotonic()
 
+    @property
+    def level(self) -> float:
+        """What may be taken at once, as of the last `wait`."""
+        return self._level
+
     def wait(self, now: float, amount: float) -> float:
         """Seconds until `amount` may be taken; a call larger than the bucket goes when it is full."""
         if now > self._at:
@@ -246,7 +251,7 @@ class Limiter:
             future, need = self._waiting[0]
             if not future.done():
                 delay = self._delay(now, need)
-                if delay == math.inf and self.in_flight == 0 and self._budget is not None:
+                if delay == math.inf and self.in_flight == 0 and self._budget is not None and self._budget.final:
                     self.fail(self._budget.spent())
                     return
                 if delay > 0.0:

@@ -1,0 +1,220 @@
+"""`score --engine ray` from its settings to its exit code."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import ReadingNotes
+from debate_judge.data.schema import Aspect, Task
+from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.lending.lease import Lease
+from debate_judge.programs.lm.limits.provider_limits import default_limits
+from debate_judge.programs.make_lm import replies_folder
+from debate_judge.runs.distributed import engine, inputs
+from debate_judge.runs.distributed.driver import RunDriver
+from debate_judge.runs.distributed.inputs import InputSlice
+from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
+from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.reports.scored import scored_summary
+from debate_judge.runs.reports.terminal import show
+from debate_judge.runs.runner.streaming import group_items
+from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
+
+Find = Callable[[ScoreFlags], Export]
+Load = Callable[[ScoreFlags], LoadedJudge]
+MadeFrom = Callable[[ScoreFlags, LoadedJudge, Sequence[Aspect]], dict[str, Any]]
+
+
+def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: MadeFrom) -> int:
+    """Score all files of the input by actors; returns the exit code.
+
+    Args:
+        arguments: Of the command.
+        find: Finds the export.
+        load: Loads the judge, and says where its calls go.
+        made_from: What the rows are made from, but for the input.
+
+    Raises:
+        InputError: Something cannot be used; a file that cannot be read is told, and ends the run with another code.
+        dspy.LMError: The LM cannot be used at all.
+    """
+    _require_supported(arguments)
+    engine.require_ray()
+    out = OutFolder(arguments.out)
+    files = inputs.find_inputs(arguments.source)
+    pieces = inputs.slices(files, arguments.columns, inputs.SLICE)
+    totals = RunTotals(sum(piece.size for piece in pieces))
+    with out.exclusive(), load(arguments) as judge:
+        aspects = judge.choose(arguments.aspects or None)
+        judge.compiled.require_calibrated(aspects, arguments.scale)
+        of_input = {"part": arguments.part, "slice": inputs.SLICE, "inputs": [asdict(file) for file in files]}
+        out.require_made_from({**made_from(arguments, judge, aspects), **of_input})
+        finished = out.finished()
+        left = [piece for piece in pieces if piece.name not in finished]
+        for piece in pieces:
+            if piece.name in finished:
+                totals.skip(finished[piece.name], piece.size)
+        if left:
+            job = _job(arguments, find(arguments), judge, aspects, out)
+            _run(arguments, judge, aspects, job, left, totals)
+        else:
+            _say(f"nothing left to do: {arguments.out} has all parts")
+        return _told(arguments, judge, totals)
+
+
+def _run(
+    arguments: ScoreFlags,
+    judge: LoadedJudge,
+    aspects: Sequence[Aspect],
+    job: ScoringJob,
+    left: Sequence[InputSlice],
+    totals: RunTotals,
+) -> None:
+    out = job.out
+    options = limits(arguments)
+    usual = default_limits(judge.lm.model, arguments.api_base)
+    reading = SliceReading(judge.task, arguments.task, arguments.columns)
+    parts = engine.PartsToScore(left, reading, arguments.part, out, frozenset(out.part_names()))
+    if parts.there:
+        _say(f"{len(parts.there):,} parts stand already; those of {len(left):,} slices are looked through")
+    run = uuid.uuid4().hex[:12]
+    _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
+    with (
+        engine.cluster(arguments.address, arguments.actors) as ray,
+        engine.ledger(ray, run, out, options, usual) as address,
+    ):
+        client = engine.LedgerClient(address)
+        lease = Lease(f"driver-{run}", client.exchange)
+        judge.lm.caller.join(lease)
+        _try(arguments, judge, aspects, left, totals)
+        # Its replies are on disk before an actor looks for them.
+        judge.close()
+        client.settle(lease.report(last=True))
+        totals.meters["driver"] = MeterCopy.of(judge.lm.meter)
+        driver = RunDriver(
+            out, totals, ProgressLine(judge.lm.price), lambda stop: engine.ask_status(ray, address, stop)
+        )
+        driver.run(engine.score_parts(ray, parts, job, address, arguments.actors))
+
+
+def _try(
+    arguments: ScoreFlags,
+    judge: LoadedJudge,
+    aspects: Sequence[Aspect],
+    left: Sequence[InputSlice],
+    totals: RunTotals,
+) -> None:
+    """Have each role speak once before actors are started."""
+    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
+    if any(one.compares for one in judges):
+        _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
+    if arguments.no_preflight:
+        return
+    count = max(2, *(one.together for one in judges)) * len(aspects)
+    notes = ReadingNotes(left[0].file.name)
+    reading = SliceReading(judge.task, arguments.task, arguments.columns)
+    first = list(islice(_items(left[:1], reading, aspects, notes), count))
+    if notes.line():
+        totals.told.add(notes.line())
+        _say(notes.line())
+    if first:
+        judge.smoke_test(first)
+
+
+def _items(
+    pieces: Sequence[InputSlice], reading: SliceReading, aspects: Sequence[Aspect], notes: ReadingNotes
+) -> Iterator[Item]:
+    for piece in pieces:
+        for found in read_slice(piece, reading, notes):
+            if not isinstance(found, InputError):
+                yield from group_items(reading.task, found, aspects)
+
+
+def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
+    """The items of all files, one after the other; what cannot be read is left out."""
+    pieces = inputs.slices(inputs.find_inputs(arguments.source), arguments.columns, inputs.SLICE)
+    return _items(pieces, SliceReading(task, arguments.task, arguments.columns), aspects, ReadingNotes(""))
+
+
+def _job(
+    arguments: ScoreFlags, found: Export, judge: LoadedJudge, aspects: Sequence[Aspect], out: OutFolder
+) -> ScoringJob:
+    options = limits(arguments)
+    spec = arguments.lm or found.manifest["lm"]["spec"]
+    # An address that the user has agreed to, or given; one of the environment is in that of the actors, too.
+    address = arguments.api_base or (judge.lm.endpoint if arguments.trust_export else None)
+    return ScoringJob(
+        program=packed(found),
+        judges=arguments.judge,
+        lm=arguments.lm,
+        api_base=address or None,
+        concurrency=arguments.concurrency // arguments.actors,
+        store=str(replies_folder(arguments.store, spec).absolute()),
+        options=options,
+        prices=None if options.prices is None else options.prices.read_text(encoding="utf-8"),
+        max_tokens=arguments.max_tokens,
+        aspects=tuple(aspect.name for aspect in aspects),
+        scale=arguments.scale,
+        patient=arguments.max_unscored >= 1,
+        out=out,
+        path=tuple(str(Path(place).absolute()) for place in sys.path),
+    )
+
+
+def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
+    """Say how the run has ended; returns the exit code."""
+    tally = totals.rows
+    for note in sorted(totals.notes - totals.told):
+        _say(note)
+    show(*scored_summary(totals.meter(), judge.lm.price, arguments.out, tally), to=sys.stderr)
+    if totals.failure is not None:
+        _say(totals.failure[1])
+        return totals.failure[0]
+    if totals.errors:
+        _say(
+            f"error: {len(totals.errors)} places of the input could not be read; all others are scored\n"
+            "  remedy:   mend them and run again with another --out: what was answered is not paid again"
+        )
+        return EXIT_INPUT
+    if not tally.rows:
+        raise InputError("no groups in the input", file=arguments.source, expected="at least one group with candidates")
+    if tally.share > arguments.max_unscored:
+        _say(
+            f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            "  remedy:   the parts are kept; mend the cause and run the same command: what was not answered is asked "
+            "again, and what was answered is not paid again"
+        )
+        return EXIT_UNSCORED
+    return 0
+
+
+def _require_supported(arguments: ScoreFlags) -> None:
+    refused = {"--batch": arguments.batch, "--transcripts": arguments.transcripts, "--sources": arguments.sources}
+    for flag, given in refused.items():
+        if given is not None:
+            raise InputError(
+                "not with --engine ray", field=flag, found=given, remedy="leave it out, or score with --engine local"
+            )
+    if arguments.concurrency < arguments.actors:
+        raise InputError(
+            "fewer calls at once than actors",
+            field="--concurrency",
+            expected=f"at least {arguments.actors}, one for each of --actors",
+            found=arguments.concurrency,
+        )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

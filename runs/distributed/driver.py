@@ -1,0 +1,121 @@
+"""Watches a distributed run from its beginning to its end, or to an end in order where it has to stop."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from debate_judge.runs.distributed.job import PartDone
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
+from debate_judge.runs.distributed.service import AccountStatus
+from debate_judge.runs.scoring.outage_guard import FAILED
+
+_POLL = 0.5
+"""Seconds between two looks at the ledger."""
+_GRACE = 60.0
+"""Seconds that actors have to finish what is in flight, once the run is to stop."""
+
+
+class RunDriver:
+    """Takes in what the actors say.
+
+    Args:
+        out: The folder of the results.
+        totals: Where it is counted.
+        line: Where it is shown.
+        ask: Asks the ledger; tells it whether to stop all actors.
+    """
+
+    def __init__(
+        self, out: OutFolder, totals: RunTotals, line: ProgressLine, ask: Callable[[bool], AccountStatus | None]
+    ) -> None:
+        self._out, self._totals, self._line, self._ask = out, totals, line, ask
+        self._found: queue.Queue[PartDone | BaseException | None] = queue.Queue()
+        self._ended = threading.Event()
+
+    def run(self, done: Iterator[bytes]) -> None:
+        """Follow the pipeline until it ends, or until a failure that concerns all parts has stopped it.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; the actors have come to rest, or had their time to.
+        """
+        thread = threading.Thread(target=self._pump, args=(done,), name="parts-done", daemon=True)
+        thread.start()
+        try:
+            while self._step(stop=False):
+                if self._totals.failure is not None:
+                    self._stop()
+                    return
+        except KeyboardInterrupt:
+            self._line.clear()
+            print("stopping: what is in flight is waited for; once more to stop at once", file=sys.stderr)
+            self._stop()
+            raise
+        finally:
+            self._ended.set()
+            # The pipeline ends its actors when its iterator is closed, which the thread does.
+            thread.join(timeout=_POLL * 10)
+            self._line.clear()
+
+    def _pump(self, done: Iterator[bytes]) -> None:
+        """Read the pipeline, in a thread of its own: an interrupt must not tear it down at once."""
+        try:
+            for one in done:
+                self._found.put(pickle.loads(one))
+                if self._ended.is_set():
+                    break
+            self._found.put(None)
+        except BaseException as error:
+            self._found.put(error)
+        finally:
+            close = getattr(done, "close", None)
+            if close is not None:
+                close()
+
+    def _step(self, stop: bool) -> bool:
+        """Take in what there is; returns whether the pipeline goes on."""
+        until = time.monotonic() + _POLL
+        while (left := until - time.monotonic()) > 0:
+            try:
+                found = self._found.get(timeout=left)
+            except queue.Empty:
+                break
+            if found is None:
+                self._look(stop)
+                return False
+            if isinstance(found, BaseException):
+                raise found
+            self._take(found)
+        self._look(stop)
+        self._line.show(self._totals)
+        return True
+
+    def _take(self, done: PartDone) -> None:
+        for error in done.errors:
+            self._line.clear()
+            print(f"error: {error}", file=sys.stderr)
+        whole = self._totals.add(done)
+        if whole is not None and not whole.unscored[FAILED]:
+            self._out.finish_slice(done.slice, whole)
+
+    def _look(self, stop: bool) -> bool:
+        """Ask the ledger; returns whether all actors have come to rest."""
+        status = self._ask(stop)
+        if status is None:
+            return False
+        self._totals.hear(status.news.values())
+        self._totals.refusals = status.refusals
+        return status.resting
+
+    def _stop(self) -> None:
+        until = time.monotonic() + _GRACE
+        while time.monotonic() < until and self._step(stop=True):
+            if self._look(stop=True):
+                # What they have said last.
+                self._step(stop=True)
+                return

@@ -1,0 +1,259 @@
+"""Ray: started or joined, the ledger as a named actor, and the pipeline from slices to scored parts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.data.errors import InputError, install_hint
+from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs.distributed.job import Account, ActorNews, PartDone, ScoringJob
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.service import AccountService, AccountStatus
+
+if TYPE_CHECKING:
+    from debate_judge.runs.distributed.inputs import InputSlice
+    from debate_judge.runs.distributed.slice_reading import SliceReading
+
+NAMESPACE = "debate"
+_READERS = 2
+"""CPUs for the tasks that read, where Ray is started here."""
+_AT_ONCE = 2
+"""Parts that one actor works on: the calls of the next one fill the places that the last items of one leave."""
+
+
+def require_ray() -> Any:
+    """The library.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    # Before the import: Ray reads it there.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    # Its native part writes what it finds remarkable into the terminal.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise InputError(
+            "the engine ray is not installed", field="--engine", found=str(error), remedy=install_hint("ray")
+        ) from None
+    return ray
+
+
+@contextmanager
+def cluster(address: str | None, actors: int) -> Iterator[Any]:
+    """Ray itself, joined at an address or started here with room for so many actors; a running one is used.
+
+    Raises:
+        InputError: There is none at the address.
+    """
+    ray = require_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
+    # Actors mostly wait for the LM, so that there may be more of them than CPUs.
+    started = {"num_cpus": actors + _READERS, "include_dashboard": False} if address is None else {"address": address}
+    try:
+        ray.init(**started, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "Ray cannot be joined" if address else "Ray cannot be started",
+            field="--address",
+            found=str(error),
+            remedy="check that `ray status` knows the cluster there, and that Ray's versions are the same",
+        ) from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True)
+class LedgerAddress:
+    """The named actor that keeps the account, as any process of the cluster finds it."""
+
+    name: str
+
+    def handle(self) -> Any:
+        import ray
+
+        return ray.get_actor(self.name, namespace=NAMESPACE)
+
+
+class LedgerClient:
+    """The ledger as an actor reaches it; a call waits while the ledger restarts."""
+
+    def __init__(self, address: LedgerAddress) -> None:
+        self._handle = address.handle()
+
+    def exchange(self, report: LeaseReport) -> Awaitable[LeaseGrant]:
+        answer: Awaitable[LeaseGrant] = self._handle.exchange.remote(report)
+        return answer
+
+    def settle(self, report: LeaseReport) -> None:
+        import ray
+
+        ray.get(self._handle.exchange.remote(report))
+
+    def tell(self, news: ActorNews) -> bool:
+        import ray
+
+        return bool(ray.get(self._handle.tell.remote(news)))
+
+
+@contextmanager
+def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[LedgerAddress]:
+    """Run the ledger of an account as a named actor that is restarted for ever."""
+    address = LedgerAddress(f"debate-ledger-{run}")
+    actor = ray.remote(AccountService).options(
+        name=address.name, namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1
+    )
+    handle = actor.remote(out, run, options, usual)
+    # What it cannot do is told here.
+    ray.get(handle.status.remote())
+    try:
+        yield address
+    finally:
+        ray.kill(handle, no_restart=True)
+        out.drop_state(f"ledger-{run}")
+
+
+def ask_status(ray: Any, address: LedgerAddress, stop: bool) -> AccountStatus | None:
+    """What the ledger knows; None while it does not answer."""
+    try:
+        status: AccountStatus = ray.get(address.handle().status.remote(stop), timeout=5.0)
+    except (ray.exceptions.RayError, ValueError):
+        return None
+    return status
+
+
+class ScoringActor:
+    """What Ray Data makes once for each actor, and calls for each part."""
+
+    def __init__(self, job: ScoringJob, connect: Callable[[], Account]) -> None:
+        from debate_judge.runs.distributed.scorer import PartScorer
+
+        self._scorer = PartScorer(job, connect())
+
+    def __call__(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        done = [self._scorer.score(pickle.loads(one.as_py())) for one in batch["part"]]
+        return pa.table({"done": [pickle.dumps(one) for one in done]})
+
+
+@dataclass(frozen=True)
+class PartsToScore:
+    """The input of the pipeline."""
+
+    slices: Sequence[InputSlice]
+    reading: SliceReading
+    size: int
+    """Groups of a part."""
+    out: OutFolder
+    there: frozenset[str]
+    """Names of the parts that stand."""
+
+
+def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
+    """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
+
+    Ray Data restarts an actor that died, and gives it its parts again, for ever.
+    """
+    from ray.data import ActorPoolStrategy
+
+    pool = ActorPoolStrategy(
+        size=actors,
+        max_tasks_in_flight_per_actor=_AT_ONCE + 1,
+        max_concurrent_calls_per_actor=_AT_ONCE,
+        enable_true_multi_threading=True,
+    )
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.enable_operator_progress_bars = False
+    read = ray.data.read_datasource(
+        _datasource(parts), override_num_blocks=len(parts.slices), concurrency=max(_READERS, actors // 2)
+    )
+    scored = read.map_batches(
+        ScoringActor,
+        batch_size=1,
+        batch_format="pyarrow",
+        fn_constructor_args=(job, _Connect(address)),
+        compute=pool,
+        num_cpus=1,
+    )
+    for row in scored.iter_rows():
+        yield row["done"]
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """Connects an actor to the ledger, in the actor's own process."""
+
+    address: LedgerAddress
+
+    def __call__(self) -> Account:
+        return LedgerClient(self.address)
+
+
+def _datasource(parts: PartsToScore) -> Any:
+    from ray.data import Datasource, ReadTask
+    from ray.data.block import BlockMetadata
+
+    class TextsDatasource(Datasource):
+        """Reads slices by the reader of all commands; each block is one part."""
+
+        def estimate_inmemory_data_size(self) -> int | None:
+            return None
+
+        def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, **_: Any) -> list[Any]:
+            return [
+                ReadTask(
+                    _Reader(piece, parts.reading, parts.size, parts.out, there),
+                    BlockMetadata(num_rows=None, size_bytes=piece.size or None, input_files=None, exec_stats=None),
+                )
+                for piece, there in _with_standing(parts)
+            ]
+
+    return TextsDatasource()
+
+
+def _with_standing(parts: PartsToScore) -> Iterator[tuple[InputSlice, set[str]]]:
+    by_slice: dict[str, set[str]] = {}
+    for name in parts.there:
+        by_slice.setdefault(name.rpartition("-")[0], set()).add(name)
+    for piece in parts.slices:
+        yield piece, by_slice.get(piece.name, set())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads one slice; sent to where it is read."""
+
+    piece: InputSlice
+    reading: SliceReading
+    size: int
+    out: OutFolder
+    there: set[str]
+
+    def __call__(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        from debate_judge.runs.distributed.parts import parts_of
+
+        for part in parts_of(self.piece, self.reading, self.size, self.out, self.there):
+            yield pa.table({"part": [pickle.dumps(part)]})
+
+
+__all__ = ["PartDone", "PartsToScore", "ask_status", "cluster", "ledger", "require_ray", "score_parts"]

@@ -1,0 +1,148 @@
+"""What is scored: files by path, glob or URL, and the slices that single tasks read.
+
+A file is one slice, read by the reader of all commands, so that formats, `--columns` and errors are the same. JSON
+lines with a group each are cut into ranges of bytes, whose tasks begin behind the first line end and go on to the end
+of the last line that begins inside (as Hadoop does). Tables are not cut: rows of a group could fall apart, and texts
+without ids are named after their place in the file.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.hub import HUB
+
+SLICE = 64 * 1024 * 1024
+"""Bytes of a file that one task reads, where it can be cut."""
+_LINES = (".jsonl", ".ndjson", ".json")
+_ENDS = 64 * 1024
+"""Bytes at either end of a file that its fingerprint is of."""
+_LOOK = 20
+"""Lines from the first that may tell what each line is."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file of the input."""
+
+    name: str
+    """As messages name it."""
+    place: str
+    """Absolute path or URL."""
+    size: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class InputSlice:
+    """A range of bytes of a file; the whole file where it was not cut."""
+
+    file: InputFile
+    name: str
+    """Place of the file among the files, and of the slice in it; the names of its parts begin with it."""
+    start: int = 0
+    end: int | None = None
+
+    @property
+    def size(self) -> int:
+        return (self.file.size if self.end is None else self.end) - self.start
+
+
+def find_inputs(pattern: str) -> list[InputFile]:
+    """The files that a path, glob or URL names, in the order of their names.
+
+    Raises:
+        InputError: There is none, or its store cannot be asked.
+    """
+    if pattern.startswith(HUB) and not pattern.startswith(HUB + "//"):
+        return [InputFile(pattern, pattern, 0, "")]
+    try:
+        files = _remote(pattern) if "://" in pattern else _local(pattern)
+    except (OSError, ImportError, ValueError) as error:
+        raise InputError(
+            "the input cannot be listed",
+            file=pattern,
+            field="--in",
+            found=str(error),
+            remedy="check the address and its key; s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub",
+        ) from error
+    if not files:
+        raise InputError("no such file", file=pattern, field="--in", expected="a file, a glob or a URL")
+    return files
+
+
+def _local(pattern: str) -> list[InputFile]:
+    # A file may well be called like a glob.
+    names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
+    found = [(name, Path(name).absolute()) for name in names if Path(name).is_file()]
+    return [InputFile(name, str(path), path.stat().st_size, _fingerprint(str(path))) for name, path in found]
+
+
+def _remote(pattern: str) -> list[InputFile]:
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(pattern)
+    paths = sorted(system.glob(path)) if glob.has_magic(path) else [path]
+    urls = [(system.unstrip_protocol(one), system.info(one)) for one in paths]
+    return [
+        InputFile(url, url, int(info["size"]), str(info.get("ETag") or info.get("etag") or _fingerprint(url)))
+        for url, info in urls
+        if info.get("type", "file") == "file"
+    ]
+
+
+def _fingerprint(place: str) -> str:
+    """Of the beginning and the end, for a file may be longer than can be read beforehand."""
+    digest = hashlib.blake2b(digest_size=8)
+    with open_input(place) as file:
+        digest.update(file.read(_ENDS))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _ENDS))
+        digest.update(file.read(_ENDS))
+    return digest.hexdigest()
+
+
+def open_input(place: str) -> Any:
+    if "://" not in place:
+        return open(place, "rb")
+    import fsspec
+
+    return fsspec.open(place, "rb").open()
+
+
+def slices(files: Sequence[InputFile], columns: Sequence[str], size: int = SLICE) -> list[InputSlice]:
+    """Cut the files into what single tasks read."""
+    found = []
+    for number, file in enumerate(files):
+        starts = range(0, file.size, size) if file.size > size and group_a_line(file, columns) else [0]
+        for ordinal, start in enumerate(starts):
+            whole = len(starts) == 1
+            found.append(InputSlice(file, f"{number:05d}-{ordinal:05d}", start, None if whole else start + size))
+    return [replace(one, end=min(one.end, one.file.size)) if one.end is not None else one for one in found]
+
+
+def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
+    """Whether each line is a JSON object with candidates; judged by the first one that is an object."""
+    if Path(file.name).suffix.lower() not in _LINES:
+        return False
+    with open_input(file.place) as opened:
+        for line in islice((line for line in opened if line.strip()), _LOOK):
+            if line.lstrip().startswith(b"["):
+                return False
+            try:
+                first = json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(first, dict):
+                return "candidates" in Columns.of(columns).find(tuple(first), ("candidates",))[0]
+    return False

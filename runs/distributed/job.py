@@ -1,0 +1,122 @@
+"""What is sent between the driver of a distributed run, its actors and the ledger of the account."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.usage import Meter, Tokens
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.export.manifest import MANIFEST, Export, read
+from debate_judge.runs.scoring.output import RowTotals
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """What an actor needs to score parts; holds no key, for these come from the environment of each process."""
+
+    program: dict[str, bytes]
+    """The export's files, so that no machine but the driver's must reach its folder."""
+    judges: tuple[str, ...]
+    lm: str | None
+    api_base: str | None
+    concurrency: int
+    """LM calls that one actor may have in flight."""
+    store: str
+    """Folder of the replies."""
+    options: LMOptions
+    prices: str | None
+    """The content of `options.prices`."""
+    max_tokens: int | None
+    aspects: tuple[str, ...]
+    scale: Literal["judge", "raters"]
+    patient: bool
+    """Whether rows without scores may fill the parts, however many."""
+    out: OutFolder
+    path: tuple[str, ...] = ()
+    """Where the driver imports from, for judges of the user's own."""
+
+
+def packed(export: Export) -> dict[str, bytes]:
+    """The files of an export that it is read from."""
+    files = [export.folder / MANIFEST, *sorted((export.folder / "state").glob("*.json"))]
+    return {str(file.relative_to(export.folder)): file.read_bytes() for file in files}
+
+
+def unpacked(job: ScoringJob) -> tuple[Export, LMOptions]:
+    """The export, and the options with the table of prices on this machine."""
+    folder = Path(tempfile.mkdtemp(prefix="debate-actor-"))
+    for name, content in job.program.items():
+        file = folder / "program" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    options = job.options
+    if job.prices is not None:
+        (folder / "prices.toml").write_text(job.prices, encoding="utf-8")
+        options = replace(options, prices=folder / "prices.toml")
+    return read(folder / "program", job.judges), options
+
+
+@dataclass(frozen=True)
+class MeterCopy:
+    """The counts of one process at one time."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+    accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, meter: Meter) -> MeterCopy:
+        asked, executed, accounts = meter.copied()
+        return cls(asked, executed, accounts)
+
+
+@dataclass(frozen=True)
+class ActorNews:
+    """What an actor tells every second."""
+
+    lessee: str
+    meter: MeterCopy
+    items: int = 0
+    unscored: int = 0
+    memory: int = 0
+    """Resident bytes."""
+    closed: bool = False
+    """Whether it has stopped, and all that it had in flight is kept."""
+
+
+@dataclass(frozen=True)
+class PartDone:
+    """What an actor says of a part."""
+
+    slice: str
+    name: str = ""
+    size: int = 0
+    rows: RowTotals | None = None
+    """None where there are none: the part was not scored, or stands for the end of a slice."""
+    errors: tuple[str, ...] = ()
+    notes: str = ""
+    parts: int | None = None
+    """As in `runs.distributed.parts.Part`."""
+    failure: tuple[int, str] | None = None
+    """Exit code and message of what ends the run."""
+    lessee: str = ""
+    meter: MeterCopy | None = None
+
+
+class Account(Protocol):
+    """The ledger's service, as a process reaches it."""
+
+    def exchange(self, report: LeaseReport) -> Awaitable[LeaseGrant]: ...
+
+    def settle(self, report: LeaseReport) -> None:
+        """Give the last report; returns when it was taken in."""
+
+    def tell(self, news: ActorNews) -> bool:
+        """Give news; returns whether the run is to stop."""

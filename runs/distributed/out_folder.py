@@ -1,0 +1,217 @@
+"""The results of a distributed run: a folder of parts, each written whole by one actor, and what they were made from.
+
+    scores.parquet/
+        part-00000-00003-000012.parquet   file 0, slice 3 of it, part 12 of that: rows in the order of the input
+        _manifest.json                    program, LM, aspects, files of the input; another run must have the same
+        _slices/00000-00003.json          written when all parts of the slice stand: it is not read again
+
+A part that stands is not scored again, unless the LM had failed to answer an item of it. The folder may be anywhere
+that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names that begin with `_`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from filelock import FileLock, Timeout
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.writing import opening
+from debate_judge.runs.scoring.output import RowTotals
+
+KINDS = (".parquet", ".jsonl")
+_ANOTHER = "choose another --out, or delete this folder"
+_WHOLE = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hf")
+"""Stores in which an object is seen whole or not at all, so that no renaming is needed."""
+
+
+class OutFolder:
+    """The folder of the results; may be sent to other processes.
+
+    Args:
+        url: A path or URL whose ending names the kind of the parts.
+
+    Raises:
+        InputError: It names none, or no store that can be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url if "://" in url else str(Path(url).absolute())
+        self.suffix = Path(url.rstrip("/")).suffix.lower()
+        if self.suffix not in KINDS:
+            raise InputError(
+                "the ending of the folder names the format of its parts",
+                file=url,
+                field="--out",
+                expected="a name ending in " + " or ".join(KINDS),
+                found=self.suffix or "no suffix",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url, "suffix": self.suffix}
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        import fsspec
+
+        try:
+            system, path = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise InputError("no store that can be used", file=self.url, field="--out", found=str(error)) from error
+        return system, path.rstrip("/")
+
+    @property
+    def local(self) -> Path | None:
+        """Its path, where it is on this machine."""
+        return Path(self._store[1]) if "file" in self._protocols else None
+
+    @property
+    def _protocols(self) -> tuple[str, ...]:
+        named = self._store[0].protocol
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other runs on this machine out.
+
+        Raises:
+            InputError: One is at work there, or the folder cannot be written.
+        """
+        if self.local is None:
+            yield
+            return
+        with opening(self.local, "--out"):
+            self.local.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.local / "_lock", timeout=0)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise InputError(
+                    "another run is writing into this folder",
+                    file=self.url,
+                    field="--out",
+                    remedy="wait until it ends, or choose another folder",
+                ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def require_made_from(self, made_from: Mapping[str, Any]) -> None:
+        """Write down what the parts are made from, or see that it is what an earlier run wrote.
+
+        Raises:
+            InputError: The folder was begun with something else.
+        """
+        before = self._read_json("_manifest.json")
+        if before is None:
+            if self.part_names():
+                raise InputError(
+                    "the folder has parts already, and nothing says what they were made from",
+                    file=self.url,
+                    expected="_manifest.json in it, which every run writes",
+                    remedy=_ANOTHER,
+                )
+            self._write("_manifest.json", json.dumps(made_from, ensure_ascii=False, indent=1).encode())
+            return
+        for name, value in made_from.items():
+            # As it comes back from JSON.
+            wanted, known = json.loads(json.dumps(value)), before.get(name)
+            if known != wanted:
+                shown = known, wanted
+                if isinstance(wanted, list) and isinstance(known, list):
+                    shown = next((pair for pair in zip(known, wanted, strict=False) if pair[0] != pair[1]), shown)
+                raise InputError(
+                    f"the folder was begun with another {name}",
+                    file=self.url,
+                    field=name,
+                    expected=str(shown[0]),
+                    found=str(shown[1]),
+                    remedy=_ANOTHER + "; answers are kept in --store",
+                )
+
+    def part_names(self) -> set[str]:
+        """Names of the parts that stand."""
+        return {name[5:] for name in self._names("", "part-", self.suffix)}
+
+    def finished(self) -> dict[str, RowTotals]:
+        """Slice -> its rows, for those that stand whole."""
+        found = {}
+        for name in self._names("_slices", "", ".json"):
+            record = self._read_json(f"_slices/{name}.json")
+            if record is not None:
+                found[name] = RowTotals(record["rows"], record["rows"], Counter(record["unscored"]), record["examples"])
+        return found
+
+    def finish_slice(self, name: str, rows: RowTotals) -> None:
+        """Note that all parts of a slice stand."""
+        record = {"rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
+        self._write(f"_slices/{name}.json", json.dumps(record, ensure_ascii=False).encode())
+
+    def write_part(self, name: str, content: bytes) -> None:
+        """Write a part, which appears whole or not at all."""
+        self._write(f"part-{name}{self.suffix}", content)
+
+    def read_part(self, name: str) -> RowTotals:
+        """Count the rows of a part that stands."""
+        content = cast(bytes, self._store[0].cat_file(f"{self._store[1]}/part-{name}{self.suffix}"))
+        if self.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            reasons: Iterable[str | None] = pq.read_table(io.BytesIO(content), columns=["unscored"])[
+                "unscored"
+            ].to_pylist()
+        else:
+            reasons = (json.loads(line)["unscored"] for line in content.splitlines())
+        known = list(reasons)
+        return RowTotals(len(known), len(known), Counter(reason for reason in known if reason is not None))
+
+    def write_state(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep something of the running run, under a name that no reader takes for a part."""
+        self._write(f"_{name}.json", json.dumps(content).encode())
+
+    def read_state(self, name: str) -> dict[str, Any] | None:
+        return self._read_json(f"_{name}.json")
+
+    def drop_state(self, name: str) -> None:
+        system, path = self._store
+        if system.exists(f"{path}/_{name}.json"):
+            system.rm_file(f"{path}/_{name}.json")
+
+    def _names(self, below: str, start: str, end: str) -> list[str]:
+        system, path = self._store
+        place = f"{path}/{below}".rstrip("/")
+        # Listings of object stores are kept by the library, and others may have written since.
+        system.invalidate_cache(place)
+        found = system.ls(place, detail=False) if system.exists(place) else []
+        names = [str(one).rpartition("/")[2] for one in found]
+        return sorted(n.removesuffix(end) for n in names if n.startswith(start) and n.endswith(end))
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        system, path = self._store
+        try:
+            return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
+
+    def _write(self, name: str, content: bytes) -> None:
+        system, path = self._store
+        target = f"{path}/{name}"
+        system.makedirs(target.rpartition("/")[0], exist_ok=True)
+        if set(self._protocols) & set(_WHOLE):
+            system.pipe_file(target, content)
+            return
+        folder, _, last = target.rpartition("/")
+        temporary = f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
+        system.pipe_file(temporary, content)
+        system.mv(temporary, target)

@@ -1,0 +1,119 @@
+"""Parts: groups that are read, scored and written together."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import ReadingNotes
+from debate_judge.data.schema import RatedGroup
+from debate_judge.programs.judge import Item
+from debate_judge.runs.distributed.inputs import InputSlice
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+from debate_judge.runs.runner.streaming import Score
+from debate_judge.runs.scoring.outage_guard import FAILED
+from debate_judge.runs.scoring.output import RowTotals
+from debate_judge.runs.scoring.rows import JsonLines
+
+_PART_BYTES = 8 * 1024 * 1024
+"""Bytes of text from which a part is full, however few groups it has: it is sent from process to process whole."""
+
+
+@dataclass
+class Part:
+    """Groups to be scored together, or news of a slice that has none."""
+
+    slice: str
+    name: str = ""
+    groups: bytes = b""
+    """Pickled by the reading task, or empty."""
+    size: int = 0
+    """Bytes of text."""
+    standing: RowTotals | None = None
+    """Of a part that was written by an earlier run."""
+    errors: list[str] = field(default_factory=list)
+    """Where the slice could not be read."""
+    notes: str = ""
+    """What a user has to know of the reading."""
+    parts: int | None = None
+    """On the last of a slice: how many parts it has."""
+
+
+def parts_of(piece: InputSlice, reading: SliceReading, size: int, folder: OutFolder, there: set[str]) -> Iterator[Part]:
+    """Read a slice as parts of at most `size` groups, and one at the end that says how many there were.
+
+    Args:
+        piece: What to read.
+        reading: How.
+        size: Groups of a part.
+        folder: Of the results.
+        there: Names of its parts that stand already.
+    """
+    notes, errors = ReadingNotes(piece.file.name), list[str]()
+    groups: list[RatedGroup] = []
+    length = count = 0
+
+    def part() -> Part:
+        name = f"{piece.name}-{count:06d}"
+        standing = folder.read_part(name) if name in there else None
+        if standing is not None and not standing.unscored[FAILED]:
+            return Part(piece.name, name, size=length, standing=standing)
+        return Part(piece.name, name, pickle.dumps(groups), length)
+
+    for found in read_slice(piece, reading, notes):
+        if isinstance(found, InputError):
+            errors.append(str(found))
+            continue
+        groups.append(found)
+        length += len(found.source) + sum(len(candidate.text) for candidate in found.candidates)
+        if len(groups) == size or length >= _PART_BYTES:
+            yield part()
+            groups, length, count = [], 0, count + 1
+    if groups:
+        yield part()
+        count += 1
+    yield Part(piece.name, errors=errors, notes=notes.line(), parts=count)
+
+
+class PartRows:
+    """The rows of one part, as `score.py` has them.
+
+    Args:
+        suffix: `.parquet` or `.jsonl`.
+        extra: As for `runs.scoring.rows.JsonLines`.
+    """
+
+    def __init__(self, suffix: str, extra: tuple[str, ...] = ()) -> None:
+        self._suffix = suffix
+        self._form = JsonLines(extra)
+        self._lines: list[bytes] = []
+        self._values: list[list[Any]] = []
+        self.tally = RowTotals()
+
+    def add(self, item: Item, score: Score) -> None:
+        if self._suffix == ".parquet":
+            self._values.append(self._form.values(item, score))
+        else:
+            self._lines.append(self._form.encode(item, score))
+        self.tally.count(score, kept=False)
+
+    def encoded(self) -> bytes:
+        """The content of the part's file."""
+        if self._suffix != ".parquet":
+            return b"".join(self._lines)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kinds = {name: pa.float64() for name in ("score", "judge_score")}
+        kinds |= {name: pa.int64() for name in ("rounds", "together", "joint")}
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in self._form.fields()])
+        columns = zip(*self._values, strict=True) if self._values else [()] * len(schema)
+        file = io.BytesIO()
+        arrays = [pa.array(values, kind.type) for values, kind in zip(columns, schema, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), file)
+        return file.getvalue()

@@ -1,0 +1,78 @@
+"""The ledger of a run as a service: what actors and the driver ask it, and what survives its restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from debate_judge.programs.lm.lending.ledger import AccountLedger
+from debate_judge.programs.lm.lending.messages import NONE, Amounts, LeaseGrant, LeaseReport
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs.distributed.job import ActorNews
+from debate_judge.runs.distributed.out_folder import OutFolder
+
+_ALIVE = 10.0
+"""Seconds of silence after which an actor is taken for dead."""
+
+
+@dataclass(frozen=True)
+class AccountStatus:
+    """What the driver is told."""
+
+    news: Mapping[str, ActorNews]
+    """Lessee -> its latest."""
+    paid: Amounts
+    refusals: int
+    resting: bool
+    """Whether all actors that are alive have stopped."""
+
+
+class AccountService:
+    """One account for all actors of a run.
+
+    Args:
+        out: Where it writes down what it has promised, for its own restart.
+        run: A name that no other run ever has.
+        options: Limits and budget of the account.
+        usual: Its provider's usual limits.
+    """
+
+    def __init__(self, out: OutFolder, run: str, options: LMOptions, usual: RateLimits) -> None:
+        self._out, self._state = out, f"ledger-{run}"
+        state = out.read_state(self._state) or {}
+        calls, tokens, usd = state.get("promised", NONE)
+        self._ledger = AccountLedger(
+            options.budget,
+            RateLimits(options.rpm, options.tpm),
+            usual,
+            promised=(calls, tokens, usd),
+            keep=lambda promised: out.write_state(self._state, {"promised": promised}),
+        )
+        self._news: dict[str, ActorNews] = {}
+        self._heard: dict[str, float] = {}
+        self._refusals: dict[str, int] = {}
+        self._stopping = False
+
+    def exchange(self, report: LeaseReport) -> LeaseGrant:
+        """See `AccountLedger.exchange`."""
+        self._refusals[report.lessee] = report.refusals
+        return self._ledger.exchange(report)
+
+    def tell(self, news: ActorNews) -> bool:
+        """Take in news; returns whether the run is to stop."""
+        self._news[news.lessee] = news
+        self._heard[news.lessee] = time.monotonic()
+        return self._stopping
+
+    def status(self, stop: bool = False) -> AccountStatus:
+        """What is known of all actors.
+
+        Args:
+            stop: Whether they are to stop, from now on.
+        """
+        self._stopping = self._stopping or stop
+        silent = time.monotonic() - _ALIVE
+        resting = all(one.closed or self._heard[name] < silent for name, one in self._news.items())
+        return AccountStatus(dict(self._news), self._ledger.paid, sum(self._refusals.values()), resting)

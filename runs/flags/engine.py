@@ -1,0 +1,22 @@
+"""Settings of a run that many processes or machines share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from debate_judge.runs.flags.declared import flag_group, setting
+
+
+@flag_group("engine")
+class EngineFlags:
+    """Who scores: this process, or actors of Ray."""
+
+    engine: Literal["local", "ray"] = setting(
+        "local",
+        "ray: actors on this machine or a cluster; --in may be a glob or a URL, and --out is a folder, "
+        "NAME.parquet or NAME.jsonl, of parts",
+        decides=False,
+    )
+    actors: int = setting(2, "processes that score; --concurrency is that of all together", ge=1, decides=False)
+    address: str | None = setting(None, "of a running Ray cluster; without it Ray starts here", decides=False)
+    part: int = setting(1000, "groups of texts in one part of the results", ge=1, decides=False)

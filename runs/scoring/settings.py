@@ -1,0 +1,46 @@
+"""The settings of `score`, and its exit codes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, SOURCES, STORE, SourcesText
+from debate_judge.runs.flags.declared import command_settings, setting
+from debate_judge.runs.flags.engine import EngineFlags
+from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
+
+EXIT_INPUT, EXIT_LM, EXIT_UNSCORED, EXIT_INTERRUPTED = 2, 3, 4, 130
+
+
+@command_settings
+class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
+    """Settings of one scoring run."""
+
+    program: str = setting(..., EXPORT, metavar="EXPORT")
+    judge: tuple[str, ...] = setting(
+        (),
+        "a judge of your own that the export uses; its module is imported; may be repeated",
+        metavar="MODULE:CLASS",
+        repeated=True,
+    )
+    source: str = setting(
+        ..., "file with the texts to score, in any format that --data of a compile takes", name="--in", metavar="FILE"
+    )
+    columns: tuple[str, ...] = COLUMNS
+    sources: SourcesText | None = SOURCES
+    out: str = setting(..., "file for the scores, .jsonl or .csv", metavar="FILE")
+    aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
+    task: str | None = setting(
+        None, "score only the groups of this task; without it a group of another task is an error"
+    )
+    scale: Literal["judge", "raters"] = setting(
+        "judge", "scale of the scores: the judge's own, or the raters' (by a map that the compile fitted)"
+    )
+    trust_export: bool = setting(
+        False, "use the server address that the export names, after you confirm it on the terminal", decides=False
+    )
+    lm: str | None = setting(None, "PROVIDER/MODEL or offline", shown="as compiled")
+    transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
+    max_unscored: float = MAX_UNSCORED
+    store: str = STORE
+    max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")
