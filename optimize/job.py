@@ -132,7 +132,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
     """
     plan = prepared(settings, personas)
-    with _runner(settings, progress=progress, remember=bool(plan.data.repeats)) as runner, _tracker(plan) as tracker:
+    with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
         runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
@@ -241,10 +241,12 @@ def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
 
 
 @contextmanager
-def _runner(settings: Settings, *, progress: bool, remember: bool) -> Iterator[JudgeRunner]:
+def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
+    settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
-    # Compiles at once have many calls in common, and a store shows a process only what was there when it began.
-    with only_process(replies / "compile"), closing(Journal(replies)) as journal:
+    # Compiles at once share their replies, but for those of batch jobs, which would be made twice.
+    turns = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
+    with only_process(turns), closing(Journal(replies)) as journal:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,
@@ -256,5 +258,5 @@ def _runner(settings: Settings, *, progress: bool, remember: bool) -> Iterator[J
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if remember else None) as runner:
+        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.repeats else None) as runner:
             yield runner

@@ -78,8 +78,8 @@ def finished(space: Space, point: Point, found: Found) -> optuna.trial.FrozenTri
 def only_process(file: Path | None) -> Iterator[None]:
     """Let one process at a time work with a file, or with what it stands for; the others wait.
 
-    Two that mixed their trials in one study would each choose by chance; two that compile on one store at once would
-    each pay for the calls that they have in common.
+    Two that mixed their trials in one study would each choose by chance, and two compiles of the same judge on the same
+    data would write the same files.
 
     Raises:
         InputError: The place cannot be written.
@@ -94,7 +94,7 @@ def only_process(file: Path | None) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.info("another process compiles on this store; waiting until it has ended")
+        logger.info("another process compiles the same; waiting until it has ended")
         lock.acquire()
     try:
         yield

@@ -14,7 +14,7 @@ import json
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dspy
 
@@ -27,7 +27,8 @@ from debate_judge.programs.lm.limits.sync_calls import SyncCalls
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Memory, Messages, Reply, ReplyStore
+from debate_judge.programs.lm.reply import Memory, Messages, Reply, ReplyStore, SharedStore
+from debate_judge.programs.lm.sharing.claims import CallClaim
 from debate_judge.programs.lm.stored_engine import AwaitedEngine, StoredEngine
 from debate_judge.programs.lm.usage import Meter
 
@@ -66,6 +67,9 @@ class JudgeLM(dspy.LM):
         self._asked_at = endpoint
         """As it goes into the identity of a call."""
         self.store: ReplyStore = Memory() if store is None else store
+        # What is computed in this process costs less than a look at what others do.
+        shared = isinstance(self.store, SharedStore) and not isinstance(engine, LocalEngine)
+        self._shared = cast(SharedStore, self.store) if shared else None
         self.meter = Meter()
         self.price = price
         self.context: int | None = None
@@ -211,13 +215,18 @@ class JudgeLM(dspy.LM):
             return stored
 
         landed = self._flying[key] = asyncio.get_running_loop().create_future()
+        claim = self.new_claim(key)
 
         def over() -> None:
             del self._flying[key]
             landed.set_result(None)
+            claim.release()
 
         handed_on = False
         try:
+            if (found := await claim.fetch()) is not None:
+                self.meter.hit(role, found, batch=self.batches is not None)
+                return found
             if self.batches is not None:
                 way = partial(self.batches.chat, key, role, messages, settings)
                 reply = await self.caller.call_in_batch(way, size, settings.get("max_tokens"))
@@ -235,7 +244,10 @@ class JudgeLM(dspy.LM):
 
                 handed_on = True
                 keep = partial(self.keep, key, role)
-                reply = await self.caller.call(send, size, settings.get("max_tokens"), keep, over)
+                reply = await self.caller.call(send, size, settings.get("max_tokens"), keep, over, claim=claim)
+            if claim.found is not None:
+                self.meter.hit(role, reply)
+                return reply
         finally:
             # If it is cancelled, its request may still bring the reply; until then no one else makes the call.
             if not handed_on:
@@ -246,6 +258,10 @@ class JudgeLM(dspy.LM):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return reply
+
+    def new_claim(self, key: str) -> CallClaim:
+        """The claim of a call, for this process to make it while no other does."""
+        return CallClaim(self._shared, key)
 
     async def _control(self) -> Reply:
         """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""

@@ -1,10 +1,11 @@
 """Keeps every LM reply on disk, so that no call is paid twice and a run that was stopped continues for free.
 
 A journal is a folder of append-only segments, one per process, which are merged when they are many. A process writes
-only its own segment, so several may share a folder; a segment that a kill has torn loses at most its last line. Memory
-holds the position of each reply (about 100 bytes), not the reply. A reply is written at the end of the turn of the
-event loop in which it came, before any result that rests on it leaves the process, and forced to the disk within a
-second. A process that was forked must open a journal of its own.
+only its own segment, so several may share a folder; a segment that a kill has torn loses at most its last line. What
+the others append is found while they run (`sharing.segment_index`), and a call that several want at once is made by one
+of them (`sharing.claims`). A reply is written at the end of the turn of the event loop in which it came, before any
+result that rests on it leaves the process, and forced to the disk within a second. A process that was forked must open
+a journal of its own.
 
 A line is KEY, a tab, the checksum of the rest in hexadecimal digits, a tab, JSON, a newline. A line whose checksum is
 wrong is skipped, counted and named: the reply is asked for again.
@@ -14,11 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
-import zlib
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,12 +23,9 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.programs.lm.batch.job_files import JobFiles
 from debate_judge.programs.lm.reply import Reply, sound_reply
-from debate_judge.programs.lm.segments import OpenFiles, Segment, merge
-
-_LOG = logging.getLogger(__name__)
-
-_KEY, _SUM = 32, 8
-"""Lengths of a call's key and of a checksum, in hexadecimal digits."""
+from debate_judge.programs.lm.segments import Segment, merge
+from debate_judge.programs.lm.sharing.claims import FileClaims
+from debate_judge.programs.lm.sharing.segment_index import KEY, SUM, SegmentIndex, checksum, is_sound
 
 # `dataclasses.asdict` would copy every value, at 0.03 ms a reply.
 _FIELDS = tuple(field.name for field in fields(Reply))
@@ -58,72 +52,58 @@ class Journal:
             merge(folder)
         self._folder = folder
         self.jobs = JobFiles(folder, self.flush)
-        self._paths: list[Path] = []
-        self._files = OpenFiles()
-        self._where: dict[int, tuple[int, int]] = {}
-        self.broken = 0
-        """Lines that were skipped because they are not what was written."""
-        self._index_new()
+        self._index = SegmentIndex(folder)
+        self._claims = FileClaims(folder)
         self._segment: Segment | None = None
         self._waiting: dict[str, Reply] = {}
         self._lines: list[tuple[int, bytes]] = []
+        self._released: list[str] = []
         self._failure: OSError | None = None
         # The proposers of DSPy's optimizers ask from other threads than the loop's.
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._index)
 
-    def _index_new(self) -> None:
-        """Find what is in the segments that are not known yet."""
-        known = set(self._paths)
-        while new := sorted(set(self._folder.glob("*.replies")) - known):
-            known.update(new)
-            for path in new:
-                # What another process merges meanwhile is in a segment that the next look finds.
-                with suppress(FileNotFoundError):
-                    self._index(path)
-
-    def _index(self, path: Path) -> None:
-        number, broken = len(self._paths), 0
-        self._paths.append(path)
-        for offset, line, last in _lines_of(path):
-            if _is_sound(line):
-                self._where[int(line[:_KEY], 16)] = (number, offset)
-            elif not last or line.endswith(b"\n"):
-                # An unfinished last line is what a kill leaves.
-                broken += 1
-        if broken:
-            self.broken += broken
-            _LOG.warning("%s: %d broken lines are skipped; their replies are asked for again", path, broken)
+    @property
+    def broken(self) -> int:
+        """Lines that were skipped because they are not what was written."""
+        return self._index.broken
 
     def get(self, key: str) -> Reply | None:
         waiting = self._waiting.get(key)
         if waiting is not None:
             return waiting
-        place = self._where.get(int(key, 16))
-        if place is None:
-            return None
-        number, offset = place
-        path = self._paths[number]
+        number = int(key, 16)
+        if number not in self._index:
+            self._index.look_sometimes()
         try:
-            with self._lock:
-                try:
-                    line = self._files.line(path, offset)
-                except FileNotFoundError:
-                    # Another process has merged it.
-                    self._index_new()
-                    number, offset = self._where[int(key, 16)]
-                    path = self._paths[number]
-                    line = self._files.line(path, offset)
-            if not _is_sound(line):
+            line = self._index.line(number)
+            if line is None:
+                return None
+            if not is_sound(line):
                 raise ValueError("its checksum is wrong")
             return _reply_of(line)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            self.broken += 1
-            del self._where[int(key, 16)]
-            _LOG.warning("%s, byte %d: a reply cannot be read (%s) and is asked for again", path, offset, error)
+            self._index.drop(number, error)
             return None
+
+    async def fetch(self, key: str) -> Reply | None:
+        return self.get(key)
+
+    async def claim(self, key: str) -> bool:
+        if not self._claims.take(key):
+            return False
+        self._index.look()
+        return True
+
+    def release(self, key: str) -> None:
+        with self._lock:
+            if key in self._waiting:
+                # Another process that was granted it now would not find the reply.
+                self._released.append(key)
+                return
+        self._claims.give_up(key)
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         """Keep a reply. Replies that arrive in one turn of the event loop are written together, at its end.
@@ -164,7 +144,6 @@ class Journal:
             try:
                 if self._segment is None:
                     self._segment = Segment(self._folder)
-                    self._paths.append(self._segment.path)
                 start = self._segment.append(b"".join(line for _, line in self._lines))
             except OSError as error:
                 self._failure = error
@@ -172,11 +151,16 @@ class Journal:
                     self._segment.close()
                     self._segment = None
                 return
+            places = {}
             for key, line in self._lines:
-                self._where[key] = (len(self._paths) - 1, start)
+                places[key] = start
                 start += len(line)
+            self._index.add(self._segment.path, places)
             self._lines = []
             self._waiting.clear()
+            released, self._released = self._released, []
+        for name in released:
+            self._claims.give_up(name)
 
     def _require_written(self) -> None:
         failure = self._failure or (self._segment.failure if self._segment is not None else None)
@@ -199,7 +183,8 @@ class Journal:
         try:
             self.flush()
         finally:
-            self._files.close()
+            self._index.close()
+            self._claims.close()
             if self._segment is not None:
                 self._segment.close()
 
@@ -207,38 +192,10 @@ class Journal:
 def _line_of(key: str, role: str, reply: Reply) -> bytes:
     record = {"role": role, **{name: getattr(reply, name) for name in _FIELDS}}
     text = json.dumps(record).encode()
-    return b"%b\t%08x\t%b\n" % (key.encode(), _checksum(key.encode(), text), text)
-
-
-def _checksum(key: bytes, text: bytes) -> int:
-    return zlib.crc32(text, zlib.crc32(key))
-
-
-def _is_sound(line: bytes) -> bool:
-    head, start = line[: _KEY + _SUM + 2], _KEY + _SUM + 2
-    if not line.endswith(b"\n") or head[_KEY : _KEY + 1] != b"\t" or head[-1:] != b"\t":
-        return False
-    try:
-        int(head[:_KEY], 16)
-    except ValueError:
-        return False
-    return head[_KEY + 1 : -1] == b"%08x" % _checksum(head[:_KEY], line[start:-1])
+    return b"%b\t%08x\t%b\n" % (key.encode(), checksum(key.encode(), text), text)
 
 
 def _reply_of(line: bytes) -> Reply:
-    stored = json.loads(line[_KEY + _SUM + 2 :])
+    stored = json.loads(line[KEY + SUM + 2 :])
     tokens = (stored["input_tokens"], stored["output_tokens"], stored["cached_tokens"])
     return sound_reply(stored["text"], tokens, stored["finish"], stored["logprobs"])
-
-
-def _lines_of(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Offset and content of each line, and whether it is the last."""
-    offset, before = 0, None
-    with path.open("rb") as file:
-        for line in file:
-            if before is not None:
-                yield offset, before, False
-                offset += len(before)
-            before = line
-    if before is not None:
-        yield offset, before, True

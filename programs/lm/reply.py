@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Messages = list[dict[str, Any]]
 """Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
@@ -81,6 +81,23 @@ class ReplyStore(Protocol):
     def get(self, key: str) -> Reply | None: ...
 
     def put(self, key: str, role: str, reply: Reply) -> None: ...
+
+
+@runtime_checkable
+class SharedStore(ReplyStore, Protocol):
+    """A store that several processes use at the same time, which share the calls that they have in common."""
+
+    async def fetch(self, key: str) -> Reply | None:
+        """The reply, where `get` has to look further than it can without waiting; `get` finds it from then on."""
+        ...
+
+    async def claim(self, key: str) -> bool:
+        """Claim a call; False while another process holds the claim. `get` then finds what its last holder put."""
+        ...
+
+    def release(self, key: str) -> None:
+        """Give a claim up, after what was put before can be found by all."""
+        ...
 
 
 class Memory:

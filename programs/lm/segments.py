@@ -58,6 +58,14 @@ def _lock(file: BinaryIO | FileIO, *, wait: bool = False) -> bool:
     return True
 
 
+def is_at_rest(file: BinaryIO) -> bool:
+    """Whether no process appends to a segment any more; its file must be closed soon, for it is locked until then.
+
+    An empty one must not be asked about: its process may be about to lock it.
+    """
+    return _lock(file)
+
+
 def merge(folder: Path) -> None:
     """Merge the small segments that no process appends to, if there are many, and delete them.
 

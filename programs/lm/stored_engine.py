@@ -62,7 +62,10 @@ class AwaitedEngine:
             lm.meter.hit(self.role, reply)
         else:
             send, keep = partial(self._send, request), partial(lm.keep, key, self.role)
-            reply = await caller.call(send, size, request.config.max_tokens, keep)
+            claim, limit = lm.new_claim(key), request.config.max_tokens
+            reply = await claim.fetch() or await caller.call(send, size, limit, keep, claim.release, claim=claim)
+            if claim.found is not None:
+                lm.meter.hit(self.role, reply)
         return response_of(request.model, reply)
 
     async def _send(self, request: Request) -> Reply:

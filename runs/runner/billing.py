@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.lm.reply import Reply, ReplyStore, SharedStore
 
 STAGE: ContextVar[str] = ContextVar("stage", default="")
 """The part of a run that calls are made for, e.g. `fluency: tuning`; estimates count by it."""
@@ -94,6 +94,17 @@ class UsageByJudge:
             # Asked for twice, it is in the list twice; `charge` counts it once.
             self._awaited.setdefault(key, []).append(usage)
         return reply
+
+    async def fetch(self, key: str) -> Reply | None:
+        found = isinstance(self._store, SharedStore) and await self._store.fetch(key) is not None
+        return self.get(key) if found else None
+
+    async def claim(self, key: str) -> bool:
+        return not isinstance(self._store, SharedStore) or await self._store.claim(key)
+
+    def release(self, key: str) -> None:
+        if isinstance(self._store, SharedStore):
+            self._store.release(key)
 
     def put(self, key: str, role: str, reply: Reply) -> None:
         self._store.put(key, role, reply)

@@ -43,16 +43,6 @@ def test_processes_write_side_by_side(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_process_sees_what_was_there_when_it_began(tmp_path: Path) -> None:
-    first, second = Journal(tmp_path), Journal(tmp_path)
-    first.put(key(0), "scorer", REPLIES[0])
-    third = Journal(tmp_path)
-    assert second.get(key(0)) is None
-    assert third.get(key(0)) == REPLIES[0]
-    for journal in (first, second, third):
-        journal.close()
-
-
 def test_threads_may_put_at_the_same_time(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
 

@@ -16,6 +16,7 @@ from debate_judge.programs.lm.options import LMOptions
 
 if TYPE_CHECKING:
     from debate_judge.programs.lm.reply import Reply
+    from debate_judge.programs.lm.sharing.claims import CallClaim
 
 _AT_ONCE = 0.1
 """Seconds of Retry-After below which it asks for no wait at all; a call that is refused again waits all the same."""
@@ -29,6 +30,7 @@ class PendingCall:
     size: int
     max_tokens: int | None
     keep: Callable[[Reply], None] | None
+    claim: CallClaim | None
 
 
 class CallAttempts:

@@ -23,6 +23,7 @@ from debate_judge.programs.lm.limits import control_call
 from debate_judge.programs.lm.limits.attempts import CallAttempts, PendingCall
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
+from debate_judge.programs.lm.limits.claimed_place import acquire
 from debate_judge.programs.lm.limits.control_call import ControlCall
 from debate_judge.programs.lm.limits.deadline import deadline
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
@@ -32,6 +33,7 @@ from debate_judge.programs.lm.limits.retries import Backoff, retry
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.sharing.claims import CallClaim
 
 if TYPE_CHECKING:
     from debate_judge.programs.lm.lending.lease import Lease
@@ -113,6 +115,8 @@ class Caller:
         max_tokens: int | None,
         keep: Callable[[Reply], None] | None = None,
         over: Callable[[], None] = lambda: None,
+        *,
+        claim: CallClaim | None = None,
     ) -> Reply:
         """Make one call.
 
@@ -125,13 +129,15 @@ class Caller:
             max_tokens: Limit on the reply's length.
             keep: Called with the reply as soon as it is there, even if the call has been cancelled meanwhile.
             over: Called once, when nothing more can come of this call.
+            claim: Where other processes may want the same call: it is made while the claim is held, and is not made
+                if one of them has brought the reply, which is returned then. `over` has to release it.
 
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
             InputError: As `keep` raises it.
         """
         attempts = self._attempts()
-        once = partial(self._attempt, attempts, PendingCall(send, size, max_tokens, keep))
+        once = partial(self._attempt, attempts, PendingCall(send, size, max_tokens, keep, claim))
         try:
             return await retry(once, partial(self._wait_after, attempts))
         finally:
@@ -148,7 +154,10 @@ class Caller:
         need, attempts.wait = self._need(call.size, call.max_tokens), None
         # A call that was let through before goes first. Not while the provider is down: it may have failed by itself,
         # and only another call would then show that the provider answers again.
-        await self.limiter.acquire(need, first=attempts.request is not None and not self.breaker.open)
+        first = attempts.request is not None and not self.breaker.open
+        found = await acquire(self.limiter, need, call.claim, first=first)
+        if found is not None:
+            return found
         comes_back = False
         attempts.request = request = self.requests.start(self._request(attempts, call, need))
         try:

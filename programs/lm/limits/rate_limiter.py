@@ -142,18 +142,23 @@ class Limiter:
                 self._pump()
             raise
 
-    def release(self, need: TokenNeed = NOTHING, *, pass_on: bool = True) -> None:
+    def release(self, need: TokenNeed = NOTHING, *, pass_on: bool = True, unused: bool = False) -> None:
         """Give a place back.
 
         Args:
             need: As it was acquired with.
             pass_on: Whether waiting calls may take it; False if the same call acquires it again at once.
+            unused: Whether nothing was sent, so that the limits per minute are given back what it would have used.
         """
         self.in_flight = max(0, self.in_flight - 1)
         if not self.in_flight:
             self._failed = None
         if self._budget is not None:
             self._budget.release(need)
+        if unused and self._requests is not None:
+            self._requests.take(-1.0)
+        if unused and self._tokens is not None:
+            self._tokens.take(-need.tokens)
         if pass_on and self._waiting:
             self._pump()
 
