@@ -17,6 +17,7 @@ from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.tracking.store import open_place
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -85,8 +86,10 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(server
 
 def test_compiles_at_once_pay_once_for_what_they_have_in_common(server: FaultyServer, tmp_path: Path) -> None:
     data = small_corpus(tmp_path, groups=8, candidates=3)
+    # Once for both: MLflow is imported, and its tables made, in seconds.
+    open_place(None, tmp_path / "store", "debate/small")
     common = ["--data", str(data), "--lm", "openai/mock", "--api-base", server.url, "--store", str(tmp_path / "store")]
-    common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", "--trials", "2", "--max-rounds", "1"]
+    common += ["--aspects", "coherence", "--tuner", "none", "--effort", "light", "--trials", "1", "--max-rounds", "0"]
     common += ["--resamples", "100", "--no-preflight", "--report", "none"]
     commands = [
         lambda own=own: compile_command.main([*common, *own])

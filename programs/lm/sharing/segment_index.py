@@ -31,8 +31,6 @@ class _Known:
     path: Path
     end: int = 0
     """Of the last whole line that was read."""
-    grows: bool = True
-    """Whether another process may still append to it."""
 
 
 class SegmentIndex:
@@ -46,6 +44,8 @@ class SegmentIndex:
         self._folder = folder
         self._segments: list[_Known] = []
         self._numbers: dict[str, int] = {}
+        self._growing: set[int] = set()
+        """Those that other processes may still append to."""
         self._where: dict[int, tuple[int, int]] = {}
         self._files = OpenFiles()
         # The proposers of DSPy's optimizers ask from other threads than the loop's.
@@ -66,16 +66,16 @@ class SegmentIndex:
         with self._lock:
             begun = time.monotonic()
             try:
-                with os.scandir(self._folder) as entries:
-                    present = {entry.name for entry in entries if entry.name.endswith(".replies")}
+                present = {name for name in os.listdir(self._folder) if name.endswith(".replies")}
             except FileNotFoundError:
                 present = set()
-            for name in sorted(present):
-                one = self._segments[self._number(name)]
+            for name in sorted(present - self._numbers.keys()):
+                self._growing.add(self._number(name))
+            for number in sorted(self._growing):
                 # What another process merges meanwhile is in a segment that the next look finds.
                 with suppress(FileNotFoundError):
-                    if one.grows and one.path.stat().st_size > one.end:
-                        self._read_on(one, present)
+                    if os.stat(self._segments[number].path).st_size > self._segments[number].end:
+                        self._read_on(number, present)
             now = time.monotonic()
             self._next_look = now + max(_BETWEEN, _SHARE * (now - begun))
 
@@ -90,12 +90,13 @@ class SegmentIndex:
             self._segments.append(_Known(self._folder / name))
         return number
 
-    def _read_on(self, one: _Known, present: set[str]) -> None:
+    def _read_on(self, number: int, present: set[str]) -> None:
         """Take in the whole lines that were appended; an unfinished last line is being written, or left by a kill."""
-        number, broken = self._numbers[one.path.name], 0
+        one, broken = self._segments[number], 0
         with one.path.open("rb") as file:
             # Before the rest is read: nothing comes after it then.
-            one.grows = not is_at_rest(file)
+            if is_at_rest(file):
+                self._growing.discard(number)
             file.seek(one.end)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -125,7 +126,7 @@ class SegmentIndex:
         """
         with self._lock:
             number = self._number(path.name)
-            self._segments[number].grows = False
+            self._growing.discard(number)
             self._where.update((key, (number, offset)) for key, offset in places.items())
 
     def line(self, key: int) -> bytes | None:
@@ -148,9 +149,10 @@ class SegmentIndex:
 
     def _find_merged(self) -> None:
         """Read all segments again: another process has merged some into one that may have been read before."""
-        for one in self._segments:
+        for number, one in enumerate(self._segments):
             if one.end:
-                one.end, one.grows = 0, True
+                one.end = 0
+                self._growing.add(number)
         self.look()
 
     def drop(self, key: int, why: Exception) -> None:
