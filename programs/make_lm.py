@@ -18,11 +18,16 @@ from debate_judge.programs.lm.address import (
 from debate_judge.programs.lm.batch.setup import line_for, require_batchable
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engines import engine_for
+from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
+from debate_judge.programs.lm.sharing.database import database_address
+from debate_judge.programs.lm.sharing.team_replies import TeamReplies
+
+_REPLIES = "DEBATE_REPLIES"
 
 OFFLINE = "offline"
 """The spec of the embedded stand-in that answers by text statistics."""
@@ -31,6 +36,28 @@ OFFLINE = "offline"
 def replies_folder(store: str | Path, spec: str) -> Path:
     """Where the replies of the LM `spec` are kept below the folder that a user names with `--store`."""
     return Path(store) / "replies" / spec.replace("/", "_")
+
+
+def open_replies(folder: Path, spec: str, database: str | None = None) -> Journal | TeamReplies:
+    """Open the replies of an LM: those of a folder, and where a team shares a database those of all its machines.
+
+    Args:
+        folder: Of `replies_folder`.
+        spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
+        database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
+
+    Raises:
+        InputError: The folder cannot be written, or the database cannot be reached.
+    """
+    address = database_address(database, "--replies", _REPLIES)
+    journal = Journal(folder)
+    if address is None or spec == OFFLINE:
+        return journal
+    try:
+        return TeamReplies(journal, address, named="--replies" if database else _REPLIES, lm=folder.name)
+    except InputError:
+        journal.close()
+        raise
 
 
 def make_lm(

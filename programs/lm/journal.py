@@ -83,10 +83,25 @@ class Journal:
                 return None
             if not is_sound(line):
                 raise ValueError("its checksum is wrong")
-            return _reply_of(line)
+            return reply_of(line[KEY + SUM + 2 :])
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             self._index.drop(number, error)
             return None
+
+    def keys(self) -> list[str]:
+        """The keys of all replies that are written."""
+        return [f"{number:032x}" for number in self._index]
+
+    def record(self, key: str) -> str | None:
+        """What `record_of` made of a reply; None if there is none or it cannot be read."""
+        number = int(key, 16)
+        with self._lock:
+            waiting = next((line for one, line in self._lines if one == number), None)
+        try:
+            line = self._index.line(number) if waiting is None else waiting
+        except (OSError, LookupError):
+            return None
+        return line[KEY + SUM + 2 : -1].decode() if line is not None and is_sound(line) else None
 
     async def fetch(self, key: str) -> Reply | None:
         return self.get(key)
@@ -111,8 +126,16 @@ class Journal:
         Raises:
             StoreError: An earlier reply could not be written.
         """
+        self.keep(key, reply, record_of(role, reply))
+
+    def keep(self, key: str, reply: Reply, record: str) -> None:
+        """`put`, with what `record_of` makes of the reply.
+
+        Raises:
+            StoreError: An earlier reply could not be written.
+        """
         self._require_written()
-        line = _line_of(key, role, reply)
+        line = _line_of(key.encode(), record.encode())
         with self._lock:
             self._waiting[key] = reply
             self._lines.append((int(key, 16), line))
@@ -189,13 +212,21 @@ class Journal:
                 self._segment.close()
 
 
-def _line_of(key: str, role: str, reply: Reply) -> bytes:
-    record = {"role": role, **{name: getattr(reply, name) for name in _FIELDS}}
-    text = json.dumps(record).encode()
-    return b"%b\t%08x\t%b\n" % (key.encode(), checksum(key.encode(), text), text)
+def record_of(role: str, reply: Reply) -> str:
+    """What is kept of a reply, as JSON without a line break or a zero character."""
+    return json.dumps({"role": role, **{name: getattr(reply, name) for name in _FIELDS}})
 
 
-def _reply_of(line: bytes) -> Reply:
-    stored = json.loads(line[KEY + SUM + 2 :])
+def _line_of(key: bytes, record: bytes) -> bytes:
+    return b"%b\t%08x\t%b\n" % (key, checksum(key, record), record)
+
+
+def reply_of(record: str | bytes) -> Reply:
+    """The reply of a record.
+
+    Raises:
+        ValueError: It is none. So do LookupError and TypeError say.
+    """
+    stored = json.loads(record)
     tokens = (stored["input_tokens"], stored["output_tokens"], stored["cached_tokens"])
     return sound_reply(stored["text"], tokens, stored["finish"], stored["logprobs"])

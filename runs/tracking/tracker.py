@@ -257,6 +257,7 @@ class Tracker:
 
     def _log_dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
+        from mlflow.exceptions import MlflowException
 
         location = clean_text(corpus.origin.location)
         dataset = Dataset(
@@ -269,7 +270,12 @@ class Tracker:
             ),
         )
         tags = [InputTag("mlflow.data.context", part)]
-        self.place.client.log_inputs(self.run_id, datasets=[DatasetInput(dataset, tags)])
+        log = partial(self.place.client.log_inputs, self.run_id, datasets=[DatasetInput(dataset, tags)])
+        try:
+            log()
+        except MlflowException:
+            # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
+            log()
 
     def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         cause = error if error is not None else self._failure

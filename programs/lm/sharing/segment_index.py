@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,9 @@ class SegmentIndex:
 
     def __contains__(self, key: int) -> bool:
         return key in self._where
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._where))
 
     def look(self) -> None:
         """Find what other processes have written since the last look."""

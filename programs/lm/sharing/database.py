@@ -1,0 +1,178 @@
+"""A PostgreSQL database that a team shares: its address, connections to it, and locks in it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.redaction import clean_text
+
+if TYPE_CHECKING:
+    import psycopg
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = 5
+"""Seconds that a server is given to accept a connection."""
+
+_ALIVE = {"keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""So that a connection whose other end is gone is noticed within half a minute, here by TCP."""
+
+_POLL = 1.0
+"""Seconds between two tries for a lock that another process holds."""
+
+
+def is_postgresql(address: str) -> bool:
+    """Whether an address names a PostgreSQL database."""
+    return urlsplit(address).scheme.partition("+")[0] in ("postgresql", "postgres")
+
+
+def database_address(given: str | None, flag: str, variable: str) -> str | None:
+    """The address that a flag or else an environment variable names, in the form that libpq reads; None for neither.
+
+    Args:
+        given: Value of the flag.
+        flag: Its name, for messages.
+        variable: Name of the variable.
+
+    Raises:
+        InputError: It is no address of a PostgreSQL database, or a password stands in the flag, which the list of
+            processes, the shell's history and the run would show.
+    """
+    address = (given or os.environ.get(variable) or "").strip()
+    if not address:
+        return None
+    named = flag if given else variable
+    try:
+        parts = urlsplit(address)
+        secret = parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query))
+    except ValueError:
+        raise _malformed(address, named) from None
+    if not is_postgresql(address):
+        raise _malformed(address, named)
+    if given and secret:
+        raise InputError(
+            "a password stands in the address, where the list of processes and the run would show it",
+            field=flag,
+            found=clean_text(address),
+            remedy=f"leave it out and set PGPASSWORD, keep it in ~/.pgpass, or give the whole address as {variable}",
+        )
+    return "postgresql" + address[len(parts.scheme) :]
+
+
+def _malformed(address: str, named: str) -> InputError:
+    return InputError(
+        "not the address of a PostgreSQL database",
+        field=named,
+        expected="postgresql://USER@HOST:PORT/DATABASE",
+        found=clean_text(address),
+    )
+
+
+def sqlalchemy_address(address: str) -> str:
+    """The same for MLflow and Optuna, whose own choice of driver would be another one."""
+    return "postgresql+psycopg" + address[address.index("://") :] if is_postgresql(address) else address
+
+
+def connect(address: str, named: str) -> psycopg.Connection[Any]:
+    """Open a connection on which every statement is a transaction.
+
+    Args:
+        address: As `database_address` returns it.
+        named: The flag or variable that it comes from, for messages.
+
+    Raises:
+        InputError: psycopg is not installed, or the server cannot be reached or refuses the user.
+    """
+    try:
+        import psycopg
+    except ImportError as error:
+        raise InputError(
+            "a PostgreSQL database needs the package psycopg",
+            field=named,
+            found=str(error),
+            remedy="pip install 'debate-judge[team]'",
+        ) from error
+    options: dict[str, Any] = {"connect_timeout": TIMEOUT, "application_name": "debate", **_ALIVE}
+    given = {name for name, _ in parse_qsl(urlsplit(address).query)}
+    try:
+        return psycopg.connect(address, autocommit=True, **{k: v for k, v in options.items() if k not in given})
+    except psycopg.Error as error:
+        raise unreachable(address, named, error) from None
+
+
+def unreachable(address: str, named: str, error: Exception) -> InputError:
+    """What keeps a database from being used, in words without its password."""
+    why = clean_text(str(error), urlsplit(address).password).strip()
+    return InputError(
+        "the database cannot be used: " + (why.splitlines() or [type(error).__name__])[0],
+        field=named,
+        found=clean_text(address),
+        remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass; without the "
+        "database everything stays in --store",
+    )
+
+
+def lock_number(name: str) -> int:
+    """The number of an advisory lock: PostgreSQL knows them by 64 bits."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class DatabaseLock:
+    """A lock in the database, which the server releases when the connection that holds it ends, however that ends.
+
+    Args:
+        connection: Used for nothing else, and closed with the lock.
+        name: Processes that give the same name exclude each other, on whatever machine they run.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], name: str) -> None:
+        self._connection, self._number = connection, lock_number(name)
+
+    def acquire(self) -> bool:
+        """Take the lock; False while another process has it."""
+        row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
+        return bool(row and row[0])
+
+    def holder(self) -> str:
+        """Who has the lock, for people."""
+        row = self._connection.execute(
+            "SELECT usename, coalesce(host(client_addr), 'the server''s own machine') FROM pg_stat_activity "
+            "JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            "AND (classid::bigint << 32) | objid::bigint = %s",
+            (self._number,),
+        ).fetchone()
+        return f"{row[0]} on {row[1]}" if row else "another process"
+
+    def release(self) -> None:
+        with suppress(Exception):
+            self._connection.close()
+
+
+@contextmanager
+def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[None]:
+    """Let one process of the team at a time do something; the others wait.
+
+    Args:
+        address: Of the database.
+        named: The flag or variable that it comes from, for messages.
+        name: Of what is done.
+        doing: The same, for the message of one that waits.
+
+    Raises:
+        InputError: The database cannot be used.
+    """
+    with closing(connect(address, named)) as connection:
+        lock = DatabaseLock(connection, name)
+        if not lock.acquire():
+            logger.info("%s %s; waiting until it has ended", lock.holder(), doing)
+            while not lock.acquire():
+                time.sleep(_POLL)
+        yield
