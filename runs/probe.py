@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from debate_judge.runs.flags.lm import require_server
 from debate_judge.runs.flags.parser import GOES_ON, exit_code, make_parser, read
 from debate_judge.runs.probing.flags import ProbeFlags
 
@@ -25,9 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
+        flags = read(ProbeFlags, arguments)
+        if flags.lm and flags.estimate is None:
+            require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.probing.job import run
 
-        return run(read(ProbeFlags, arguments))
+        return run(flags)
 
     return exit_code(work, GOES_ON)
 

@@ -121,7 +121,7 @@ def _replies(arguments: ScoreFlags, spec: str) -> Path:
 
 def _judge(arguments: ScoreFlags) -> LoadedJudge:
     from debate_judge.programs.make_lm import OFFLINE
-    from debate_judge.runs.export.lm_choice import confirmed
+    from debate_judge.runs.export.lm_choice import confirmed, lm_of
     from debate_judge.runs.export.loaded import open_judge
 
     found = _export(arguments)
@@ -135,6 +135,9 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     api_base = arguments.api_base
     if arguments.trust_export:
         api_base = confirmed(found, arguments.lm, api_base)
+    if asks:
+        # An address that only the export names is refused, and not tried.
+        require_server(*lm_of(found, arguments.lm, api_base)[:2], arguments.store)
     store = _replies(arguments, spec)
     judge = open_judge(
         found,

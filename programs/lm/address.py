@@ -12,6 +12,13 @@ from debate_judge.data.errors import InputError
 COMPATIBLE = {"openai": "https://api.openai.com/v1", "hosted_vllm": "http://localhost:8000/v1"}
 """Provider prefixes that speak OpenAI's chat protocol, with their usual address."""
 
+_OF_LITELLM = {
+    "ollama": ("OLLAMA", "http://localhost:11434"),
+    "ollama_chat": ("OLLAMA", "http://localhost:11434"),
+    "llamafile": ("LLAMAFILE", "http://127.0.0.1:8080/v1"),
+}
+"""Provider prefixes that LiteLLM looks for on this machine: how their variables begin, and their usual address."""
+
 
 def key_variable(spec: str) -> str:
     """The environment variable that holds the key for PROVIDER/MODEL."""
@@ -20,7 +27,14 @@ def key_variable(spec: str) -> str:
 
 def base_variable(spec: str) -> str:
     """The environment variable that may hold the server's address for PROVIDER/MODEL."""
-    return f"{spec.partition('/')[0].upper()}_API_BASE"
+    provider = spec.partition("/")[0]
+    return f"{_OF_LITELLM.get(provider, (provider.upper(), ''))[0]}_API_BASE"
+
+
+def usual_address(spec: str) -> str | None:
+    """Where the server of PROVIDER/MODEL is unless the user says otherwise; None where only LiteLLM knows."""
+    provider = spec.partition("/")[0]
+    return COMPATIBLE.get(provider) or _OF_LITELLM.get(provider, ("", None))[1]
 
 
 def destination(spec: str, address: str) -> str:
@@ -31,7 +45,7 @@ def destination(spec: str, address: str) -> str:
         address: Of its server; empty where it is the provider's usual one.
     """
     provider = spec.partition("/")[0]
-    place = address or COMPATIBLE.get(provider)
+    place = address or usual_address(spec)
     where = f"the provider {provider!r}" if place is None else without_credentials(place)
     variable = key_variable(spec)
     return f"texts go to {where}" + (f", with the key in {variable}" if os.environ.get(variable) else "")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from debate_judge.programs.lm.address import address_of, base_variable, require_listening
+from debate_judge.programs.lm.address import address_of, base_variable, require_listening, usual_address
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs.flags.declared import flag_group, setting
 
@@ -42,17 +42,18 @@ def require_server(spec: str, api_base: str | None, store: str) -> None:
 
     Args:
         spec: PROVIDER/MODEL.
-        api_base: The flag; without it the address may be in the environment.
+        api_base: The flag; without it the address may be in the environment, or is the provider's usual one.
         store: Of the run.
 
     Raises:
         NoServerError: Its port is refused.
     """
     variable = base_variable(spec)
-    address = api_base or os.environ.get(variable) or ""
+    given = os.environ.get(variable)
+    address = api_base or given or usual_address(spec)
     known = Path(store) / "replies" / spec.replace("/", "_")
     if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
-        require_listening(address_of(address) or "", "--api-base" if api_base else variable)
+        require_listening(address_of(address) or "", variable if given and not api_base else "--api-base")
 
 
 @flag_group("limits on LM calls")

@@ -26,7 +26,7 @@ from debate_judge.runs.export.folder import find
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export
-from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.probing.effects import effects_of
 from debate_judge.runs.probing.estimate import estimate_probe
 from debate_judge.runs.probing.flags import ProbeFlags
@@ -70,6 +70,8 @@ def run(arguments: ProbeFlags) -> int:
     if arguments.estimate is not None:
         show(*estimated(plan))
         return 0
+    # Where an export says which LM is asked.
+    require_server(plan.spec, plan.api_base, arguments.store)
     journal = Journal(replies_folder(arguments.store, plan.spec))
     try:
         lm = make_lm(

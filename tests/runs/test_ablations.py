@@ -19,13 +19,7 @@ from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.comparison.ablations.distribution import bins, distributions, steadiness
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate, render
-from debate_judge.runs.comparison.ablations.studies import (
-    USUAL,
-    by_rounds,
-    by_style,
-    record_debates,
-    repeats,
-)
+from debate_judge.runs.comparison.ablations.studies import USUAL, by_rounds, by_style, record_debates, repeats
 from debate_judge.runs.comparison.figures import ablation_figures
 from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner

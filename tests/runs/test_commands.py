@@ -10,6 +10,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
+from debate_judge.programs.lm.address import COMPATIBLE, usual_address
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.lm import require_server
 
@@ -53,8 +54,9 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"http://{host}:{closed_port()}/v1"
-    for command in ("compile", "compare"):
-        assert main([command, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
+    for command in ("compile", "compare", "probe"):
+        judges = ["--judges", "single"] if command == "probe" else []
+        assert main([command, *judges, "--lm", "openai/m", "--api-base", address, "--store", str(tmp_path)]) == 3
         shown = capsys.readouterr().err
         assert "field '--api-base': the LM failed: no server listens there" in shown
         assert address in shown
@@ -73,3 +75,20 @@ def test_answers_of_earlier_runs_need_no_server(tmp_path: Path, monkeypatch: pyt
         require_server("openai/other", None, str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
         require_server("openai/other", f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path))
+
+
+def test_the_usual_address_of_a_provider_is_asked_for_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"http://127.0.0.1:{closed_port()}/v1"
+    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
+    monkeypatch.setitem(COMPATIBLE, "hosted_vllm", address)
+    with pytest.raises(InputError, match="field '--api-base': the LM failed: no server listens there"):
+        require_server("hosted_vllm/m", None, str(tmp_path))
+    # LiteLLM reads the same variable for both.
+    monkeypatch.setenv("OLLAMA_API_BASE", address)
+    for spec in ("ollama/m", "ollama_chat/m"):
+        with pytest.raises(InputError, match="field 'OLLAMA_API_BASE': the LM failed: no server listens there"):
+            require_server(spec, None, str(tmp_path))
+    monkeypatch.delenv("OLLAMA_API_BASE")
+    assert usual_address("ollama_chat/m") == "http://localhost:11434"
+    assert usual_address("anthropic/m") is None
+    require_server("anthropic/m", None, str(tmp_path))
