@@ -146,11 +146,11 @@ def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> No
 def test_a_budget_is_compared_with_the_total(calls: int, expected: str) -> None:
     target = replace(OFFLINE, options=LMOptions(budget=BudgetCaps(calls=calls)))
     rows = {"all": (Used(10, 1, 1), Used(20, 2, 2), Used(30, 3, 3))}
-    assert f"--budget: calls={calls} {expected}" in printed(*render(Estimate(rows, target), "role"))
+    assert f"--budget: calls={calls} {expected}" in printed(*render(Estimate(rows, rows["all"], target), "role"))
 
 
 def test_the_table_rounds_outwards() -> None:
     rows = {"all": (Used(1000.6, 1, 1, 0.5), Used(2000.5, 2, 2, 1.5), Used(3000.4, 3, 3, 2500))}
-    told = printed(*render(Estimate(rows, OFFLINE), "role"))
+    told = printed(*render(Estimate(rows, rows["all"], OFFLINE), "role"))
     assert "1,000 / 2,000 / 3,001" in told
     assert "0.50 / 1.50 / 2,500.00" in told
