@@ -103,7 +103,7 @@ class PartDone:
     errors: tuple[str, ...] = ()
     notes: str = ""
     parts: int | None = None
-    """As in `runs.distributed.parts.Part`."""
+    """As in `runs.distributed.parts.ScoringPart`."""
     failure: tuple[int, str] | None = None
     """Exit code and message of what ends the run."""
     lessee: str = ""
