@@ -87,6 +87,7 @@ class ActorNews:
     unscored: int = 0
     memory: int = 0
     """Resident bytes."""
+    process: int = 0
     closed: bool = False
     """Whether it has stopped, and all that it had in flight is kept."""
 

@@ -18,7 +18,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.lending.lease import Lease
 from debate_judge.runs.distributed.job import Account, ActorNews, MeterCopy, PartDone, ScoringJob, unpacked
-from debate_judge.runs.distributed.parts import ScoringPart, PartRows
+from debate_judge.runs.distributed.parts import PartRows, ScoringPart
 from debate_judge.runs.export.folder import open_judge
 from debate_judge.runs.runner.streaming import group_items, score_of, window
 from debate_judge.runs.scoring.outage_guard import OutageError, OutageGuard
@@ -139,7 +139,7 @@ class PartScorer:
 
     def _news(self, closed: bool = False) -> ActorNews:
         meter = MeterCopy.of(self._lm.meter)
-        return ActorNews(self.lessee, meter, self._items, self._unscored, resident(), closed)
+        return ActorNews(self.lessee, meter, self._items, self._unscored, resident(), os.getpid(), closed)
 
 
 def resident() -> int:

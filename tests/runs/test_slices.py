@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import ScoringPart, PartRows, parts_of
+from debate_judge.runs.distributed.parts import PartRows, ScoringPart, parts_of
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.new_texts import new_groups
