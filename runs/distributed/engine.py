@@ -220,7 +220,7 @@ def _datasource(parts: PartsToScore) -> Any:
         def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, **_: Any) -> list[Any]:
             return [
                 ReadTask(
-                    _Reader(piece, parts.reading, parts.size, parts.out, there),
+                    _SliceReader(piece, parts.reading, parts.size, parts.out, there),
                     BlockMetadata(num_rows=None, size_bytes=piece.size or None, input_files=None, exec_stats=None),
                 )
                 for piece, there in _with_standing(parts)
@@ -238,7 +238,7 @@ def _with_standing(parts: PartsToScore) -> Iterator[tuple[InputSlice, set[str]]]
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _SliceReader:
     """Reads one slice; sent to where it is read."""
 
     piece: InputSlice

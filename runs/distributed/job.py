@@ -87,6 +87,7 @@ class ActorNews:
     unscored: int = 0
     memory: int = 0
     """Resident bytes."""
+    process: int = 0
     closed: bool = False
     """Whether it has stopped, and all that it had in flight is kept."""
 
@@ -103,7 +104,7 @@ class PartDone:
     errors: tuple[str, ...] = ()
     notes: str = ""
     parts: int | None = None
-    """As in `runs.distributed.parts.Part`."""
+    """As in `runs.distributed.parts.ScoringPart`."""
     failure: tuple[int, str] | None = None
     """Exit code and message of what ends the run."""
     lessee: str = ""

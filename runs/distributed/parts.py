@@ -25,7 +25,7 @@ _PART_BYTES = 8 * 1024 * 1024
 
 
 @dataclass
-class Part:
+class ScoringPart:
     """Groups to be scored together, or news of a slice that has none."""
 
     slice: str
@@ -44,7 +44,9 @@ class Part:
     """On the last of a slice: how many parts it has."""
 
 
-def parts_of(piece: InputSlice, reading: SliceReading, size: int, folder: OutFolder, there: set[str]) -> Iterator[Part]:
+def parts_of(
+    piece: InputSlice, reading: SliceReading, size: int, folder: OutFolder, there: set[str]
+) -> Iterator[ScoringPart]:
     """Read a slice as parts of at most `size` groups, and one at the end that says how many there were.
 
     Args:
@@ -58,12 +60,12 @@ def parts_of(piece: InputSlice, reading: SliceReading, size: int, folder: OutFol
     groups: list[RatedGroup] = []
     length = count = 0
 
-    def part() -> Part:
+    def part() -> ScoringPart:
         name = f"{piece.name}-{count:06d}"
         standing = folder.read_part(name) if name in there else None
         if standing is not None and not standing.unscored[FAILED]:
-            return Part(piece.name, name, size=length, standing=standing)
-        return Part(piece.name, name, pickle.dumps(groups), length)
+            return ScoringPart(piece.name, name, size=length, standing=standing)
+        return ScoringPart(piece.name, name, pickle.dumps(groups), length)
 
     for found in read_slice(piece, reading, notes):
         if isinstance(found, InputError):
@@ -77,7 +79,7 @@ def parts_of(piece: InputSlice, reading: SliceReading, size: int, folder: OutFol
     if groups:
         yield part()
         count += 1
-    yield Part(piece.name, errors=errors, notes=notes.line(), parts=count)
+    yield ScoringPart(piece.name, errors=errors, notes=notes.line(), parts=count)
 
 
 class PartRows:

@@ -18,7 +18,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.lending.lease import Lease
 from debate_judge.runs.distributed.job import Account, ActorNews, MeterCopy, PartDone, ScoringJob, unpacked
-from debate_judge.runs.distributed.parts import Part, PartRows
+from debate_judge.runs.distributed.parts import PartRows, ScoringPart
 from debate_judge.runs.export.folder import open_judge
 from debate_judge.runs.runner.streaming import group_items, score_of, window
 from debate_judge.runs.scoring.outage_guard import OutageError, OutageGuard
@@ -66,7 +66,7 @@ class PartScorer:
         self._closed = threading.Event()
         threading.Thread(target=self._tell, name="part-news", daemon=True).start()
 
-    def score(self, part: Part) -> PartDone:
+    def score(self, part: ScoringPart) -> PartDone:
         """Score a part and write it; a failure that concerns all parts is told and not raised."""
         told = PartDone(part.slice, part.name, part.size, part.standing, tuple(part.errors), part.notes, part.parts)
         if not part.groups:
@@ -93,7 +93,7 @@ class PartScorer:
         meter = MeterCopy.of(self._lm.meter)
         return PartDone(part.slice, part.name, part.size, rows, failure=failure, lessee=self.lessee, meter=meter)
 
-    def _score(self, part: Part) -> RowTotals:
+    def _score(self, part: ScoringPart) -> RowTotals:
         rows = PartRows(self._job.out.suffix, self._extra)
         guard = OutageGuard(rows, window(self._lm), self._job.patient)
         for item, judgement in self._judge.stream(self._items_of(part)):
@@ -106,7 +106,7 @@ class PartScorer:
         self._job.out.write_part(part.name, rows.encoded())
         return rows.tally
 
-    def _items_of(self, part: Part) -> Iterator[Item]:
+    def _items_of(self, part: ScoringPart) -> Iterator[Item]:
         for group in pickle.loads(part.groups):
             yield from group_items(self._judge.task, group, self._aspects)
 
@@ -139,7 +139,7 @@ class PartScorer:
 
     def _news(self, closed: bool = False) -> ActorNews:
         meter = MeterCopy.of(self._lm.meter)
-        return ActorNews(self.lessee, meter, self._items, self._unscored, resident(), closed)
+        return ActorNews(self.lessee, meter, self._items, self._unscored, resident(), os.getpid(), closed)
 
 
 def resident() -> int:

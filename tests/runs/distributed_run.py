@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import threading
@@ -15,6 +16,9 @@ from typing import Any
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
+from debate_judge.runs.distributed.job import ActorNews
+from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater, section
 
@@ -142,3 +146,24 @@ class AnsweringServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class InProcess:
+    """The ledger's service, reached without Ray."""
+
+    def __init__(self, service: AccountService) -> None:
+        self.service = service
+        self._lock = threading.Lock()
+
+    async def exchange(self, report: LeaseReport) -> LeaseGrant:
+        await asyncio.sleep(0)
+        with self._lock:
+            return self.service.exchange(report)
+
+    def settle(self, report: LeaseReport) -> None:
+        with self._lock:
+            self.service.exchange(report)
+
+    def tell(self, news: ActorNews) -> bool:
+        with self._lock:
+            return self.service.tell(news)

@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import Part, PartRows, parts_of
+from debate_judge.runs.distributed.parts import PartRows, ScoringPart, parts_of
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.new_texts import new_groups
@@ -127,12 +127,12 @@ def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, memory: str)
 # --- parts ---
 
 
-def parts(path: Path, out: OutFolder, size: int = 4) -> list[Part]:
+def parts(path: Path, out: OutFolder, size: int = 4) -> list[ScoringPart]:
     (piece,) = slices(find_inputs(str(path)), ())
     return list(parts_of(piece, READING, size, out, out.part_names()))
 
 
-def rows_of(part: Part, out: OutFolder, unscored: str | None = None) -> PartRows:
+def rows_of(part: ScoringPart, out: OutFolder, unscored: str | None = None) -> PartRows:
     rows = PartRows(out.suffix)
     for one in pickle.loads(part.groups):
         for candidate in one.candidates:

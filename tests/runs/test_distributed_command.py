@@ -1,0 +1,193 @@
+"""`score --engine ray` from its flags to its exit code, with actors in this process in place of Ray."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.programs.lm.limits.provider_limits import RateLimits
+from debate_judge.programs.lm.options import LMOptions
+from debate_judge.runs import score
+from debate_judge.runs.distributed import engine
+from debate_judge.runs.distributed.job import ScoringJob
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.parts import parts_of
+from debate_judge.runs.distributed.scorer import PartScorer
+from debate_judge.runs.distributed.service import AccountService
+from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_csv, write_jsonl
+
+
+class Command:
+    """The command in a folder of its own."""
+
+    def __init__(self, folder: Path, server: AnsweringServer) -> None:
+        self.folder, self.server = folder, server
+        self.program = program(folder)
+        self.out = folder / "out.jsonl"
+
+    def __call__(self, *more: str, **replace: str | Path) -> int:
+        arguments: dict[str, str | Path] = {
+            "--engine": "ray",
+            "--program": self.program,
+            "--in": self.folder / "in*",
+            "--out": self.out,
+            "--store": self.folder / "store",
+            "--api-base": self.server.url,
+            "--part": "3",
+        }
+        arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
+        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
+
+    def rows(self) -> list[str]:
+        return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    services: dict[str, AccountService] = {}
+
+    @contextmanager
+    def cluster(address: str | None, actors: int) -> Iterator[None]:
+        yield None
+
+    @contextmanager
+    def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[str]:
+        services[run] = AccountService(out, run, options, usual)
+        yield run
+
+    def score_parts(ray: Any, parts: Any, job: ScoringJob, address: str, actors: int) -> Iterator[bytes]:
+        scorer = PartScorer(job, InProcess(services[address]))
+        try:
+            for piece, there in engine._with_standing(parts):
+                for part in parts_of(piece, parts.reading, parts.size, parts.out, there):
+                    yield pickle.dumps(scorer.score(part))
+        finally:
+            scorer.close()
+
+    monkeypatch.setattr(engine, "require_ray", lambda: None)
+    monkeypatch.setattr(engine, "cluster", cluster)
+    monkeypatch.setattr(engine, "ledger", ledger)
+    monkeypatch.setattr(engine, "LedgerClient", lambda address: InProcess(services[address]))
+    monkeypatch.setattr(engine, "ask_status", lambda ray, address, stop: services[address].status(stop))
+    monkeypatch.setattr(engine, "score_parts", score_parts)
+    with AnsweringServer() as server:
+        yield Command(tmp_path, server)
+
+
+def test_a_run_that_is_repeated_reads_and_pays_nothing(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(7))
+    write_csv(command.folder / "in-1.csv", range(7, 12))
+    assert command() == 0
+    said = capsys.readouterr().err
+    assert "48 items in" in said
+    assert "LM calls: 75 asked, 72 executed" in said
+    rows, asked = command.rows(), command.server.asked.total()
+    assert len(rows) == 48
+    # One part is lost: its slice is looked through, and its answers are recalled.
+    (command.out / "part-00001-00000-000001.jsonl").unlink()
+    (command.out / "_slices" / "00001-00000.json").unlink()
+    assert command() == 0
+    assert "40 of them were there already" in capsys.readouterr().err
+    assert command.rows() == rows
+    assert command() == 0
+    assert "nothing left to do" in capsys.readouterr().err
+    assert command.server.asked.total() == asked
+
+
+def test_bad_input_stops_no_other_and_ends_with_its_code(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_jsonl(command.folder / "in-0.jsonl", range(5))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:3], "{", *lines[3:]]), encoding="utf-8")
+    (command.folder / "in-1.csv").write_text("text,source\n", encoding="utf-8")
+    (command.folder / "in-2.parquet").write_bytes(b"none")
+    assert command() == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert f"{path}, line 4: not valid JSON" in said
+    assert "in-2.parquet: not a Parquet file" in said
+    assert "2 places of the input could not be read" in said
+    assert len(command.rows()) == 20
+    assert not (command.out / "_slices" / "00000-00000.json").exists()
+    assert (command.out / "_slices" / "00001-00000.json").exists()
+
+
+def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_jsonl(command.folder / "in-0.jsonl", range(3))
+    assert command() == 0
+    assert command(aspects="tone") == score.EXIT_INPUT
+    assert "another aspects" in capsys.readouterr().err
+    write_jsonl(path, range(4))
+    assert command() == score.EXIT_INPUT
+    assert "another inputs" in capsys.readouterr().err
+    assert command(out=command.folder / "new.jsonl") == 0
+
+
+def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(20))
+    assert command(budget="calls=40") == score.EXIT_LM
+    said = capsys.readouterr().err
+    assert "40 of 40 calls are spent" in said
+    assert "raise --budget" in said
+    assert command.server.asked.total() == 40
+    finished = len(command.rows())
+    assert 0 < finished < 80
+    assert command() == 0
+    assert "of them were there already" in capsys.readouterr().err
+    assert len(command.rows()) == 80
+    assert max(command.server.asked.values()) == 1
+
+
+def test_too_many_items_without_a_score_end_with_their_code(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(6))
+    whole = command.server._answer
+    command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
+    assert command("--no-preflight") == score.EXIT_UNSCORED
+    assert "unscored: unreadable reply" in capsys.readouterr().err
+    assert len(command.rows()) == 24
+
+
+def test_a_misspelt_column_is_told(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    (command.folder / "in-0.csv").write_text("group,source,text,candidat\ng,m,reply 1,x\n", encoding="utf-8")
+    assert command() == 0
+    assert "not read: 'candidat' (did you mean 'candidate'?)" in capsys.readouterr().err
+
+
+def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(2))
+    for more in ({"transcripts": "t.jsonl"}, {"batch": "openai"}, {"concurrency": "1"}, {"out": "scores.csv"}):
+        assert command(**more) == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert said.count("--engine local") == 2
+    assert "at least 2, one for each of --actors" in said
+    assert command(**{"in": command.folder / "nothing*"}) == score.EXIT_INPUT
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(4))
+    write_jsonl(command.folder / "in-1.jsonl", range(4, 9))
+    assert command("--estimate") == 0
+    assert "36 items to score" in capsys.readouterr().out
+    assert command.server.asked.total() == 0
+
+
+def test_without_ray_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(tmp_path / "in.jsonl", range(1))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    arguments = ["--engine", "ray", "--program", program(tmp_path), "--in", tmp_path / "in.jsonl"]
+    assert score.main([*map(str, arguments), "--out", str(tmp_path / "out.jsonl")]) == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert "the engine ray is not installed" in said
+    assert "[ray]" in said

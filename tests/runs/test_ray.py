@@ -1,0 +1,126 @@
+"""Scoring by Ray itself: the rows of one process, although an actor and the ledger are killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.runs import score
+from debate_judge.runs.distributed import engine
+from tests.runs.distributed_run import AnsweringServer, program, write_csv, write_jsonl, write_parquet
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+GROUPS = 90
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    """Ray on this machine, shared by all tests of the file."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers have the environment that Ray was started in.
+        patch.setenv("OPENAI_API_KEY", "unused")
+        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+        with engine.cluster(None, 2) as found:
+            yield found
+
+
+class Saboteur(threading.Thread):
+    """Kills an actor when some parts stand, and the ledger a little later."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(daemon=True)
+        self.out = out
+        self.killed: list[int] = []
+        self.ledger_killed = False
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        self._wait_for(2)
+        (name,) = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
+        ledger = ray.get_actor(name, namespace=engine.NAMESPACE)
+        news = ray.get(ledger.status.remote()).news.values()
+        self.killed = [max(one.process for one in news if one.items)]
+        os.kill(self.killed[0], signal.SIGKILL)
+        self._wait_for(6)
+        ray.kill(ledger, no_restart=False)
+        self.ledger_killed = True
+
+    def _wait_for(self, parts: int) -> None:
+        while len(list(self.out.glob("part-*"))) < parts and not self.over.is_set():
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, AnsweringServer, Saboteur]]:
+    folder = tmp_path_factory.mktemp("ray")
+    third = GROUPS // 3
+    write_jsonl(folder / "in-0.jsonl", range(third))
+    write_csv(folder / "in-1.csv", range(third, 2 * third))
+    write_parquet(folder / "in-2.parquet", range(2 * third, GROUPS))
+    program(folder)
+    saboteur = Saboteur(folder / "out.jsonl")
+    with AnsweringServer(latency=0.05) as server:
+        saboteur.start()
+        assert run(folder, server) == 0
+        saboteur.over.set()
+        saboteur.join()
+        yield folder, server, saboteur
+
+
+def run(folder: Path, server: AnsweringServer, *more: str) -> int:
+    arguments = ["--engine", "ray", "--program", folder / "program", "--in", f"file://{folder}/in-*"]
+    arguments += ["--out", folder / "out.jsonl", "--store", folder / "store", "--api-base", server.url]
+    arguments += ["--part", "5", "--concurrency", "8", "--budget", "calls=5000", "--rpm", "100000", *more]
+    return score.main([str(part) for part in arguments])
+
+
+Scored = tuple[Path, AnsweringServer, Saboteur]
+
+
+def test_a_killed_actor_and_a_killed_ledger_lose_nothing(scored: Scored) -> None:
+    folder, server, saboteur = scored
+    assert saboteur.killed
+    assert saboteur.ledger_killed
+    parts = sorted((folder / "out.jsonl").glob("part-*"))
+    assert len(parts) == GROUPS // 5
+    rows = [json.loads(line) for part in parts for line in part.read_text(encoding="utf-8").splitlines()]
+    expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
+    assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
+    assert all(row["unscored"] is None for row in rows)
+    # Three calls for each text; of the killed actor at most what was in flight is paid again.
+    assert len(server.asked) == GROUPS * 2 * 3
+    assert server.asked.total() - len(server.asked) <= 4
+    assert not list((folder / "out.jsonl").glob("_ledger*"))
+
+
+def test_rows_are_those_of_one_process(scored: Scored) -> None:
+    folder, server, _ = scored
+    rows = [p.read_text(encoding="utf-8") for p in sorted((folder / "out.jsonl").glob("part-*"))]
+    alone = []
+    for file in sorted(folder.glob("in-*")):
+        out = folder / f"{file.stem}.scores.jsonl"
+        arguments = ["--program", folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
+        assert score.main([*map(str, arguments), "--api-base", server.url]) == 0
+        alone.append(out.read_text(encoding="utf-8"))
+    assert "".join(rows) == "".join(alone)
+    # The journal knew all answers.
+    assert server.asked.total() - len(server.asked) <= 4
+
+
+def test_the_same_command_has_nothing_left_to_do(scored: Scored, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, server, _ = scored
+    asked = server.asked.total()
+    assert run(folder, server) == 0
+    assert "nothing left to do" in capsys.readouterr().err
+    assert run(folder, server, "--aspects", "tone") == score.EXIT_INPUT
+    assert "another aspects" in capsys.readouterr().err
+    assert server.asked.total() == asked
