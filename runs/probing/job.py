@@ -107,7 +107,7 @@ def prepare(arguments: ProbeFlags) -> ProbePlan:
         raise InputError("no judge is named", field="--program", expected="the folder of an export, or --judges")
     exports = [read(Path(folder), judges=names) for folder in arguments.program]
     spec, api_base, sampling = _lm(arguments, exports)
-    corpus = data.load(arguments.data, arguments.task)
+    corpus = data.load(arguments.data, arguments.task, arguments.columns)
     wanted = list(arguments.aspects) or _judged_by_all(corpus.rated_aspects(), exports)
     require_ratings(corpus, wanted)
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(wanted))
