@@ -15,7 +15,7 @@ from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
-"""Why a debate ended: no Critic took part, the Critic found no issue, n rounds were over, or the Tie-breaker decided."""
+"""Why a debate ended: it has no Critic, the Critic found no issue, n rounds were over, the Tie-breaker decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,8 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
 
     compares: bool = False
-    """Whether candidates that come in pairs are compared with each other (`converse_table`) and not scored one by one.
-    The score of each is then its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the
-    lower end for a loss."""
+    """Whether candidates in pairs are compared (`converse_table`) and not scored one by one. The score of each is then
+    its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
 
     together: int = 0
     """Most candidates of one source that are judged in one conversation (`converse_table`); 0 judges each alone."""
@@ -133,8 +132,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Whether one conversation covers all aspects that the candidates are judged in."""
 
     batch_rounds: int = 0
-    """How often an item is scored in calls with up to `together` items of other sources; 0: calls are about one
-    source."""
+    """How often an item is scored among up to `together` items of other sources; 0: calls are about one source."""
     order: int = 0
     """Seed of the order in which candidates are shown together."""
 
@@ -155,16 +153,15 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Ask the LM about candidates of one source, in the order given.
 
-        Judges that compare or judge `together` show the LM all of them in one prompt; the others ask about each by
-        itself.
+        Judges that compare or judge `together` show the LM all of them in one prompt; others ask about each by itself.
 
         Args:
             items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
             rounds: Most rounds of debate.
 
         Returns:
-            A transcript for each item. A call about several items counts in each transcript with an equal share, so
-            the transcripts' calls add up to the calls made. A failure of one item does not end the others.
+            A transcript for each item. A call about several items counts in each with an equal share; a failure of one
+            item does not end the others.
         """
         return list(await asyncio.gather(*(self.converse(item, rounds) for item in items)))
 
@@ -224,7 +221,7 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return None
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
-        """The judge to ask about several aspects at once, in place of `judges` by aspect, whose `joint_key` is equal."""
+        """The judge to ask about several aspects at once; `judges` by aspect, all with this one's `joint_key`."""
         return self
 
     def dry_run_copy(self) -> Judge:
