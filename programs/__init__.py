@@ -1,4 +1,4 @@
-"""Judges as DSPy programs. `JUDGES` names the presets; a judge that is not there goes by `module:Class`.
+"""Judges as DSPy programs. `JUDGES` holds the presets by name; any other judge is named by its `module:Class`.
 
 Importing this package is cheap: a judge's module, and DSPy with it, is loaded when the judge is built.
 """
@@ -33,19 +33,21 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "bartscore": "debate_judge.programs.metrics.learned:BartScore",
     }
 )
-"""Short name of a judge's class -> `module:Class`. A class that is not here goes by its `module:Class` itself."""
+"""Short name of a judge's class -> its `module:Class`, which is the name of all other classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A judge by name, as it stands before any tuning."""
+    """A judge before any tuning."""
 
     kind: str
     """A key of `KINDS`, or `module:Class`."""
     config: Mapping[str, Any]
+    """Arguments of the class's `from_config`."""
     summary: str
+    """One line for people."""
     searched: tuple[str, ...] = ()
-    """What a search may change: any of persona, rounds, tie_breaker. The rest stays as it is here."""
+    """What a search may change: any of persona, rounds, tie_breaker."""
 
 
 def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched: tuple[str, ...] = ()) -> Preset:
@@ -53,7 +55,7 @@ def _debate(persona: str, rounds: int, tie_breaker: bool, summary: str, searched
 
 
 _REFEREES = ("general-public", "critic", "news-author")
-"""The roles that ChatEval has by default (section 4.1)."""
+"""ChatEval's default roles (section 4.1)."""
 
 
 def _chateval(communication: str, turns: int, summary: str, roles: tuple[str, ...] = _REFEREES) -> Preset:
@@ -99,11 +101,11 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
 
 
 def named(name: str, field: str = "--judge") -> Preset:
-    """The preset of a name: a key of `JUDGES`, or `module:Class`, which stands for that class as it comes.
+    """The preset of a name: a key of `JUDGES`, or `module:Class` for that class with its default configuration.
 
     Args:
         name: What the user wrote.
-        field: Where the user wrote it.
+        field: The flag or setting that it comes from, for messages.
 
     Raises:
         InputError: There is no such preset, or no judge can be imported from there.
@@ -161,15 +163,15 @@ def build(kind: str, config: Mapping[str, Any]) -> Judge:
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """What a user may set about the judge `name`, as `named` takes it."""
+    """Names of the options that a user may set for the judge `name`, as `named` takes it."""
     return judge_class(named(name).kind).settable
 
 
 def preset(name: str, options: Mapping[str, Any]) -> Judge:
-    """Make the judge `name`, as `named` takes it, with what the user set.
+    """Make the judge `name`, as `named` takes it, with the options that the user set.
 
     Raises:
-        InputError: There is no such judge, it has no such option, or it cannot be made with these.
+        InputError: There is no such judge, it has no such option, or an option has a value that it cannot have.
     """
     known, found = options_of(name), named(name)
     for option, value in options.items():

@@ -1,7 +1,7 @@
 """A compiled judge: for each aspect its own judge and the granularity of its final score.
 
-What helps differs by aspect, so persona, rounds, Tie-breaker and granularity are chosen for each; compiled,
-exported and used together they are one judge.
+Which settings agree best with the raters differs by aspect, so persona, rounds, Tie-breaker and granularity are chosen
+for each. The judges of all aspects are exported and used as one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from debate_judge.data.schema import Aspect, Granularity, Task
 from debate_judge.programs.judge import Judge, Judgement, in_granularity
 
 ScoreScale = Literal["judge", "raters"]
-"""What scores are reported on: as the judge gives them, or mapped to what the raters give (`Calibration`)."""
+"""Whether scores are reported as the judge gives them or mapped to the raters' scale (`Calibration`)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class AspectJudge:
     judge: Judge
     granularity: Granularity = "given"
     calibration: Calibration | None = None
-    """From reported scores to the raters' scale, where it was fitted."""
+    """Map from reported scores to the raters' scale; None if none was fitted."""
 
     def __post_init__(self) -> None:
         if not self.judge.on_scale and self.granularity != "given":
@@ -44,18 +44,18 @@ class AspectJudge:
 
 @dataclass(frozen=True)
 class SharedJudge:
-    """A judge with the aspects that it is asked about at once, or one after the other."""
+    """A judge with the aspects that it is asked about: several in one call if it reads them jointly."""
 
     judge: Judge
     aspects: tuple[str, ...]
 
 
 def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
-    """Who is to be asked about which aspects, so that aspects share calls where their judges can.
+    """Group aspects by judge, so that aspects share LM calls where their judges can.
 
-    Judges that read aspects jointly (`Judge.joint`) share a call if they have the same persona, rounds, Tie-breaker,
-    way of scoring and reading, and the same instructions apart from the guide to the raters; guide, rated examples and
-    the fineness of scores stand in the prompt aspect by aspect. All others are asked about each aspect by itself.
+    Judges that read aspects jointly (`Judge.joint`) share calls if they have the same persona, rounds, Tie-breaker,
+    score mode and reading, and the same instructions apart from the guide to the raters; guide, rated examples and
+    granularity of scores are in the prompt for each aspect. All other judges are asked about each aspect by itself.
 
     Args:
         judges: Name of an aspect -> its judge.
@@ -63,7 +63,7 @@ def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
     groups: dict[str, list[str]] = {}
     for name, judge in judges.items():
         key = judge.joint_key()
-        # No key equals this one: a key is JSON.
+        # Differs from every joint key, because those are JSON.
         groups.setdefault(f"alone: {name}" if key is None else key, []).append(name)
     found = []
     for names in groups.values():
@@ -74,10 +74,10 @@ def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
 
 
 def usual_granularity(judge: Judge, aspect: Aspect) -> Granularity:
-    """The granularity of final scores where none is chosen: as given, or on the steps that the scale keeps to.
+    """The granularity of final scores if none is chosen: `given`, unless the scale demands whole steps (`on_steps`).
 
-    Half steps where the judge is asked for half points (`--granularity half`). Scores that have no place on the scale
-    and outcomes of comparisons stay as they are.
+    It is then `half` where the judge is asked for half points (`--granularity half`), else `whole`. Scores that are not
+    on the scale, and outcomes of comparisons, stay as given.
     """
     if not aspect.scale.on_steps or not judge.on_scale or judge.compares:
         return "given"

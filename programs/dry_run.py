@@ -1,8 +1,8 @@
-"""An LM for a dry run: the offline LM's replies at assumed lengths, and at the two extremes of how a debate can go.
+"""An LM for dry runs, which estimate the cost of a job: the offline LM's replies, at assumed lengths.
 
-How long a debate lasts is decided by what its roles reply. In the lower case every Critic is content at once, in the
-upper case none ever is, and between the two the offline LM decides by the texts. A new field on which the length of a
-debate depends is one line in `EXTREMES`.
+How many calls a debate takes depends on what its roles reply. In the lower case of an estimate every Critic is content
+at once, in the upper case no Critic ever is, and in the expected case the offline LM decides. A new field that decides
+how long a debate lasts needs one line in `EXTREMES`.
 """
 
 from __future__ import annotations
@@ -25,37 +25,40 @@ from debate_judge.programs.offline.prompt import Prompt
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
-"""Assumed length of a reply in tokens, what a role hears of it included: lower, expected, upper."""
+"""Assumed length of a reply in tokens (all free-text fields together): lower, expected, upper case."""
 
 AMONG_OTHERS = 0.25
-"""Assumed share of that length for each score of a reply about several, which says a sentence or two of each."""
+"""Assumed share of that length for each score of a reply about several candidates or aspects."""
 
 SPOKEN = frozenset({"rationale", "review", "feedback", "reasoning", "opinion", "steps", "summary"})
-"""Of the fields that the offline LM knows, those that are as long as an LM likes to talk; the others are as short as
-what they hold. Of all other fields, type and description tell."""
+"""Fields that the offline LM knows and that hold free text; its others hold a short value. Whether a field that it does
+not know is free text follows from its type and description."""
 
 _ABOUT_NO_ITEM = frozenset({"task", "aspect", "role"})
+"""Inputs of a prompt that is the same for all items."""
+
 _FILLER = "These words stand for what an LM would go on to say. "
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateCase:
-    """One of the cases that an estimate distinguishes."""
+    """One of the three cases of an estimate."""
 
     name: Literal["lower", "expected", "upper"]
     reply_tokens: int
+    """Assumed length of a reply."""
     distinct: bool = True
-    """Whether different prompts get different replies, as from any LM that writes freely. Where equal replies are
-    possible, later prompts can be equal too, and are asked once."""
+    """Whether different prompts get different replies, as from an LM that writes freely. With equal replies later
+    prompts can become equal, too, which are then asked once."""
 
 
 @dataclass(frozen=True, slots=True)
 class AboutItem(Reply):
-    """A reply to a question about one item; all other questions are asked once, however many items there are."""
+    """A reply to a prompt about one item. Other prompts are asked once, however many items there are."""
 
 
 Change = Callable[[Prompt, str], dict[str, str]]
-"""From a prompt and what the offline LM wrote into a field to what is written instead, there and elsewhere."""
+"""(prompt, the offline LM's text of a field) -> fields to write instead, by name."""
 
 
 def _content(prompt: Prompt, written: str) -> dict[str, str]:
@@ -108,11 +111,11 @@ EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
         "claims": (_few_claims, _many_claims),
     }
 )
-"""Requested field -> how it is filled in where as little as possible is asked, and as much as possible."""
+"""Requested field -> how the lower and the upper case fill it in, for debates as short and as long as possible."""
 
 
 class DryRunEngine(LocalEngine):
-    """An engine that answers as a case of the estimate has it."""
+    """An engine that answers according to a case of the estimate."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
@@ -122,13 +125,13 @@ class DryRunEngine(LocalEngine):
 
 
 def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-    """Answer one call as the case has it.
+    """Answer one call according to the case.
 
     Args:
-        case: How debates go, and how long replies are.
-        system: The system text.
-        user: The last user text.
-        settings: Of the call; `logprobs` and `max_tokens` are heeded.
+        case: The case of the estimate.
+        system: The system message.
+        user: The last user message.
+        settings: Of the call; only `logprobs` and `max_tokens` have an effect.
     """
     prompt = offline_prompt.parse(system, user)
     known, fields = offline.known_fields(prompt), offline.fill_in(prompt)
@@ -152,12 +155,12 @@ def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str,
 
 
 def tokens_of(text: str) -> int:
-    """Tokens of a text, by its length in bytes."""
+    """The number of tokens of a text, estimated from its bytes."""
     return round(len(text.encode("utf-8", "surrogatepass")) * TOKENS_PER_BYTE)
 
 
 def _lengthen(case: EstimateCase, fields: dict[str, str], spoken: Sequence[str], user: str, tokens: int) -> None:
-    """Bring the spoken fields to the assumed length together; the lower case also cuts them."""
+    """Fill up the `spoken` fields to `tokens` in all; in the lower case longer ones are cut."""
     for name in spoken:
         size = round(tokens / TOKENS_PER_BYTE / len(spoken))
         text = fields[name]
@@ -170,7 +173,7 @@ def _lengthen(case: EstimateCase, fields: dict[str, str], spoken: Sequence[str],
 
 
 def _certain(text: str, score: str) -> tuple[tuple[tuple[str, float], ...], ...]:
-    """Log-probabilities of an LM that had no other score in mind."""
+    """Log-probabilities that give the score's token the probability 1."""
     start = text.rindex(score)
     parts = (text[:start], score, text[start + len(score) :])
     return tuple(((part, 0.0),) for part in parts if part)

@@ -15,7 +15,7 @@ from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
-"""Why a judge stopped: there was no Critic, the Critic was content, n rounds passed, the Tie-breaker decided."""
+"""Why a debate ended: it has no Critic, the Critic found no issue, n rounds were over, the Tie-breaker decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Item:
 
     @property
     def key(self) -> str:
-        """Identity of the question itself: equal for equal texts, whatever group or candidate they carry."""
+        """Hash of the question: equal for items with the same texts and aspect, whatever their group and candidate."""
         if not self._key:
             # A search asks for it thousands of times, and hashing a long source takes as long as reading a reply.
             texts = [self.task.name, self.aspect.name, self.aspect.definition, self.source, self.context, self.text]
@@ -49,16 +49,16 @@ class Verdict:
 
     score: float
     rounds: int
-    """Completed rounds: Critic replies that were heard, at most n."""
+    """Completed rounds, that is Critic replies; at most n."""
     stop_reason: StopReason
     calls: float
-    """LM calls that this verdict needs, cached or not; of one that several candidates share, its share."""
+    """LM calls that led to this verdict, cached or not; a call that several candidates share counts with its share."""
     transcript: Transcript = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """No score, and why. Never 0, never NaN."""
+    """No score, and why. A failed item is never reported as 0 or NaN."""
 
     reason: UnscoredReason
     detail: str
@@ -70,12 +70,12 @@ Judgement = Verdict | Unscored
 
 
 MOST_ROUNDS = 100
-"""Of a debate; published ones have three or fewer."""
+"""Most rounds of a debate; published debates have three or fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DebateConfig:
-    """How long a judge debates, and whether a Tie-breaker decides what stays open."""
+    """How long a judge debates, and whether a Tie-breaker decides debates that end without agreement."""
 
     rounds: int = 0
     """n, the maximum number of Critic replies; 0 is a single call."""
@@ -88,14 +88,14 @@ class DebateConfig:
 
 
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
-    """DSPy's metaclass, which initialises modules, with the abstract methods of `abc`, which it would ignore."""
+    """DSPy's metaclass combined with ABCMeta, because DSPy's alone ignores `abstractmethod`."""
 
 
 class Judge(dspy.Module, metaclass=_JudgeMeta):
-    """Base of all judges. Scoring, tuning, search and export use only what stands here.
+    """Base class of all judges. Scoring, tuning, search and export use only the attributes and methods defined here.
 
     A judge turns an item into a transcript (`converse`), and a transcript into a judgement (`verdict`). The two steps
-    are apart so that one transcript can be read at several numbers of rounds without a further LM call.
+    are separate so that one transcript can be read at several numbers of rounds without a further LM call.
 
     A subclass must have `converse` and `config`; `programs.testing.check_judge` tests the rest of the contract.
 
@@ -104,42 +104,41 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """
 
     kind: ClassVar[str]
-    """What exports call the class: its key in `programs.KINDS`, or its `module:Class` where it has none."""
+    """Name of the class in exports: its key in `programs.KINDS`, or its `module:Class` if it has none."""
 
     settable: ClassVar[tuple[str, ...]] = ()
-    """Entries of its configuration that a user may set by name, besides what a search chooses."""
+    """Entries of its configuration that a user may set as options."""
 
     packages: ClassVar[tuple[str, ...]] = ()
-    """Distributions that it needs besides those that every judge needs."""
+    """Distributions that only this judge needs."""
 
     on_scale: ClassVar[bool] = True
-    """Whether scores lie on the aspect's scale; where they do not, they are reported as given."""
+    """Whether scores lie on the aspect's scale; if not, they are reported as given."""
 
     shows_examples: ClassVar[bool] = False
-    """Whether its roles read rated examples (`programs.roles.examples`)."""
+    """Whether its prompts can show rated examples (`programs.roles.examples`)."""
 
     nearest_examples: int = 0
-    """How many rated examples an item is shown, those most like it; 0 shows all to every item."""
+    """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
 
     compares: bool = False
-    """Whether candidates that come in pairs are set against each other (`converse_table`), not scored one by one: the
-    verdict about each is then its outcome, the upper end of the aspect's scale for a win, the middle for a tie, the
-    lower end for a loss."""
+    """Whether candidates in pairs are compared (`converse_table`) and not scored one by one. The score of each is then
+    its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
 
     together: int = 0
     """Most candidates of one source that are judged in one conversation (`converse_table`); 0 judges each alone."""
 
     joint: bool = False
-    """Whether one conversation is about all aspects that a candidate, or several of a source, are judged in."""
+    """Whether one conversation covers all aspects that the candidates are judged in."""
 
     batch_rounds: int = 0
     """How often an item is scored among up to `together` items of other sources; 0: calls are about one source."""
     order: int = 0
-    """Seed of the order in which candidates of one source are shown together."""
+    """Seed of the order in which candidates are shown together."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        # Never inherited: an export of a subclass would come back as its parent.
+        # Not inherited: an export of a subclass would be loaded as its parent.
         if "kind" not in cls.__dict__:
             cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
@@ -154,17 +153,20 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Ask the LM about candidates of one source, in the order given.
 
-        They are asked about in one aspect, `joint` judges in several: candidate by candidate, each with its aspects.
-        Judges that compare or judge `together` see candidates side by side; any other judges each by itself.
+        Judges that compare or judge `together` show the LM all of them in one prompt; others ask about each by itself.
+
+        Args:
+            items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
+            rounds: Most rounds of debate.
 
         Returns:
-            A transcript for each, as `converse` gives it. Their calls add up to the LM's: a call that several of them
-            share counts in each with its share, and no failure of one ends the others.
+            A transcript for each item. A call about several items counts in each with an equal share; a failure of one
+            item does not end the others.
         """
         return list(await asyncio.gather(*(self.converse(item, rounds) for item in items)))
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
-        """Let a Tie-breaker decide what stayed open; judges without one return the transcript as it is."""
+        """Let a Tie-breaker decide a debate without agreement; judges without one return the transcript unchanged."""
         return transcript
 
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
@@ -173,14 +175,14 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return list(await asyncio.gather(*(self.break_tie(item, transcript) for item, transcript in pairs)))
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
-        """The judgement by a transcript as it stood after `rounds` rounds; unscored where it failed by then."""
+        """The judgement that follows from a transcript's first `rounds` rounds; unscored if it failed in these."""
         transcript = transcript.until(rounds)
         if transcript.failure is not None:
             return unscored(transcript, transcript.failure)
         return self.read_verdict(transcript, rounds)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The verdict by a transcript without a failure: its latest score, unless the judge reads it in another way.
+        """The verdict that follows from a transcript without a failure: by default its latest score.
 
         Raises:
             ValueError: No turn has a score: `converse` recorded neither a score nor a failure.
@@ -192,15 +194,15 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return Verdict(scores[-1], held, "rounds over" if held else "single call", transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
-        """The judges that a search may choose from, by name; one for each persona where there are personas."""
+        """The judges that a search may choose from, by name; for a debate one for each persona."""
         return {"default": self}
 
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """Predictor name -> instructions that a tuner should try besides its own proposals."""
+        """Predictor name -> instructions that a tuner should try in addition to its own proposals."""
         return {}
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
-        """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None leaves it as it is here."""
+        """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None keeps this judge's value."""
         one = self.deepcopy()
         if rounds is not None:
             one.debate_config = replace(one.debate_config, rounds=rounds)
@@ -209,25 +211,25 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return one
 
     def reading_like(self, other: Judge) -> Judge:
-        """A copy that has as many candidates and aspects in a conversation as `other`."""
+        """A copy that asks about as many candidates and aspects in one conversation as `other` does."""
         one = self.deepcopy()
         one.together, one.joint, one.batch_rounds = other.together, other.joint, other.batch_rounds
         return one
 
     def joint_key(self) -> str | None:
-        """What judges of several aspects have in common if these share calls; None where no calls are shared."""
+        """A key that is equal for judges of different aspects whose calls can be shared; None if none can."""
         return None
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
-        """Who is asked about several aspects at once: `judges` by aspect, all of this one's `joint_key`."""
+        """The judge to ask about several aspects at once; `judges` by aspect, all with this one's `joint_key`."""
         return self
 
     def dry_run_copy(self) -> Judge:
-        """A copy that uses no service but the LM, for a dry run in which nothing may be spent."""
+        """A copy for dry runs, which uses no paid service except the LM."""
         return self.deepcopy()
 
     def tunable(self) -> tuple[str, ...]:
-        """Names of the predictors whose instructions a tuner may rewrite, given how the judge debates."""
+        """Names of the predictors whose instructions a tuner may rewrite, with the judge's present `debate_config`."""
         return tuple(name for name, _ in self.named_predictors())
 
     @abstractmethod
@@ -236,18 +238,18 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Judge:
-        """Rebuild a judge from `config`; what is not in it is as the constructor has it."""
+        """Rebuild a judge from `config`; entries that are missing have the constructor's defaults."""
         return cls(**config)
 
     async def judge(self, item: Item) -> Judgement:
-        """Judge one item, with the debate that the judge is configured for."""
+        """Judge one item according to `debate_config`."""
         transcript = await self.converse(item, self.debate_config.rounds)
         if self.debate_config.tie_breaker:
             transcript = await self.break_tie(item, transcript)
         return self.verdict(transcript, self.debate_config.rounds)
 
     async def judge_table(self, items: Sequence[Item]) -> list[Judgement]:
-        """Judge items that `converse_table` may be asked about at once."""
+        """Judge items that `converse_table` may take at once."""
         if len(items) == 1:
             return [await self.judge(items[0])]
         rounds = self.debate_config.rounds
@@ -257,29 +259,29 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         return [self.verdict(transcript, rounds) for transcript in transcripts]
 
     async def smoke_test(self, item: Item) -> Transcript:
-        """Have every role speak about `item` once, to see whether the LM can play them; a failure is recorded."""
+        """Ask every role about `item` once, to check that the LM can play it; a failure is in the transcript."""
         return await self.converse(item, min(self.debate_config.rounds, 1))
 
     async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
-        """The same about items that `converse_table` may be asked about at once; a failure is one of all of them."""
+        """`smoke_test` with items that `converse_table` may take at once; the transcript fails if all of them do."""
         return await self.smoke_test(items[0])
 
     async def aforward(self, item: Item) -> dspy.Prediction:
         return dspy.Prediction(judgement=await self.judge(item))
 
     def instructions(self) -> dict[str, str]:
-        """Predictor name -> its instructions as they now stand."""
+        """Predictor name -> its present instructions."""
         return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}
 
 
 def unscored(transcript: Transcript, failure: Failure) -> Unscored:
-    """What a failure that ended `transcript` makes of its item."""
+    """The judgement of an item whose transcript ended with a failure."""
     detail = f"{failure.role}, round {failure.round}: {failure.detail}"
     return Unscored(failure.reason, detail, transcript.calls, transcript)
 
 
 def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:
-    """The reported score, or None when there is none. Applied to a finished judgement: it costs no LM call."""
+    """The score of a finished judgement in the given granularity, or None if it has no score. Needs no LM call."""
     if isinstance(judgement, Unscored):
         return None
     return item_scale.scale.at(judgement.score, granularity)

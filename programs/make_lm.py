@@ -1,4 +1,4 @@
-"""From a spec to an LM: `offline`, any OpenAI-compatible endpoint, anything that DSPy or LiteLLM knows."""
+"""Makes the LM that a spec names: `offline`, an OpenAI-compatible endpoint, or any other that DSPy or LiteLLM knows."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from debate_judge.programs.lm.sharing.team_replies import TeamReplies
 _REPLIES = "DEBATE_REPLIES"
 
 OFFLINE = "offline"
-"""The spec of the embedded stand-in that answers by text statistics."""
+"""The spec of the embedded stand-in, which computes its answers from text statistics."""
 
 
 def replies_folder(store: str | Path, spec: str) -> Path:
-    """Where the replies of the LM `spec` are kept below the folder that a user names with `--store`."""
+    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
     return Path(store) / "replies" / spec.replace("/", "_")
 
 
@@ -77,18 +77,18 @@ def make_lm(
     Args:
         spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-4o-mini` or `anthropic/claude-sonnet-4-5`.
         api_base: Address of an OpenAI-compatible server for that provider name.
-        store: Replies already paid for; in memory by default.
+        store: Keeps replies, so that no call is paid for twice; in memory by default.
         concurrency: Most calls in flight.
-        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Reasoning models get none.
-        max_tokens: Ceiling of a reply, in tokens. Reasoning models get none.
-        options: Pace, retries, budget, prices.
-        engine: Stands in for the spec's own. Calls keep their identity, so the store's replies are found; neither
-            network nor key is needed.
-        flag: Where the spec comes from, for messages.
+        temperature: Sampling temperature; 0 as in DEBATE, appendix E.1. Not sent to reasoning models.
+        max_tokens: Longest reply, in tokens. Not sent to reasoning models.
+        options: Rate limits, retries, budget, prices.
+        engine: Answers in place of the spec's own engine, without network or key. Calls keep their identity, so
+            replies in the store are found.
+        flag: The flag that the spec comes from, for messages.
 
     Raises:
         InputError: The spec is not `offline` and has no provider prefix; a budget in money was given, but no price is
-            known; the prices are unreadable; or the address is none.
+            known; the prices are unreadable; or `api_base` is not an address.
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
@@ -121,10 +121,10 @@ def make_lm(
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:
-    """The address of the server of PROVIDER/MODEL, by the flag or the environment; None is the provider's usual one.
+    """The address of the server of PROVIDER/MODEL, from the flag or the environment; None is the provider's default.
 
     Raises:
-        InputError: What is given is no address.
+        InputError: What is given is not an address.
     """
     given, variable = address_of(api_base), base_variable(spec)
     if given is not None or spec.partition("/")[0] not in COMPATIBLE:

@@ -1,4 +1,4 @@
-"""What the author of a judge needs for its tests: the contract, and an LM whose replies a test writes.
+"""Helpers to test a judge of your own: `check_judge` checks the contract, `scripted_lm` is an LM with given replies.
 
 def test_my_judge() -> None:
     check_judge(MyJudge())
@@ -27,11 +27,11 @@ from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.make_lm import make_lm
 
 Script = Callable[[str], str]
-"""From the text of the last user message to the reply; it may raise what an engine may raise."""
+"""Text of the last user message -> reply; it may raise the errors that an engine may raise."""
 
 
 def sample_items() -> list[Item]:
-    """A few questions about one article of the sample, in two aspects."""
+    """Six items about one article of the sample: three candidates in two aspects."""
     corpus = data.load("sample")
     aspects = (corpus.task.aspects[0], corpus.task.aspects[-1])
     return [item for aspect in aspects for item in items_of(corpus.task, corpus.groups[0], aspect)[:3]]
@@ -49,8 +49,8 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     5. Its kind leads back to its class, so that an export of it can be loaded.
 
     Args:
-        judge: The judge, as it comes from its constructor.
-        items: What it is asked; `sample_items` unless the judge needs others.
+        judge: The judge, fresh from its constructor.
+        items: What to ask it about; by default `sample_items`.
 
     Raises:
         AssertionError: The first of these that does not hold.
@@ -90,7 +90,7 @@ def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
 
 
 def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
-    """Judge with the offline LM, from nothing."""
+    """Judge the items with a new offline LM."""
 
     async def work() -> list[Judgement]:
         return list(await asyncio.gather(*(judge.judge(item) for item in items)))
@@ -109,13 +109,13 @@ def _require(holds: bool, problem: str, found: object) -> None:
 
 
 class ScriptedLM(JudgeLM):
-    """A `JudgeLM` that answers by a script and remembers what it was asked. Make one with `scripted_lm`."""
+    """A `JudgeLM` that answers by a script and records its calls. Make one with `scripted_lm`."""
 
     scripted: _ScriptedEngine
 
     @property
     def prompts(self) -> list[str]:
-        """Every call that reached the engine, in order: what the store answered is not among them."""
+        """The user texts of all calls that reached the engine, in order; calls answered from the store are missing."""
         return self.scripted.prompts
 
     @property
@@ -125,12 +125,12 @@ class ScriptedLM(JudgeLM):
 
     @property
     def peak(self) -> int:
-        """Most calls that were in flight at once."""
+        """Largest number of calls in flight at once."""
         return self.scripted.peak
 
 
 def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
-    """Make an LM that answers by `script`, each call taking `latency` seconds; `options` go to `JudgeLM`."""
+    """Make an LM that answers by `script`, with `latency` in seconds for each call; `options` go to `JudgeLM`."""
     engine = _ScriptedEngine(script, latency)
     lm = ScriptedLM("scripted/lm", engine=engine, **options)
     lm.scripted = engine
@@ -138,7 +138,7 @@ def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> Scri
 
 
 def in_turn(replies: Iterable[str]) -> Script:
-    """A script that gives these replies one after the other, whatever it is asked."""
+    """A script that gives these replies one after the other, whatever the prompts are."""
     queue = iter(replies)
     return lambda prompt: next(queue)
 

@@ -1,7 +1,7 @@
-"""The collective memory of a debate: an append-only list of turns.
+"""The transcript of a debate: an append-only list of turns.
 
-The Commander of the paper is not an LM here but the program that keeps this memory and decides what each
-role may see of it (DEBATE, section 2 and Algorithm 1). Nothing in this file calls an LM.
+The paper's Commander is not an LM here but the program that keeps the transcript and decides what each role may see
+of it (DEBATE, section 2 and Algorithm 1). Nothing in this file calls an LM.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Role = str
-"""Who spoke: scorer, critic or tie-breaker in a debate; other judges name their own roles."""
+"""Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
 
 UnscoredReason = Literal[
     "unreadable reply",
@@ -26,7 +26,7 @@ UnscoredReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reply, as read. `round` 0 is the Scorer's opening; round i is the i-th Critic reply and its answer."""
+    """One parsed reply. Round 0 is the Scorer's opening; round i is the i-th Critic reply and the Scorer's answer."""
 
     role: Role
     round: int
@@ -34,13 +34,13 @@ class Turn:
     score: float | None = None
     no_issue: bool = False
     calls: float = 1
-    """LM calls this turn took: 2 where the first reply could not be read, and its share of a call that was about
-    several candidates."""
+    """LM calls that this turn took: 2 if the first reply was unreadable. A call about several candidates counts with
+    its share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What ended a debate before its time, and where."""
+    """Why a debate ended early, and where."""
 
     role: Role
     round: int
@@ -51,30 +51,30 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Turns in order. A debate of n_max rounds holds every shorter debate as a prefix."""
+    """Turns in order. The transcript of n rounds begins with that of every smaller number of rounds."""
 
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
     together: int = 1
-    """Candidates that were judged side by side, this one included; 1 where it was judged alone."""
+    """Number of candidates that were judged in the same calls, this one included."""
     joint: int = 1
-    """Aspects that were judged in the same calls, this one included."""
+    """Number of aspects that were judged in the same calls, this one included."""
 
     def add(self, spoken: Turn | Failure) -> Transcript:
-        """The transcript with one more turn, or with the failure that ended it in place of one."""
+        """The transcript with one more turn, or with the failure that ended it."""
         if isinstance(spoken, Failure):
             return replace(self, failure=spoken)
         return replace(self, turns=(*self.turns, spoken))
 
     def until(self, rounds: int) -> Transcript:
-        """The same debate, had it been stopped after `rounds` rounds."""
+        """The transcript as it was after `rounds` rounds."""
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
         return replace(self, turns=turns, failure=failure)
 
     @property
     def score(self) -> float | None:
-        """The latest score that the Scorer stands by."""
+        """The Scorer's latest score."""
         return next((t.score for t in reversed(self.turns) if t.role == "scorer"), None)
 
     @property
@@ -92,7 +92,7 @@ class Transcript:
         return sum(t.calls for t in self.turns) + (self.failure.calls if self.failure else 0)
 
     def __str__(self) -> str:
-        """The debate as the roles read it: one paragraph a turn, oldest first, so that it only ever grows."""
+        """The debate as the roles read it: a paragraph for each turn, oldest first, so that the text only grows."""
         return "\n\n".join(_line(turn) for turn in self.turns)
 
 
@@ -100,7 +100,7 @@ EMPTY = Transcript()
 
 
 def _line(turn: Turn) -> str:
-    # On one line, so that no turn's text can pass itself off as another speaker's turn.
+    # On one line, so that no text can pose as another speaker's turn.
     text = " ".join(turn.text.split())
     speaker = turn.role.capitalize()
     if turn.score is None:

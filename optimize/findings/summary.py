@@ -139,7 +139,8 @@ def next_steps(result: Result) -> str:
             *([f"Report      {result.report}"] if result.report else []),
             "Compare     " + result.tracked.ui_hint,
             "            then open " + result.tracked.link,
-            f"Score       {command('score')} --program {result.export} {server}--in texts.jsonl --out scores.jsonl",
+            f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
+            "--out scores.jsonl",
             f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
         ]
     )

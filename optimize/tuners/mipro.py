@@ -141,6 +141,8 @@ def tune(tuning: Tuning) -> Judge:
     Raises:
         dspy.LMError: The LM failed for good.
     """
+    if not tuning.examples or not tuning.judge.tunable():
+        return tuning.judge
     optimizer = _SeededMIPRO(tuning)
     with narrated_nowhere(), dspy.context(lm=tuning.runner.lm, adapter=dspy.ChatAdapter(), disable_history=True):
         best: Judge = optimizer.compile(

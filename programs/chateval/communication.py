@@ -1,9 +1,9 @@
-"""Who hears what: ChatEval's communication strategies (appendix C, Algorithms 1 to 3), one function each.
+"""ChatEval's communication strategies (appendix C, Algorithms 1 to 3): which agent reads what, one function each.
 
-A strategy lets agents speak and decides what each has heard by then. It calls no LM itself, and nothing that an
-agent hears depends on the number of turns, so a talk of T turns holds every shorter talk as its beginning.
+A strategy lets agents speak in some order and determines what each of them has read by then. It calls no LM itself, and
+what an agent reads does not depend on the number of turns, so a discussion of T turns begins with every shorter one.
 
-The algorithms as printed leave four things open, settled here by the paper's text:
+The printed algorithms have four problems, which are solved here according to the paper's text:
 
 - `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
 - Algorithm 1 as printed adds h_n, what agent n says, to the history H_m of agent m for m >= n and m > 1 only. So the
@@ -41,7 +41,7 @@ class Utterance:
     calls: float = 1
 
     def __str__(self) -> str:
-        """The message as others hear it, on one line, so that no message can pass itself off as another speaker's."""
+        """The message as others read it, on one line, so that it cannot pose as another speaker's message."""
         text = " ".join(self.text.split())
         if self.speaker == SUMMARIZER:
             return f"Summary of the discussion so far: {text}"
@@ -52,16 +52,16 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """A participant who can be given the floor."""
+    """A participant of a discussion."""
 
     name: str
     speak: Callable[[int, str], Awaitable[Utterance | NoAnswer]]
-    """(turn, what it has heard) -> what it says."""
+    """(turn, the messages that it has read) -> its message."""
 
 
 @dataclass
 class DiscussionLog:
-    """All that was said, in order, and where the talk broke off if it did."""
+    """All messages in order, and the failure that ended the discussion, if any."""
 
     said: list[Utterance] = field(default_factory=list)
     failure: Failure | None = None
@@ -69,7 +69,7 @@ class DiscussionLog:
     def take(
         self, turn: int, speakers: Sequence[Speaker], answers: Sequence[Utterance | NoAnswer]
     ) -> list[Utterance] | None:
-        """Note what `speakers` said at one time; None when one of them said nothing usable, which ends the talk."""
+        """Record what `speakers` said; None if one of them has no usable reply, which ends the discussion."""
         spoken = [answer for answer in answers if isinstance(answer, Utterance)]
         self.said += spoken
         failed = [(a.name, answer) for a, answer in zip(speakers, answers, strict=True) if isinstance(answer, NoAnswer)]
@@ -81,7 +81,7 @@ class DiscussionLog:
 
 
 Strategy = Callable[[Sequence[Speaker], Speaker | None, int], Awaitable[DiscussionLog]]
-"""(agents, summarizer, number of turns T) -> the minutes."""
+"""(agents, summarizer, number of turns T) -> the log of the discussion."""
 
 
 async def one_by_one(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
@@ -113,7 +113,7 @@ async def _in_order(speakers: Sequence[Speaker], turns: int, reaches: Callable[[
 
 
 async def simultaneous(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """Algorithm 2: all speak at once, then each hears what all said in that turn."""
+    """Algorithm 2: all speak at once, then each reads what all said in that turn."""
     log = DiscussionLog()
     heard: list[Utterance] = []
     for turn in range(turns):
@@ -128,7 +128,7 @@ async def simultaneous(speakers: Sequence[Speaker], summarizer: Speaker | None, 
 async def simultaneous_with_summarizer(
     speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int
 ) -> DiscussionLog:
-    """Algorithm 3: as Algorithm 2, but each hears a summary of everything said so far and nothing else."""
+    """Algorithm 3: as Algorithm 2, but each reads only a summary of everything said so far."""
     if summarizer is None:
         raise ValueError("this strategy needs a summarizer")
     log = DiscussionLog()
@@ -149,7 +149,7 @@ async def simultaneous_with_summarizer(
 
 
 async def no_talk(speakers: Sequence[Speaker], summarizer: Speaker | None, turns: int) -> DiscussionLog:
-    """The ensemble (section 3.2): each speaks once and hears none of the others."""
+    """The ensemble (section 3.2): each speaks once and reads nothing of the others."""
     log = DiscussionLog()
     ROUND.set(0)
     log.take(0, speakers, await _at_once(speakers, 0, ""))

@@ -1,10 +1,9 @@
 """ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
 
 Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote; a judge that is
-`comparing` does so wherever an evaluation consists of pairs. Referees are not asked to agree (appendix B).
-Departures from the paper: a referee gives a score in every turn, where the authors ask for it in the last one
-alone, so that a discussion can be read after any number of turns; and it sees the scores that go with what it
-hears.
+`comparing` does so for all candidates that come in pairs. Referees are not asked to agree (appendix B). Departures from
+the paper: referees give a score in every turn, not only in the last one, so that a discussion can be read after any
+number of turns; and they see the scores of the messages that they read.
 """
 
 from __future__ import annotations
@@ -44,17 +43,16 @@ class ChatEval(Judge):
 
     Args:
         roles: Name -> role text; the order is the order of speaking.
-        communication: One of `programs.chateval.communication.STRATEGIES`. With `one-by-one` every referee hears
-            all that was said before; with `one-by-one-printed`, Algorithm 1 to the letter, only what itself and those
-            before it in the order have said, and the first hears nothing at all.
+        communication: One of `programs.chateval.communication.STRATEGIES`. With `one-by-one` every referee reads all
+            earlier messages; with `one-by-one-printed`, Algorithm 1 to the letter, only its own and those of referees
+            before it in the order, and the first referee reads none.
         turns: T, how often each referee speaks.
-        samples: k, replies that are averaged each time a referee speaks (multiple evidence calibration).
+        samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
         both_orders: Whether `compare` shows the answers in both orders (balanced position calibration).
-        comparing: Whether candidates that come in pairs are compared; others are scored one by one all the same.
+        comparing: Whether candidates that come in pairs are compared; others are scored one by one.
 
     Raises:
-        InputError: There is no referee, a name or text is unusable, the strategy is unknown, or a number is not
-            one that can be carried out.
+        InputError: There is no referee, or an argument has a value that it cannot have.
     """
 
     kind = "chateval"
@@ -94,7 +92,7 @@ class ChatEval(Judge):
         ask: Callable[[Referee, str, Sequence[int]], Awaitable[RoleReply[RefereeOpinion] | NoAnswer]],
     ) -> DiscussionLog:
         def speaker(index: int, name: str, referee: Referee) -> Speaker:
-            # Numbers of their own keep referees of one role from being given one another's samples.
+            # Distinct numbers, so that referees with the same role do not get each other's samples from the store.
             numbers = range(index * self.samples, (index + 1) * self.samples)
 
             async def speak(turn: int, heard: str) -> Utterance | NoAnswer:
@@ -133,8 +131,8 @@ class ChatEval(Judge):
         """Let the referees discuss two answers to one question and vote.
 
         Args:
-            item_a: The answer whose outcome is told.
-            item_b: The other; only its text may differ.
+            item_a: The answer whose outcome is returned.
+            item_b: The other answer; only its text may differ.
 
         Raises:
             InputError: The two items are not about the same source, context and aspect.
@@ -180,9 +178,9 @@ class ChatEval(Judge):
     def from_config(cls, config: Mapping[str, Any]) -> ChatEval:
         """Rebuild a judge.
 
-        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of
-        one of these or of a built-in role, which all referees then have. Referees who share a role are told apart
-        by numbers (annotator-1, annotator-2).
+        `roles` is a mapping from name to text, or a list of names of built-in roles. `same_role` is the name of one of
+        these or of a built-in role, which is given to all referees. Referees who share a role are numbered
+        (annotator-1, annotator-2).
 
         Raises:
             InputError: As the constructor, or a name is not that of a built-in role.

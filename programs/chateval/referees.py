@@ -1,7 +1,7 @@
-"""The members of a ChatEval discussion: the referees' roles, what a referee and the summarizer are asked for.
+"""The referees and the summarizer of a ChatEval discussion: their roles and prompts.
 
-The five diverse roles follow ChatEval, appendix A, in this project's own words. A role is the instructions of
-its own predictor, so that a tuner finds and rewrites each by its name, e.g. `roles['critic'].predict`.
+The five diverse roles follow ChatEval, appendix A, in this project's own words. Each role is the instructions of its own
+predictor, so that a tuner can rewrite it by its name, e.g. `roles['critic'].predict`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ROLES = MappingProxyType(
         "evaluator": "You are the evaluator.",
     }
 )
-"""Name -> text: the paper's five, the one role of its ablation (section 4.1), and that of a lone judge.
+"""Name -> text: the paper's five roles, the single role of its ablation (section 4.1), and that of a single referee.
 
-They say whom a referee stands for, whatever kind of text is rated, and nothing of others, for it may speak alone.
+They fit any kind of text and do not mention other referees, because a referee may be alone.
 """
 
 _ALONE = (
@@ -59,11 +59,11 @@ _TOGETHER = (
 )
 
 COMPARISON_SCALE = Scale(1, 10)
-"""On which two answers are scored to be compared, as in the paper (Table 4), whatever scale raters used."""
+"""The scale for comparing two answers, as in the paper (Table 4), whatever scale the raters used."""
 
 
 def compared_aspect(aspect: Aspect) -> Aspect:
-    """The aspect on the scale of comparisons; where its definition names points, it says how they lie on that scale."""
+    """The aspect on `COMPARISON_SCALE`; a sentence converts the points that its definition mentions to that scale."""
     raters, ours = aspect.scale, COMPARISON_SCALE
     told = ""
     if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
@@ -118,25 +118,25 @@ class RefereeOpinion:
 
 
 class Referee(Role):
-    """One debater agent; its instructions are its role and how it takes part.
+    """One referee; its instructions are its role and how to take part in the discussion.
 
     Args:
-        name: How the others know it.
-        role: Its role's text.
-        alone: Whether it speaks without others; it is not told of any then.
+        name: Its name in the discussion.
+        role: The text of its role.
+        alone: Whether there is no discussion; other referees are then not mentioned to it.
     """
 
     def __init__(self, name: str, role: str, alone: bool) -> None:
         super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
 
     async def rate(self, item: Item, heard: str, samples: Sequence[int]) -> RoleReply[RefereeOpinion] | NoAnswer:
-        """Score the candidate of `item`, knowing what was `heard`.
+        """Score the candidate of `item` after the discussion so far.
 
         Args:
-            item: The question.
-            heard: The discussion as far as it reached this referee.
-            samples: Numbers of the samples to draw; the scores are averaged, and the others hear the first
-                sample's words. A single one is asked with the LM's own settings.
+            item: The item.
+            heard: The messages that this referee has read.
+            samples: Numbers of the samples to draw. Scores are averaged, and the words are those of the first sample. A
+                single sample is drawn with the LM's own settings.
         """
 
         def read(fields: Fields) -> RefereeOpinion | replies.Unreadable:
@@ -148,7 +148,7 @@ class Referee(Role):
     async def compare(
         self, pair: tuple[Item, Item], heard: str, samples: Sequence[int]
     ) -> RoleReply[RefereeOpinion] | NoAnswer:
-        """Score both answers, the first of `pair` shown as answer 1; else as `rate`."""
+        """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
         first, second = pair
         inputs = {
             "task": f"{kinds(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
@@ -157,7 +157,7 @@ class Referee(Role):
             "answer_1": material(first, "")["candidate"],
             "answer_2": material(second, "")["candidate"],
         }
-        # The same instructions under another form: what a tuner made of a role holds for both.
+        # The same instructions with other fields, so that a tuned role is used for both.
         role = Role(self.speaker, Comparing, self.predict.signature.instructions)
         return await _opinion(role, first, heard, _read_pair, samples, inputs)
 

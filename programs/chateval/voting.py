@@ -1,7 +1,7 @@
-"""How ChatEval's referees settle which of two answers is better: votes, their majority, what each answer gets.
+"""How ChatEval's referees decide which of two answers is better: votes, their majority, and each answer's score.
 
-A vote is the order of a referee's latest scores, averaged over the orders in which the answers were shown. The
-outcome is the majority's (section 2), which need not be the order of the mean scores.
+A referee votes for the answer with the higher score, by its latest scores averaged over the orders in which the answers
+were shown. The outcome is the majority's (section 2), which may differ from the order of the mean scores.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from debate_judge.programs.chateval.communication import DiscussionLog, Utteranc
 from debate_judge.programs.transcript import Failure, Transcript, Turn
 
 Outcome = Literal["win", "tie", "lose"]
-"""How the first of two answers does against the second."""
+"""The result of the first of two answers against the second."""
 
 MAJORITY = "majority"
-"""Who speaks the outcome in a transcript."""
+"""Name of the role that announces the outcome in a transcript."""
 
 _TURNED: Mapping[Outcome, Outcome] = {"win": "lose", "tie": "tie", "lose": "win"}
 
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """What the referees think after some turn."""
+    """The votes after some turn."""
 
     outcome: Outcome
-    """The majority's; a tie where no outcome has more votes than each other."""
+    """The outcome with most votes; a tie if there are several such."""
     votes: Mapping[str, Outcome]
     """Referee -> its vote, by its mean scores."""
     scores: Mapping[str, tuple[float, float]]
     """Referee -> its latest scores of the first and the second answer, averaged over the orders."""
 
     def turned(self) -> Votes:
-        """The same, told about the second answer."""
+        """The same votes, seen from the second answer."""
         return Votes(
             _TURNED[self.outcome],
             {name: _TURNED[vote] for name, vote in self.votes.items()},
@@ -54,22 +54,22 @@ class PairVerdict:
     """Which of two answers is better, and by whose votes."""
 
     outcome: Outcome
-    """The majority's; a tie where no outcome has more votes than each other."""
+    """The outcome with most votes; a tie if there are several such."""
     votes: Mapping[str, Outcome]
     """Referee -> its vote, by its mean scores."""
     scores: Mapping[str, tuple[float, float]]
     """Referee -> its final scores of the first and the second answer, on 1 to 10, averaged over both orders."""
     calls: float
     transcripts: tuple[Transcript, ...] = field(repr=False)
-    """The discussion with the first answer shown first and, where both orders were held, the other one."""
+    """The discussion with the first answer shown first, and with both orders the other discussion."""
 
 
 def tally(held: Sequence[DiscussionLog], turn: int) -> Votes:
     """The votes after a turn.
 
     Args:
-        held: The discussion with the first answer shown first and, where there was one, the other way round.
-        turn: From 0; no referee has failed by then.
+        held: The discussion with the first answer shown first, and with both orders the other discussion.
+        turn: Number of the turn, from 0; no referee may have failed by then.
     """
     straight = [_latest(log, turn) for log in held[:1]] + [
         {name: (a, b) for name, (b, a) in _latest(log, turn).items()} for log in held[1:]
@@ -80,16 +80,16 @@ def tally(held: Sequence[DiscussionLog], turn: int) -> Votes:
 
 
 def pair_transcripts(held: Sequence[DiscussionLog], turns: int, scale: Scale) -> tuple[Transcript, Transcript]:
-    """What was said and, after every turn, the outcome as a score: once for each of the two answers.
+    """A transcript for each of the two answers: the messages and, after every turn, the outcome as a score.
 
-    The outcome is told to the first answer and, turned, to the second: the upper end of the scale for a win, its
-    middle for a tie, its lower end for a loss. It is the only score in a transcript; the referees' own stand in the
-    texts. The calls of a discussion are counted in one transcript, that of the answer which was shown first in it.
+    The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
+    score in a transcript; the referees' scores are in the texts. The calls of a discussion are counted in one
+    transcript, that of the answer which was shown first in it.
 
     Args:
         held: As for `tally`.
-        turns: T.
-        scale: The aspect's.
+        turns: T, the number of turns.
+        scale: The aspect's scale.
     """
     failures = [log.failure for log in held if log.failure is not None]
     broken = min((failure.round for failure in failures), default=turns)
@@ -111,7 +111,7 @@ def _turns(
 
 
 def _told(said: Utterance, order: int, answer: int) -> Turn:
-    """A message in the transcript of one answer; in order 0 the first answer is answer 1, in order 1 the second."""
+    """A message in the transcript of one answer; in order 0 the first answer was shown as answer 1, in order 1 as 2."""
     place = 1 if order == answer else 2
     text = f"(this is answer {place}) {spoken(said)}"
     return Turn(said.speaker, said.turn, text, calls=said.calls if order == answer else 0)

@@ -1,13 +1,13 @@
-"""Batches of different items in one call, where no source has several candidates to be read side by side.
+"""Scores items of different sources in shared calls, where sources do not have several candidates to compare.
 
-Scores of single items drift, since each call has a scale of its own; items that share a call share it. After BatchEval
-(Yuan et al., BatchEval: Towards human-like text evaluation, ACL 2024): all items are scored in batches, then batches
-are made anew and scored again, each of them from good to bad by the scores so far, and the score of an item is the mean
-over the rounds. Unlike the paper's, the first batches are drawn by a seed, later ones by it from equal parts of the
-ranked items, and one reply holds analysis and scores.
+Scores from separate calls drift, because the LM uses the scale differently in each; items that share a call share the
+use of the scale. After BatchEval (Yuan et al., BatchEval: Towards human-like text evaluation, ACL 2024), all items are
+scored in batches for several rounds, each round with new batches that mix items of high and low scores so far. The
+score of an item is its mean over the rounds. Unlike in the paper, the first batches are drawn by a seed, later ones by
+the seed from equal parts of the ranked items, and one reply holds analysis and scores.
 
-Batches are made within a pool of items that is bounded, so that a stream needs no more than that in memory. A debate
-goes on in the batches of the last round.
+Batches are drawn from a pool of limited size, so that a stream of items needs limited memory. Where a debate follows,
+it is held in the batches of the last round.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 Seat = Callable[[Sequence[Item], Sequence[Transcript] | None], Awaitable[TableDebate]]
-"""From the items of a batch and what was said about each to their debate."""
+"""(items of a batch, their transcripts so far or None) -> the debate about them."""
 
 
 class BatchPool:
     """Items that are scored in batches.
 
     Args:
-        items: In an order that depends on the texts and a seed alone.
+        items: In an order that depends only on the texts and a seed.
         size: Most items of a batch.
-        rounds: How often each is scored, every time in other company.
-        seed: Of the company.
+        rounds: How often each item is scored, every time in another batch.
+        seed: For the drawing of batches.
         seat: Makes the debate of a batch.
     """
 
     def __init__(self, items: Sequence[Item], size: int, rounds: int, seed: int, seat: Seat) -> None:
         self._items = items
         self._count = -(-len(items) // size)
-        """Batches."""
+        """Number of batches in a round."""
         self._rounds = rounds
         self._seed = seed
         self._seat = seat
         self._said: list[list[Transcript]] = [[] for _ in items]
 
     async def hold(self, rounds: int) -> list[Transcript]:
-        """Score all in every round of batches, and debate for at most `rounds` rounds what is not settled."""
+        """Score all items in every round of batches, then debate for at most `rounds` rounds those not settled."""
         batches: list[list[int]] = []
         for number in range(self._rounds):
             batches = self._batches(number)
@@ -70,15 +70,14 @@ class BatchPool:
         return debate.transcripts
 
     def _batches(self, number: int) -> list[list[int]]:
-        """The places of each batch: the first time as they come, later so that each has one of every part of the
-        ranking."""
+        """The places of the items of each batch: in round 0 in their order, later one from each part of the ranking."""
         if not number:
             return split_evenly(range(len(self._items)), self._count)
         ranked = sorted(range(len(self._items)), key=lambda place: (self._so_far(place), place))
         batches: list[list[int]] = [[] for _ in range(self._count)]
         for start in range(0, len(ranked), self._count):
             drawn = sorted(ranked[start : start + self._count], key=lambda place: self._draw(place, number))
-            # Where the last part is smaller than the others, it goes to the batches in turn.
+            # The last part may have fewer items than there are batches.
             for batch, place in zip(batches, drawn, strict=False):
                 batch.append(place)
         return [sorted(batch, key=lambda place: self._draw(place, -number)) for batch in batches]
@@ -96,7 +95,7 @@ class BatchPool:
 async def break_ties(
     items: Sequence[Item], transcripts: Sequence[Transcript], size: int, seat: Seat
 ) -> list[Transcript]:
-    """Have the Tie-breaker decide what is open after a debate, in batches of what is."""
+    """Have the Tie-breaker decide the debates that ended without agreement, in batches of only these."""
     found = list(transcripts)
     left = [p for p, t in enumerate(transcripts) if t.failure is None and t.rounds and not t.settled]
     batches = split_evenly(left, -(-len(left) // size)) if left else []
@@ -113,13 +112,13 @@ async def break_ties(
 
 
 def split_evenly(items: Sequence[int], count: int) -> list[list[int]]:
-    """So many parts that follow one another, of nearly equal size."""
+    """Cut into `count` consecutive parts of nearly equal size."""
     ends = [len(items) * number // count for number in range(count + 1)]
     return [list(items[start:end]) for start, end in pairwise(ends)]
 
 
 def _opening(said: Sequence[Transcript]) -> Transcript:
-    """The first turn of an item: the mean of its scores, with the reasons of the first that lies nearest to it."""
+    """The opening turn of an item: the mean of its scores, with the rationale of the first one nearest to the mean."""
     calls = sum(transcript.calls for transcript in said)
     scored = [transcript for transcript in said if transcript.score is not None]
     if not scored:

@@ -1,13 +1,13 @@
-"""What the roles of a debate are told besides the texts: the standard, the rules, and the task of each.
+"""The parts of a debate's prompts other than the texts: the standard, the rules, and the task of each role.
 
-A debate opens with exactly the prompt of a single call, which names no other role; so the call without a debate is read
-off the debate's first turn. The rules of the debate stand behind the source in all later prompts, where a provider's
-prefix cache finds them for every candidate of the source. What belongs to one role alone ends its prompt. The Critic's
-persona is heard by no other role, for a Scorer that knew it would discount the criticism.
+A debate opens with exactly the prompt of a single call, which mentions no other role, so a debate's first turn is also
+the result of the single call. In all later prompts the rules of the debate follow the source, where a provider's prefix
+cache serves them for every candidate of the source. What belongs to one role is at the end of its prompt. No other role
+sees the Critic's persona, because a Scorer that knew it would discount the criticism.
 
-Where a call is about several aspects, what holds for all is said once, and each aspect has sections with its label in
-their headers: scale, definition and fineness of its scores, its guide to the raters, its rated examples. The Scorer's
-instructions without the guide are the same for all of them.
+Where a call is about several aspects, what holds for all of them is said once, and each aspect has sections with its
+label in their headers: scale, definition and granularity of scores, its guide to the raters, its rated examples. The
+Scorer's instructions without the guide are the same for all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.roles.role import aspect_text
 
 Asked = Literal["free", "half", "whole"]
-"""How finely scores are asked for: any number, steps of half a point of the scale, or its points alone."""
+"""The granularity that prompts ask for: any number, half steps of the scale, or whole steps."""
 
 OPENING = "You are the Scorer. Weigh step by step what speaks for the candidate and what speaks against it."
 REVISION = (
@@ -38,7 +38,7 @@ REVISION = (
 )
 
 GUIDE, DEFINITION = "the guide to the raters", "the definition"
-"""What a debate argues from."""
+"""How the rules of a debate name what to argue from."""
 
 SEVERAL = (
     "All of this holds for each candidate and its score by itself; the feedback about one stands under its own header. "
@@ -47,10 +47,10 @@ SEVERAL = (
 
 
 def asked(text: str) -> Asked:
-    """Read how finely scores are asked for.
+    """Parse the granularity that prompts ask for.
 
     Raises:
-        InputError: It is none of the three.
+        InputError: It is none of `Asked`.
     """
     for known in get_args(Asked):
         if text == known:
@@ -59,16 +59,16 @@ def asked(text: str) -> Asked:
 
 
 def issue_size(scale: Scale) -> float:
-    """By how much an objection must move the score to be an issue: half a step of the scale.
+    """The least change of the score that makes an objection an issue: half a step of the scale.
 
-    The Critic arrives at its own score in tenths. Where scores are whole points, another point is nearer to it from
-    half a point on; to ask for a whole one would silence it.
+    The Critic gives its own score in tenths. If scores are whole points, the nearest point changes from half a point
+    on; a threshold of a whole point would silence the Critic.
     """
     return scale.step / 2
 
 
 def fineness(scale: Scale, granularity: Asked) -> str:
-    """The sentence that says how finely scores are given on a scale."""
+    """The sentence in prompts about the granularity of scores."""
     if granularity == "half":
         return f"Scores are given in steps of {scale.step / 2:g}."
     if granularity == "whole" and scale.step == 1:
@@ -82,24 +82,24 @@ def fineness(scale: Scale, granularity: Asked) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Input fields of the prompts of one debate. All but the roles' own tasks are equal for all candidates, and so are
-    rated examples unless they are chosen for the item."""
+    """Input fields of the prompts of one debate. They are the same for all candidates, except for rated examples that
+    are chosen for the item."""
 
     standard: str
-    """The Scorer's instructions, with what was learnt of the raters: the standard that every role argues from. The form
-    of the Scorer's reply stands before them, where a prefix cache finds it in every turn."""
+    """The standard that every role argues from: the Scorer's instructions with the guide to the raters. The form of the
+    Scorer's reply comes first, so that a prefix cache serves it in every turn."""
     aspect: str
     rules: str
     issue: float
-    """By how much an objection must move the score to be an issue."""
+    """The least change of the score that makes an objection an issue."""
     examples: ShownExamples = NO_EXAMPLES
 
     def opening(self) -> dict[str, str]:
-        """For the Scorer's first turn, which is the single call."""
+        """Input fields of the Scorer's first turn, which is the single call."""
         return {**self._shared(), "role": OPENING}
 
     def revision(self) -> dict[str, str]:
-        """For the Scorer's later turns."""
+        """Input fields of the Scorer's later turns."""
         return self._debating(REVISION)
 
     def critic(self, persona: str) -> dict[str, str]:
@@ -119,23 +119,23 @@ class Briefing:
 def briefing(
     aspect: Aspect, granularity: Asked, scorer: type[Signature], critic: type[Signature], *, together: bool = False
 ) -> Briefing:
-    """The briefing for an aspect and the signatures of the roles; of all instructions it holds the Scorer's alone.
+    """The briefing for an aspect; of the roles' instructions it contains only the Scorer's.
 
     Args:
-        aspect: What is scored.
-        granularity: How finely.
+        aspect: The aspect that is scored.
+        granularity: The granularity to ask for.
         scorer: The Scorer's signature.
-        critic: The Critic's.
-        together: Whether the debate is about several candidates; the form of its replies stands in its requests.
+        critic: The Critic's signature.
+        together: Whether the debate is about several candidates; the form of replies is then in the requests.
     """
-    # mypy takes pydantic model classes for unhashable; classes hash by identity.
+    # mypy considers pydantic model classes unhashable; classes hash by identity.
     signatures: Any = (scorer, critic)
     return _briefing(aspect, granularity, *signatures, together)
 
 
 @lru_cache(maxsize=256)
 def _briefing(aspect: Aspect, granularity: Asked, scorer: Any, critic: Any, together: bool) -> Briefing:
-    # Instructions may be an LM's, which has read texts under evaluation.
+    # Escaped, because instructions may be written by an LM that has read texts under evaluation.
     standard = escape(scorer.instructions)
     if not together:
         standard = f"The Scorer replies with {form(scorer)}.\n{standard}"
@@ -150,8 +150,8 @@ def rules(law: str, size: str) -> str:
     """The rules of a debate.
 
     Args:
-        law: What is argued from.
-        size: How far apart two scores must lie for an issue.
+        law: What to argue from, e.g. `GUIDE`.
+        size: How far apart two scores must be for an issue.
     """
     return (
         f"Scorer and Critic debate the score. The Critic first scores the candidate itself by {law}, as if no score "
@@ -165,7 +165,7 @@ def rules(law: str, size: str) -> str:
     )
 
 
-# --- where a call is about several aspects ---
+# --- several aspects in one call ---
 
 SEVERAL_ASPECTS = (
     "All of this holds for each candidate and each aspect by itself: an objection in one aspect is none in another. "
@@ -173,14 +173,14 @@ SEVERAL_ASPECTS = (
     "issue is settled and stands."
 )
 OWN_LAW = "the aspect's guide to the raters or, where it has none, its definition"
-"""What a debate argues from where only some aspects have a guide."""
+"""What to argue from if only some of several aspects have a guide."""
 
 
 def joint_briefing(told: Mapping[str, Briefing]) -> Briefing:
     """One briefing for several aspects.
 
     Args:
-        told: Label of an aspect -> its briefing for several candidates; a single one is the result.
+        told: Label of an aspect -> its briefing for several candidates; if there is only one, it is returned.
     """
     first = next(iter(told.values()))
     if len(told) == 1:

@@ -1,4 +1,4 @@
-"""The Critic: reviews the latest score, in character, and decides whether an issue remains."""
+"""The Critic: reviews the latest score according to its persona, and decides whether an issue remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Criticism(JudgeSignature):
 
     review: str = dspy.OutputField(desc="your own score with its reasons, then your check of the latest score")
     decision: str = dspy.OutputField(desc=f"{replies.NO_ISSUE} or ISSUE")
-    # All that the other roles hear of a reply, so the evidence has to stand here.
+    # The other roles see only this field of the reply, so it has to contain the evidence.
     feedback: str = dspy.OutputField(desc="with ISSUE, the objection and its evidence; empty with NO ISSUE")
 
 
@@ -30,8 +30,8 @@ class Critic(Role):
     async def speak(self, item: Item, transcript: Transcript, briefing: Briefing) -> Turn | Failure:
         """Review the latest score of the debate.
 
-        Only this reply's own decision field is consulted: a quotation of the protocol's words elsewhere, be it
-        from the candidate or from an earlier turn, changes nothing.
+        Only the decision field of this reply counts: the words NO ISSUE elsewhere, quoted from the candidate or an
+        earlier turn, change nothing.
         """
 
         def read(fields: Fields) -> tuple[bool, str] | replies.Unreadable:

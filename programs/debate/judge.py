@@ -1,8 +1,8 @@
 """DEBATE: Scorer, Critic and Tie-breaker composed into one program (DEBATE, section 2, Algorithm 1).
 
-Presets, not subclasses: no rounds make it the single scorer, a plain persona the MultiAgent of the paper, a
-devil's advocate DEBATE; each with or without Tie-breaker. No prompt depends on the number of rounds n, so
-one debate of n_max rounds holds the debate of every smaller n as its prefix, at no further LM call.
+The paper's systems are presets and not subclasses: without rounds it is the single scorer, with a plain persona
+MultiAgent, with a devil's advocate DEBATE; each with or without Tie-breaker. No prompt depends on the number of rounds
+n, so a debate of n_max rounds begins with the debate of every smaller n, which then needs no further LM call.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from debate_judge.programs.roles.score_modes import Mode
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 _READING = ("together", "joint", "batch_rounds", "order")
+"""Arguments that say which candidates and aspects share a call."""
 
 
 @dataclass(frozen=True)
 class _Members:
-    """What several debates that are asked as one consist of."""
+    """The debates of single aspects that a joint debate stands for. In a class, to hide them from DSPy."""
 
     by_aspect: Mapping[str, Debate] = field(default_factory=dict)
-    """Name of an aspect -> the debate that knows its raters."""
+    """Name of an aspect -> its debate, with the guide and examples of this aspect."""
 
 
 class Debate(Judge):
@@ -49,26 +50,26 @@ class Debate(Judge):
         persona: The Critic's persona, which becomes its instructions.
         debate_config: Rounds and Tie-breaker, used by `judge`; `converse` takes its own number of rounds.
         score_mode: How the Scorer's replies become scores: `text`, `sampled:k` or `expected`
-            (`programs.roles.score_modes`). The Tie-breaker's is always the number that it writes.
-        granularity: How finely the prompts ask for scores: `free` (any number), `half` or `whole` points of the
-            scale. Score mode `expected` always asks for whole ones, whose tokens have a probability each.
-        nearest_examples: Of the rated examples among the Scorer's demonstrations, how many an item is shown.
+            (`programs.roles.score_modes`). The Tie-breaker's score is always the number that it writes.
+        granularity: The granularity that prompts ask for: `free` (any number), `half` or `whole` points of the scale.
+            Score mode `expected` always asks for whole points, because each needs a token of its own.
+        nearest_examples: Number of rated examples in a prompt, those most similar to the item; 0 shows all.
         together: K, most candidates of one source that share a call (`programs.debate.together`); 0 judges each alone.
         joint: Whether all aspects that a candidate is judged in share the call as well.
-        batch_rounds: How often every item is scored in batches of K different items (`programs.debate.batches`); 0 has
-            candidates share calls with others of their own source alone.
-        order: Seed of the order in which they are shown.
+        batch_rounds: How often every item is scored in batches of K different items (`programs.debate.batches`); with 0
+            only candidates of one source share calls.
+        order: Seed of the order in which candidates are shown.
 
     Raises:
-        InputError: The score mode or the granularity is unknown, or one that does not go together with K or
-            with shared aspects.
+        InputError: An option has a value that it cannot have, or the score mode cannot be combined with `together` or
+            `joint`.
     """
 
     kind = "debate"
     shows_examples = True
     settable = ("score_mode", "granularity", "together", "joint", "batch_rounds", "order")
     _members = _Members()
-    """Of the aspects that are asked as one (`jointly`)."""
+    """The debates that this one stands for (`jointly`)."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Debate(Judge):
         _check_reading(self)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded, never raised."""
+        """Hold the debate for at most `rounds` rounds. A failed turn ends it and is recorded in the transcript."""
         ROUND.set(0)
         told = await self._briefed(item)
         transcript = EMPTY.add(await self.scorer.speak(item, EMPTY, told.opening()))
@@ -109,7 +110,7 @@ class Debate(Judge):
         return transcript
 
     async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Hold one debate about all of them, where candidates or aspects are judged together; else one about each."""
+        """Hold one debate about all items if candidates or aspects are judged together; else one about each."""
         if not self._shares_calls(items):
             return await super().converse_table(items, rounds)
         if self.batch_rounds:
@@ -136,13 +137,13 @@ class Debate(Judge):
             by_aspect.setdefault(item.aspect.name, []).append(item)
         own = {name: self._members.by_aspect.get(name, self) for name in by_aspect}
         speakers = {n: Speakers(one.scorer, one.critic, one.tie_breaker, one._briefed) for n, one in own.items()}
-        # Examples that are chosen for an item are chosen for all of the table together.
+        # Nearest examples are chosen once, for the texts of the whole table.
         whole = {n: replace(those[0], text="\n".join(i.text for i in those)) for n, those in by_aspect.items()}
         told = await asyncio.gather(*(own[name]._briefed(item, True) for name, item in whole.items()))
         return TableDebate(speakers, dict(zip(whole, told, strict=True)), items, transcripts)
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
-        """Let the Tie-breaker decide a debate that is still open; any other comes back as it is."""
+        """Let the Tie-breaker decide a debate that is still open; any other is returned unchanged."""
         if transcript.failure is not None or not is_open(transcript):
             return transcript
         ROUND.set(transcript.rounds)
@@ -152,7 +153,7 @@ class Debate(Judge):
         transcript = await super().smoke_test(item)
         if not (self.debate_config.tie_breaker and self.debate_config.rounds) or transcript.failure is not None:
             return transcript
-        # Whether the debate is open or not: a Tie-breaker that cannot be played would show up late.
+        # Also if the debate is settled: a Tie-breaker that the LM cannot play would otherwise be found late.
         return transcript.add(await self.tie_breaker.speak(item, transcript, await self._briefed(item)))
 
     async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
@@ -162,18 +163,18 @@ class Debate(Judge):
         await debate.hold(min(self.debate_config.rounds, 1))
         if self.debate_config.tie_breaker:
             await debate.break_ties(settled=True)
-        # What one candidate is to blame for is no fault of the LM.
+        # A failure of one candidate is its own; only if all failed is it the LM's.
         return min(debate.transcripts, key=lambda transcript: transcript.failure is not None)
 
     def brief(self, item: Item, together: bool = False) -> Briefing:
-        """What the roles are told about an item besides the texts; `together` if it stands for several."""
+        """The briefing of the roles about an item, or about several candidates with `together`."""
         scorer = self.scorer.predict
         signatures = scorer.signature, self.critic.predict.signature
         told = briefing(item.aspect, self.granularity, *signatures, together=together)
         return replace(told, examples=shown(scorer.demos, item, self.nearest_examples)) if scorer.demos else told
 
     async def _briefed(self, item: Item, together: bool = False) -> Briefing:
-        # In a thread: to fit the retrieval of the nearest, or to import it first, would hold up every other debate.
+        # In a thread, because fitting the retrieval, or importing its library, would block all other debates.
         ask = self.nearest_examples > 0
         return await asyncio.to_thread(self.brief, item, together) if ask else self.brief(item, together)
 
@@ -207,7 +208,7 @@ class Debate(Judge):
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
         one = copy(self)
-        # Hidden from DSPy, to whom a judge that is only asked has the predictors of the first.
+        # In `_Members`, where DSPy does not look for predictors: it sees those of the first judge only.
         one._members = _Members({name: own for name, own in judges.items() if isinstance(own, Debate)})
         return one
 
@@ -215,7 +216,7 @@ class Debate(Judge):
         return {"critic.predict": tuple(personas.values())}
 
     def tunable(self) -> tuple[str, ...]:
-        # The Tie-breaker is heard only after the search has chosen n, too late for a tuner to learn from it.
+        # The Tie-breaker is first asked after the search has chosen n, too late for a tuner.
         return ("scorer.predict",) if self.debate_config.rounds == 0 else ("scorer.predict", "critic.predict")
 
     def config(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The Critic's personas, from mildest to strongest. A persona is the text of the Critic's instructions.
 
-Five degrees as in DEBATE (section 2, appendices C and G.1), each in this project's own words. Because a
-persona is a signature's instructions and not an input, every DSPy optimizer finds it and can rewrite it.
+Five degrees as in DEBATE (section 2, appendices C and G.1), each in this project's own words. Because a persona is the
+instructions of a signature and not an input field, every DSPy optimizer can rewrite it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Scorer: one score with its reasons, and later a revised one in the light of the debate."""
+"""The Scorer: gives a score with its reasons, and later revises it after each criticism."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Scoring(JudgeSignature):
     that raise or lower the score; for a clean text say that nothing was found. Use the whole scale: the best score is
     for a text in which you find nothing that the definition names, and trifles take nothing off."""
 
-    # Scorer, Critic and Tie-breaker all read these instructions, as the standard that they argue from: so they say
-    # how to judge, and not who is to speak (`programs.debate.briefing`).
+    # These instructions are the standard that all roles of the debate read (`programs.debate.briefing`), so they say
+    # how to judge and do not address the Scorer.
     rationale: str = dspy.OutputField(desc="your reasons, step by step, with the places in the texts that they rest on")
     score: str = dspy.OutputField(desc="one number on the aspect's scale and nothing else")
 

@@ -1,4 +1,4 @@
-"""One call about several scores, and a second one about those of which the first said nothing readable."""
+"""One call about several scores, and a second call about those that cannot be read from the first reply."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from debate_judge.programs.roles.role import ADAPTER, NoAnswer, RoleReply, faile
 T = TypeVar("T")
 
 ROOM, ROOM_JOINT = 250, 150
-"""Tokens that a reply may need about each score, of one aspect and of several: a call about 16 candidates in five
-aspects stays below what LMs can reply with. It is given more than other replies where these are more."""
+"""Tokens of a reply for each score, in calls about one aspect and about several. A lower `max_tokens` is raised to the
+sum, which for 16 candidates in five aspects is still below the longest reply of LMs."""
 
 Readings = dict[Cell, T | Unreadable]
-"""Cell -> what a reply says about it, or why that cannot be told."""
+"""Cell -> what a reply says about it, or why that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooMuch:
-    """The call failed by what it was about, so that calls about less may not."""
+    """The call failed because of its texts, e.g. their length, so that calls about fewer of them may succeed."""
 
     answer: NoAnswer
 
@@ -45,15 +45,15 @@ async def ask_table(
     """Ask about some cells.
 
     Args:
-        speaker: What transcripts and the table of costs call the role.
-        inputs: Input fields of the prompt, but for request and correction.
+        speaker: Name of the role in transcripts and the table of costs.
+        inputs: Input fields of the prompt, except request and correction.
         asked: The cells.
-        request: From cells to the form of a reply about them.
-        read: From a reply and cells to what it says about each of them.
-        settings: Of these calls only, as `JudgeLM.ask` takes them.
+        request: (cells) -> the form of a reply about them.
+        read: (reply, cells) -> what the reply says about each cell.
+        settings: For these calls only, as `JudgeLM.ask` takes them.
 
     Returns:
-        What was said about each, with its share of the calls, or why nothing was.
+        Cell -> what was said about it, with its share of the calls, or why nothing could be read.
 
     Raises:
         dspy.LMError: The LM cannot be used at all.
@@ -98,7 +98,7 @@ def _correction(wrong: Mapping[Cell, str]) -> str:
 def _room(asked: Sequence[Cell]) -> dict[str, int]:
     lm = dspy.settings.lm
     limit = lm.kwargs.get("max_tokens") if isinstance(lm, JudgeLM) else None
-    # A reply that is cut off is paid for, and then paid for again at full length.
+    # A reply that is cut off at the limit would be paid for twice: it has to be asked for again with more tokens.
     room = len(asked) * (ROOM_JOINT if asked[0].aspect else ROOM)
     return {"max_tokens": room} if limit is not None and limit < room else {}
 
@@ -117,7 +117,8 @@ async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str,
             raise UnusableError(UNUSABLE[reply.finish])
     except (dspy.LMError, UnusableError) as error:
         answer = failed_call(error, 1)
-        # A server that fails is no reason to cut the table: the next run would find it whole, and score it otherwise.
+        # A failure of the server does not divide the table: a later run would ask about it as a whole, and the scores
+        # would differ.
         about_texts = not isinstance(error, dspy.LMError) or isinstance(error, dspy.LMInvalidRequestError)
         return TooMuch(answer) if about_texts else answer
     return reply.text
@@ -128,13 +129,13 @@ def _messages(inputs: Mapping[str, str]) -> Messages:
 
 
 def _exceeds(lm: JudgeLM, messages: Messages) -> bool:
-    """Whether a prompt is longer than the LM can read, as far as that is known."""
+    """Whether a prompt is longer than the LM's context, if that is known."""
     size = sum(len(message["content"].encode("utf-8", "surrogatepass")) for message in messages)
     return lm.context is not None and size * TOKENS_PER_BYTE > lm.context
 
 
 def _kept(inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str:
-    """The beginning of a reply, and the key under which the store keeps it whole, for people to look at."""
+    """For messages: the beginning of a reply, and its key in the store of replies."""
     lm = dspy.settings.lm
     found = lm.kept(_messages(inputs), **settings) if isinstance(lm, JudgeLM) else None
     if found is None:

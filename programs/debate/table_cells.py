@@ -1,7 +1,7 @@
-"""What a debate about several scores is about: cells, each one candidate in one aspect, and what they are called.
+"""The cells of a table: in a debate about several scores each cell is one candidate in one aspect.
 
-A table has several candidates, several aspects, or both. Candidates are numbered from 1, and aspects go by labels made
-of their names, so that a cell is called `candidate_2_coherence`; in a table of one aspect it is `candidate_2`.
+A table has several candidates, several aspects, or both. Candidates are numbered from 1, and aspects have labels made
+from their names, so that a cell has a name such as `candidate_2_coherence`; in a table of one aspect, `candidate_2`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Part = tuple[Cell, ...]
 
 
 def label(cell: Cell) -> str:
-    """What a cell is called."""
+    """The name of a cell in prompts and replies."""
     return f"candidate_{cell.candidate}_{cell.aspect}" if cell.aspect else f"candidate_{cell.candidate}"
 
 
@@ -40,14 +40,14 @@ def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
     """The cells of a table, in the order of its items.
 
     Args:
-        items: Candidates of one source, each with one item for every aspect that it is asked about.
+        items: One for each candidate and aspect.
     """
     labels = aspect_labels([item.aspect.name for item in items])
     met: dict[tuple[str, str], int] = {}
     numbers: dict[tuple[str, int], int] = {}
     found: dict[Cell, Item] = {}
     for item in items:
-        # Two candidates may have the same text: the second item of a text in one aspect is another candidate.
+        # Two candidates may have the same text: a second item with the same text and aspect is another candidate.
         times = met[item.text, item.aspect.name] = met.get((item.text, item.aspect.name), 0) + 1
         number = numbers.setdefault((item.text, times), len(numbers) + 1)
         found[Cell(number, labels[item.aspect.name])] = item
@@ -55,9 +55,9 @@ def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
 
 
 def aspect_labels(names: Iterable[str]) -> dict[str, str]:
-    """Name of an aspect -> its label: lower case, of letters, digits and underscores, no two alike.
+    """Name of an aspect -> its label: lower-case letters, digits and underscores, different for each aspect.
 
-    A single aspect needs none, and its label is empty.
+    The label of a single aspect is empty.
     """
     found: dict[str, str] = {}
     distinct = tuple(dict.fromkeys(names))
@@ -79,13 +79,13 @@ def aspects_in(part: Iterable[Cell]) -> list[str]:
 
 
 def aspect_by_aspect(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells of each aspect together, so that candidates are held against each other in one after the other."""
+    """The cells ordered by aspect, so that candidates are compared in one aspect after the other."""
     known = list(cells)
     return [cell for aspect in aspects_in(known) for cell in known if cell.aspect == aspect]
 
 
 def halves(part: Part) -> tuple[Part, Part]:
-    """A part cut in two: between candidates, or of a single candidate between aspects."""
+    """Cut a part in two: between candidates, or, if it has only one, between its aspects."""
     numbers = candidates_in(part)
     if len(numbers) == 1:
         return part[: len(part) // 2], part[len(part) // 2 :]
@@ -94,13 +94,13 @@ def halves(part: Part) -> tuple[Part, Part]:
 
 
 def parts_of(transcripts: Mapping[Cell, Transcript]) -> Iterator[Part]:
-    """The parts that a table was cut into: they follow one another, and each transcript tells the size of its own."""
+    """The consecutive parts that a table was cut into; each transcript holds the size of its part."""
     left = list(transcripts)
     while left:
         one = transcripts[left[0]]
         shown = candidates_in(left)[: one.together]
         own = tuple(cell for cell in left if cell.candidate in shown)
-        # Only a single candidate's aspects are ever cut.
+        # Aspects are divided only where a part has a single candidate.
         part = own if one.together > 1 else own[: one.joint]
         yield part
         left = left[len(part) :]

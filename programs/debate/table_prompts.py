@@ -1,8 +1,8 @@
-"""Prompts about several candidates of one source, or several aspects: their layout, and the form that replies keep to.
+"""Prompts about several candidates of one source, or several aspects: their layout, and the form of replies.
 
-Each candidate stands under a header of its own, with a number that holds for the whole conversation. Its text is
-escaped, so it cannot open another's section; a reply names candidates by their numbers alone. Of several aspects each
-has its own sections too: scale and definition, guide to the raters, rated examples.
+Each candidate has its own header, with a number that is the same in the whole conversation. Its text is escaped, so
+that it cannot open another candidate's section; replies name candidates by their numbers. Several aspects have sections
+of their own, too: scale and definition, guide to the raters, rated examples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debate_judge.programs.roles.wording import kinds
 from debate_judge.programs.transcript import Transcript
 
 SCORES, DECISIONS, FINAL_SCORES = "scores", "decisions", "final_scores"
-"""The fields of a reply that hold one line for each candidate."""
+"""The fields of a reply with one line for each candidate."""
 
 TOO_HIGH, TOO_LOW = "TOO HIGH", "TOO LOW"
 
@@ -41,7 +41,7 @@ EACH_BY_ITSELF = (
     " Go through the aspects one after the other and score each by its own definition alone: a fault or a merit in one "
     "of them says nothing about the next."
 )
-"""Closes the Scorer's task where a call is about several aspects."""
+"""Last sentence of the Scorer's task in calls about several aspects."""
 
 
 TablePrompt = (
@@ -50,7 +50,7 @@ TablePrompt = (
     .append("request", dspy.InputField(default=""))
     .append("reply", dspy.OutputField())
 )
-"""A prompt about one candidate with several in its place, and a request for a reply of any form."""
+"""The input fields of `JudgeSignature` with several candidates in place of one, and a free form of reply."""
 
 
 def header(name: str) -> str:
@@ -58,7 +58,7 @@ def header(name: str) -> str:
 
 
 def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
-    """The input fields of the candidates of these cells. Every text of a data set is escaped."""
+    """The input fields for the candidates of these cells. Every text of a data set is escaped."""
     first = next(iter(items.values()))
     shared = material(first, "")
     del shared["candidate"], shared["debate"]
@@ -72,7 +72,7 @@ def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
 
 
 def _of_different_sources(items: Mapping[int, Item]) -> dict[str, str]:
-    """The fields that differ where every candidate has a source of its own, under the same number."""
+    """The fields that differ for candidates of different sources: each source has the number of its candidate."""
     first = next(iter(items.values()))
     parts = [f"{len(items)} candidates, each after its own source, which is no other's; their order means nothing."]
     for number, item in items.items():
@@ -83,7 +83,7 @@ def _of_different_sources(items: Mapping[int, Item]) -> dict[str, str]:
     return {"task": told, "source": own, "context": "", "candidates": "\n\n".join(parts)}
 
 
-# A table is read in every turn of the debate about it.
+# Cached, because a table is in every prompt of the debate about it.
 @lru_cache(maxsize=256)
 def _laid_out(texts: tuple[tuple[int, str], ...]) -> str:
     parts = [f"{header(label(Cell(number)))}\n{escape(text)}" for number, text in texts]
@@ -92,9 +92,9 @@ def _laid_out(texts: tuple[tuple[int, str], ...]) -> str:
 
 
 def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
-    """What was said so far, oldest first, one line for each turn about each score, so that it only ever grows."""
+    """The debate so far, a line for each turn and cell, oldest first, so that the text only grows."""
     said = [
-        # Of a round the Critic speaks first.
+        # In each round the Critic speaks first.
         (turn.round, turn.role != "critic", place, f"{label(cell)}: {Transcript((turn,))}")
         for place, (cell, transcript) in enumerate(transcripts.items())
         for turn in transcript.turns
@@ -103,19 +103,19 @@ def debate_text(transcripts: Mapping[Cell, Transcript]) -> str:
 
 
 def scoring_request(explained: Sequence[Cell], scored: Sequence[Cell]) -> str:
-    """Reasons for some scores, and a number for each of `scored`."""
+    """The Scorer's reply: reasons for the cells in `explained`, and a number for each of `scored`."""
     why = "your reasons in a sentence or two, with the places in the texts that they rest on"
     return _request((_sections(aspect_by_aspect(explained), why), _lines(SCORES, aspect_by_aspect(scored))))
 
 
 def settling_request(cells: Sequence[Cell]) -> str:
-    """The Tie-breaker's reasons and final scores."""
+    """The Tie-breaker's reply: reasons and final scores."""
     why, cells = "its disputed points and how the texts settle them", aspect_by_aspect(cells)
     return _request((_sections(cells, why), _lines(FINAL_SCORES, cells)))
 
 
 def reviewing_request(cells: Sequence[Cell]) -> str:
-    """The Critic's review, a decision about each score, and the evidence of each issue."""
+    """The Critic's reply: a review, a decision about each score, and the evidence of each issue."""
     cells = aspect_by_aspect(cells)
     first, name = label(cells[0]), "candidate and aspect" if cells[0].aspect else "candidate"
     told = (

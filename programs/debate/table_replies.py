@@ -1,7 +1,7 @@
-"""From a reply about several scores to what it says about each, or why that cannot be told.
+"""Parses replies about several scores: what a reply says about each cell, or why that cannot be read.
 
-What is unmistakable about one cell is read, whatever the reply says about the others, and in any order. Nothing is read
-of a reply that names a candidate or an aspect which does not exist: its numbers may be shifted.
+Cells are read independently of one another and in any order. A reply that names a candidate or an aspect which does not
+exist is refused as a whole, because its numbers may be shifted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from debate_judge.programs.roles.score_modes import ParsedScore
 T = TypeVar("T")
 
 _LEAD = "review"
-"""The field that what stands before the first header belongs to."""
+"""The field that text before the first header belongs to."""
 
 _MARKER = re.compile(r"\[\[\s*##\s*(\w+)\s*##\s*\]\]")
 _CANDIDATE = r"[ \t*_`•#|-]*(?:candidate[ \t_#-]*)?(\d{1,4})"
@@ -32,7 +32,7 @@ _SAID = r"[ \t*_`)\]]*(?:[:=|→]|->|[–—])(.*)"
 _LINE = re.compile(rf"{_CANDIDATE}[ \t*_`]*(?:[:=|→]|->|[–—])(.*)", re.IGNORECASE)
 _NUMBER = re.compile(rf"{_CANDIDATE}(?!\d)", re.IGNORECASE)
 _BETWEEN = " \t*_`|,/·:–—-(["
-"""What may stand between the number of a candidate and the name of an aspect."""
+"""Characters allowed between the number of a candidate and the name of an aspect."""
 _FOREIGN = re.compile(r"_(\w+)[ \t*_`]*[:=|→]")
 _DIRECTION = re.compile(r"(too (?:high|low))\b[^\w]*(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -42,8 +42,9 @@ class Objection:
     """The Critic's decision about one score."""
 
     content: bool
+    """Whether there is no issue."""
     text: str
-    """What the other roles hear."""
+    """What the other roles read of it."""
 
 
 def read_scores(
@@ -52,10 +53,10 @@ def read_scores(
     """The score of each cell that was asked about.
 
     Args:
-        reply: The LM's.
+        reply: The LM's reply.
         name: The field with the scores.
-        asked: The cells to be read.
-        items: All cells of the prompt, with what they are about.
+        asked: The cells to read.
+        items: All cells of the prompt, with their items.
     """
 
     def one(cell: Cell, line: str) -> ParsedScore | Unreadable:
@@ -70,7 +71,7 @@ def read_scores(
 
 
 def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -> dict[Cell, Objection | Unreadable]:
-    """The Critic's decision about each cell that was asked about, of those that the prompt shows."""
+    """The Critic's decision about each cell in `asked`; `known` are all cells of the prompt."""
     field = _field(reply, DECISIONS)
     if not isinstance(field, Unreadable) and len(field.split("\n")) == 1 and replies.no_issue(field) is True:
         return dict.fromkeys(asked, Objection(True, replies.NO_ISSUE))
@@ -108,7 +109,7 @@ def _each(
 
 
 def _lines(reply: str, name: str, known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
-    """What a field says about each cell, a line each."""
+    """Cell -> its line in a field."""
     field = _field(reply, name)
     if isinstance(field, Unreadable):
         return field
@@ -127,8 +128,10 @@ def _lines(reply: str, name: str, known: Collection[Cell]) -> dict[Cell, str | U
 
 
 def _cell_line(line: str, labels: tuple[str, ...]) -> tuple[Cell, str] | None:
-    """The cell that a line begins with, and what it says about it; the cell of an aspect that is not known has its
-    name for a label."""
+    """The cell that a line begins with, and the rest of the line; None if it begins with none.
+
+    An unknown aspect gives a cell with the unknown name as its label.
+    """
     if labels == ("",):
         match = _LINE.fullmatch(line)
         return None if match is None else (Cell(int(match[1])), match[2])
@@ -146,7 +149,7 @@ def _cell_line(line: str, labels: tuple[str, ...]) -> tuple[Cell, str] | None:
 
 @lru_cache(maxsize=256)
 def _aspect_names(labels: tuple[str, ...]) -> re.Pattern[str]:
-    """What finds one of the labels, however its words are joined, and what a line says behind it."""
+    """The pattern of one of the labels, with its words joined in any way, and of the text after it."""
     longest = sorted(labels, key=len, reverse=True)
     known = "|".join(re.escape(name).replace("_", "[ _-]") for name in longest)
     return re.compile(rf"({known}){_SAID}", re.IGNORECASE)
@@ -156,7 +159,7 @@ def _field(reply: str, name: str) -> str | Unreadable:
     found = _sections(reply, name)
     if isinstance(found, Unreadable):
         return found
-    # A reply without any structure may be nothing but the lines.
+    # A reply without any structure may consist of the lines only.
     text = found.get(name, found.get("", ""))
     if not text:
         return Unreadable(f"the field {name!r} was missing")
@@ -164,24 +167,24 @@ def _field(reply: str, name: str) -> str | Unreadable:
 
 
 def _about(reply: str, cell: Cell) -> str | Unreadable:
-    """What stands under a cell's own header; empty where there is none."""
+    """The text under a cell's own header; empty if there is no such header."""
     found = _sections(reply, label(cell))
     if isinstance(found, Unreadable):
-        # Without headers its line of another field looks like a second section.
+        # Without headers, the cell's line in another field looks like a second section.
         return found if _MARKER.search(reply) else ""
     return found.get(label(cell), "")
 
 
 def _sections(reply: str, name: str) -> dict[str, str] | Unreadable:
-    """The field of a reply, and what stands before the first one."""
+    """The field `name` of a reply, and the text before the first field."""
     heads = _heads(reply)
     if name in (whole := _whole(reply)):
         return whole
-    # In a reply that has headers nothing else is structure: what looks so may be quoted from a candidate.
+    # In a reply with headers nothing else is structure: what looks like it may be quoted from a candidate.
     return {} if heads and name not in heads else replies.sections(reply, (_LEAD, name))
 
 
-# A table may have a hundred cells, and each of them looks for its section.
+# Cached, because a table may have a hundred cells that each look for their section.
 @lru_cache(maxsize=8)
 def _heads(reply: str) -> frozenset[str]:
     return frozenset(head.lower() for head in _MARKER.findall(reply))
@@ -189,8 +192,8 @@ def _heads(reply: str) -> frozenset[str]:
 
 @lru_cache(maxsize=8)
 def _whole(reply: str) -> dict[str, str]:
-    """All sections under headers at once; empty where they have to be looked for one by one, for one of them stands
-    twice, or a tag may end thoughts or be a word of a section."""
+    """All sections of a reply at once. Empty if sections must be searched one by one: because one occurs twice, or
+    because a closing tag may end thinking or be text of a section."""
     heads = {head.lower() for head in HEADER.findall(reply)}
     found = replies.sections(reply, (_LEAD, *heads)) if heads and "</" not in reply else {}
     return {} if isinstance(found, Unreadable) else found
@@ -203,7 +206,7 @@ def _as_lines(text: str) -> str:
         return text
     lines = []
     for name, said in value.items():
-        # A table of several aspects may come as one object a candidate.
+        # A reply about several aspects may have one object for each candidate.
         inner = said.items() if isinstance(said, dict) else [("", said)]
         lines += [f"{name}_{aspect}: {one}" if aspect else f"{name}: {one}" for aspect, one in inner]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Scorer, Critic and Tie-breaker before a table of scores: what each is told, asked, and understood to say."""
+"""Scorer, Critic and Tie-breaker in debates about several scores: their prompts, and how their replies are read."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Speakers:
-    """Who takes part in a debate in one aspect. In a table of several aspects they differ at most in what they know of
-    the raters and in how finely they score."""
+    """The roles of a debate in one aspect. In a table of several aspects they differ at most in their guide to the
+    raters, their rated examples and the granularity of scores."""
 
     scorer: Scorer
     critic: Critic
     tie_breaker: TieBreaker
     alone: Callable[[Item], Awaitable[Briefing]]
-    """What they are told about a candidate that is judged by itself."""
+    """Makes the briefing about a candidate that is judged alone."""
 
 
 class TableRole(ABC, Generic[T]):
-    """What one role does in one turn; T is what it says about a cell.
+    """One role's turn about several cells; T is what it says about one of them.
 
     Args:
-        speakers: Name of an aspect -> who speaks about it.
+        speakers: Name of an aspect -> its roles.
     """
 
     speaker: str
     samples = 0
-    """Replies whose mean counts; 0 where it is one reply, at the LM's own temperature."""
+    """Number of samples to average; 0 for a single reply at the LM's own temperature."""
 
     def __init__(self, speakers: Mapping[str, Speakers]) -> None:
         self._speakers = speakers
         self.speakers = next(iter(speakers.values()))
-        """Of any aspect, for what they have in common."""
+        """The roles of the first aspect, for what all aspects have in common."""
 
     def of(self, item: Item) -> Speakers:
-        """Who speaks about an item."""
+        """The roles of an item's aspect."""
         return self._speakers[item.aspect.name]
 
     @abstractmethod
     def inputs(self, told: Briefing, part: Part) -> Mapping[str, str]:
-        """Input fields besides the texts.
+        """Input fields of the prompt other than the texts.
 
         Args:
-            told: About the aspects of the part.
+            told: The briefing about the aspects of the part.
             part: The cells that are shown.
         """
 
@@ -74,25 +74,25 @@ class TableRole(ABC, Generic[T]):
 
         Args:
             part: The cells that are shown.
-            asked: Those of which the reply counts.
-            cells: Those that it is still missing of.
+            asked: The cells that are asked about.
+            cells: Those among them without a readable reply so far.
         """
 
     @abstractmethod
     def read(self, reply: str, cells: Sequence[Cell], items: Mapping[Cell, Item]) -> Readings[T]:
-        """What a reply says about some cells; `items` has all cells of the prompt."""
+        """Parse what a reply says about `cells`; `items` has all cells of the prompt."""
 
     @abstractmethod
     async def alone(self, item: Item, transcript: Transcript) -> Turn | Failure:
-        """The turn about an item that is judged by itself."""
+        """The turn about an item that is judged alone."""
 
     @abstractmethod
     def spoken(self, transcript: Transcript, said: T, calls: float) -> Turn:
-        """The turn that this makes in a cell's transcript."""
+        """What was said about a cell as a turn of its transcript."""
 
     @abstractmethod
     def fields(self, turn: Turn) -> dict[str, str]:
-        """The reply that the turn would have been to a prompt about its cell alone."""
+        """The output fields that the turn would have as the reply to a prompt about its cell alone."""
 
     @abstractmethod
     def predict(self, speakers: Speakers) -> Any:
@@ -101,13 +101,13 @@ class TableRole(ABC, Generic[T]):
     def traced(
         self, item: Item, transcript: Transcript, turn: Turn, told: Briefing
     ) -> tuple[Any, dict[str, str], dspy.Prediction]:
-        """The turn as a call about its cell alone, which DSPy's optimizers can tell from others.
+        """The turn as a traced call about its cell alone, as DSPy's optimizers expect.
 
         Args:
-            item: What it is about.
-            transcript: The debate about it so far.
-            turn: What was said.
-            told: About its aspect.
+            item: The cell's item.
+            transcript: The debate about it before the turn.
+            turn: The turn.
+            told: The briefing about its aspect.
         """
         predict = self.predict(self.of(item))
         inputs = {**material(item, str(transcript)), **self.inputs(told, (Cell(1),))}
@@ -115,7 +115,7 @@ class TableRole(ABC, Generic[T]):
         return predict, known, dspy.Prediction(**self.fields(turn))
 
     def mean(self, said: Sequence[RoleReply[T] | NoAnswer]) -> RoleReply[T] | NoAnswer:
-        """Several samples as one."""
+        """The mean of several samples."""
         raise NotImplementedError(f"the {self.speaker} is not asked for samples")
 
     def round(self, transcript: Transcript) -> int:
@@ -123,7 +123,7 @@ class TableRole(ABC, Generic[T]):
         return transcript.rounds
 
     def turn(self, transcript: Transcript, said: RoleReply[T] | NoAnswer) -> Turn | Failure:
-        """What was said about a cell, or not, as it goes into its transcript."""
+        """The entry in a cell's transcript: a turn, or a failure if there is no answer."""
         if isinstance(said, NoAnswer):
             return said.at(self.speaker, self.round(transcript))
         return self.spoken(transcript, said.value, said.calls)
@@ -172,8 +172,8 @@ class Opening(_Scored):
 
 
 class Revision(_Scored):
-    """The Scorer's later turns: in each disputed aspect all scores are given again, to stay in proportion; those in
-    dispute are read."""
+    """The Scorer's later turns. In each disputed aspect the LM gives all scores again, to keep them in proportion, but
+    only the disputed ones are read."""
 
     def inputs(self, told: Briefing, part: Part) -> Mapping[str, str]:
         several = len(aspects_in(part)) > 1

@@ -1,4 +1,4 @@
-"""The Tie-breaker: reads a debate that stayed open, takes a side and gives the final score (appendix E.3)."""
+"""The Tie-breaker: reads a debate that ended without agreement and gives the final score (appendix E.3)."""
 
 from __future__ import annotations
 

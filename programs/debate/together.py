@@ -1,14 +1,14 @@
-"""One debate about several scores of one source: a call reads them all, and each has a transcript of its own.
+"""One debate about several scores: calls are about all of them, and each score has its own transcript.
 
 A table has several candidates, or several aspects of one, or both. Every role sees the whole table. The Critic is asked
-about the cells that are still open, the Scorer revises those that the Critic disputes, the Tie-breaker decides those
-that stay open; all others are settled and keep their scores. A call counts in the transcript of each cell that it asked
-about, in equal shares.
+about the cells that are still open, the Scorer revises those that the Critic disputes, and the Tie-breaker decides
+those that stay open; all others are settled and keep their scores. A call counts in the transcripts of the cells that
+it asked about, in equal shares.
 
-A reply that leaves out a cell, or says two things about it, is asked for once more about these alone. A call that fails
-by its texts (the context is too small, the reply too long, one is refused) is repeated with each half of the
-candidates, of a single candidate with each half of the aspects, and so on; a cell that comes to be alone is judged on
-by the prompts of a debate about one.
+If a reply leaves out a cell or contradicts itself about one, the LM is asked once more about these cells only. A call
+that fails because of its texts (the context is too small, the reply too long, one text is refused) is repeated with
+each half of the candidates, for a single candidate with each half of the aspects, and so on. A cell that is then alone
+is judged further with the prompts of a debate about one candidate.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ Said = Mapping[Cell, RoleReply[T] | NoAnswer]
 
 
 class TableDebate:
-    """Such a debate as it stands.
+    """The state of such a debate.
 
     Args:
-        speakers: Name of an aspect -> who takes part.
-        told: Name of an aspect -> what they are told about several candidates.
-        items: What is scored, candidate by candidate in the order in which they are shown; they are numbered from 1.
-        transcripts: What was said so far, one for each item; by default nothing.
+        speakers: Name of an aspect -> its roles.
+        told: Name of an aspect -> its briefing for several candidates.
+        items: The items to score, candidate by candidate in the order in which they are shown.
+        transcripts: The debate so far, one for each item; by default it has not begun.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class TableDebate:
         self._transcripts = dict(zip(self._items, transcripts or [EMPTY] * len(items), strict=True))
         self._parts = list(parts_of(self._transcripts)) if transcripts else [tuple(self._items)]
         self._spent = dict.fromkeys(self._items, 0.0)
-        """Shares of calls that failed, to be counted with the next turn."""
+        """Shares of failed calls, which are added to the calls of the cell's next turn."""
 
     @property
     def transcripts(self) -> list[Transcript]:
-        """One for each item, in their order."""
+        """One for each item, in the order of the items."""
         sizes = {cell: (len(candidates_in(part)), len(aspects_in(part))) for part in self._parts for cell in part}
         return [
             replace(transcript, together=sizes[cell][0], joint=sizes[cell][1])
@@ -78,13 +78,13 @@ class TableDebate:
         ]
 
     async def hold(self, rounds: int) -> None:
-        """Score all, and debate for at most `rounds` rounds what is not settled."""
+        """Score all cells, then debate for at most `rounds` rounds those not settled."""
         ROUND.set(0)
         await self._turn(self._open(), Opening(self._speakers))
         await self.go_on(rounds)
 
     async def go_on(self, rounds: int) -> None:
-        """Debate for at most `rounds` rounds what was scored and is not settled."""
+        """Debate for at most `rounds` rounds the cells that were scored and are not settled."""
         for number in range(1, rounds + 1):
             if not self._open():
                 break
@@ -93,7 +93,7 @@ class TableDebate:
             await self._turn(self._open(), Revision(self._speakers))
 
     async def break_ties(self, *, settled: bool = False) -> None:
-        """Have the Tie-breaker decide what is open after a debate; with `settled` also what is not."""
+        """Have the Tie-breaker decide the cells that are open after a debate; with `settled`, the settled ones too."""
         cells = [
             cell
             for cell, t in self._transcripts.items()

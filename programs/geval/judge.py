@@ -1,7 +1,7 @@
-"""G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then a form with nothing but a score.
+"""G-Eval (Liu et al. 2023): evaluation steps that the LM derives once, then a form that contains only a score.
 
-The steps are derived per task and aspect from their description alone, and reused for every candidate. How
-the form becomes a score is the score mode (`programs.roles.score_modes`, where departures from the paper are told).
+The steps are derived from the description of task and aspect, and reused for every candidate. The score mode determines
+how the form becomes a score; `programs.roles.score_modes` lists the departures from the paper.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GEval(Judge):
 
     Args:
         score_mode: `text`, `sampled:k` or `expected`.
-        steps: Task name -> aspect name -> evaluation steps, where they are not to be derived.
+        steps: Task name -> aspect name -> evaluation steps; missing ones are derived by the LM.
     """
 
     kind = "geval"
@@ -52,7 +52,7 @@ class GEval(Judge):
         self.scorer = ScoringRole("scorer", Form, mode=Mode.of(score_mode))
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        """Fill in the form for `item`; its first item of an aspect has the steps derived, and counts their call."""
+        """Fill in the form for `item`. The first item of an aspect also derives the steps, and counts their call."""
         steps = await self.steps.of(item)
         if isinstance(steps, NoAnswer):
             return EMPTY.add(steps.at("steps", 0))
@@ -65,11 +65,11 @@ class GEval(Judge):
         return EMPTY.add(Turn("scorer", 0, text, score=filled.value.score, calls=calls))
 
     def tunable(self) -> tuple[str, ...]:
-        # Steps that were given are used as they are, whatever the instructions of their predictor.
+        # With given steps, the instructions of the predictor that derives steps have no effect.
         return ("scorer.predict",) if self.steps.given else ("steps.predict", "scorer.predict")
 
     def config(self) -> dict[str, Any]:
-        """Mode and all steps known by now, so that a rebuilt judge does not ask for them again."""
+        """The mode and all steps derived so far, so that a rebuilt judge does not derive them again."""
         return {"score_mode": str(self.scorer.mode), "steps": self.steps.texts()}
 
     @classmethod

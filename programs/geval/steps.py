@@ -1,4 +1,4 @@
-"""The evaluation steps of G-Eval: derived by the LM once for a task and aspect, then the same for every item."""
+"""The evaluation steps of G-Eval, derived by the LM once for each task and aspect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Deriving(dspy.Signature):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """All that the steps depend on: when a tuner rewrites the instructions, they are derived anew."""
+    """Everything that the steps depend on. They are derived anew when a tuner rewrites the instructions."""
 
     instructions: str
     task: str
@@ -38,11 +38,10 @@ class _Question:
 
 
 class Steps(Role):
-    """Knows or derives the steps; predictor name `steps.predict`.
+    """Derives the steps, unless they are given; predictor name `steps.predict`.
 
     Args:
-        given: Task name -> aspect name -> steps, from an export or a user's own. They are used as they are, and
-            the LM is never asked about them.
+        given: Task name -> aspect name -> steps, from an export or the user. They are used without asking the LM.
     """
 
     def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
@@ -59,12 +58,12 @@ class Steps(Role):
     async def of(self, item: Item) -> RoleReply[str] | NoAnswer:
         """The steps for the item's task and aspect.
 
-        The calls are those that this very item caused: items that find the steps, or wait for them, have 0.
+        Calls are counted for the item that had the steps derived; items that find them, or wait for them, have 0.
         """
         name = (item.task.name, item.aspect.name)
         if name in self.given:
             return RoleReply(self.given[name], 0)
-        # What is true of one item alone (has it a context?) must not reach steps that serve for all.
+        # Texts of one item, or whether it has a context, must not influence steps that are used for all items.
         item = replace(item, source="", text="", context="")
         question = self._question(item)
         while True:
@@ -89,7 +88,7 @@ class Steps(Role):
             return answer
         finally:
             del self._deriving[question]
-            # After an error or an interrupt the next who waits asks in turn.
+            # After an error or an interrupt, one of the waiting items asks in its turn.
             flight.cancel()
 
     def _question(self, item: Item) -> _Question:
@@ -97,7 +96,7 @@ class Steps(Role):
         return _Question(self.predict.signature.instructions, asked["task"], asked["aspect"])
 
     def texts(self) -> dict[str, dict[str, str]]:
-        """All steps known by now, as `given` takes them; steps of other instructions than today's are left out."""
+        """All steps known so far, in the form of `given`; without those derived with other instructions than now."""
         now = self.predict.signature.instructions
         known = {name: text for name, (asked, text) in self._derived.items() if asked.instructions == now}
         known |= self.given

@@ -1,11 +1,10 @@
-"""How a signature becomes messages: long and shared text first, the speaking role last.
+"""Turns a signature into messages: long and shared text first, the instructions of the role last.
 
-DSPy's ChatAdapter puts a signature's instructions into the system text, so that no two roles share a
-prefix. Here the system text is one constant, the material follows in the signature's field order (the standard
-of a debate, source, aspect, the debate's rules, candidate, the growing debate), and the role's own task stands
-at the end. Whatever a provider has cached of a source serves all its candidates,
-rounds and roles. Where no debate follows there are no other roles to share with, and the instructions stand
-before the candidate.
+DSPy's ChatAdapter puts a signature's instructions into the system text, so that no two roles share a prefix. Here the
+system text is constant, the inputs follow in the signature's field order (the standard of a debate, source, aspect, the
+debate's rules, candidate, the growing debate), and the role's own instructions come last. So a provider's prefix cache
+of a source serves all its candidates, rounds and roles. Where no debate follows, there are no other roles to share a
+prefix with, and the instructions come before the candidate.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ SYSTEM = (
 
 
 UNUSABLE: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
-"""How a reply can end so that asking again would not help -> the reason why its item is unscored."""
+"""Finish reason of a reply that asking again would not help with -> the reason why its item is unscored."""
 
 
 class UnusableError(Exception):
-    """A reply that ended badly."""
+    """A reply with a finish reason of `UNUSABLE`."""
 
     def __init__(self, reason: UnscoredReason) -> None:
         super().__init__(reason)
@@ -46,7 +45,7 @@ class UnusableError(Exception):
 
 
 class UnreadableError(Exception):
-    """A reply that has no fields to read, worded for the LM that gave it."""
+    """A reply without readable fields; `why` is worded for the LM, which is told it when asked again."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -55,17 +54,20 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What of a prompt depends on the signature alone; DSPy recomputes a signature's fields on every access."""
+    """The parts of a prompt that depend on the signature only, cached because DSPy recomputes them on every access."""
 
     shared: tuple[str, ...]
+    """Input fields before the role's text."""
     own: tuple[str, ...]
-    """Input fields before and after the role's text."""
+    """Input fields after it."""
     outputs: tuple[str, ...]
     instructions: str
     request: str
+    """The output fields with their descriptions, which end the prompt."""
     form: str
+    """The same on one line, see `form`."""
     brief: str
-    """The request where the standard or the rules of a debate have explained the fields."""
+    """The request without descriptions, for prompts whose standard or rules contain the form."""
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +90,7 @@ def _layout(signature: Any) -> _Layout:
 
 
 def _asked(name: str, field: Any) -> str:
-    """What the request says about a field: its description, and its type where that is more than a text."""
+    """What the request says about a field: its description, and its type unless it is `str`."""
     told = field.json_schema_extra["desc"]
     # DSPy's placeholder of a field without a description.
     told = name.replace("_", " ") if told == f"${{{name}}}" else told
@@ -96,22 +98,21 @@ def _asked(name: str, field: Any) -> str:
 
 
 def form(signature: Any) -> str:
-    """The fields of a reply with their descriptions, on one line."""
+    """The output fields with their descriptions, on one line."""
     return "; ".join(f"{name}: {_asked(name, field)}" for name, field in signature.output_fields.items())
 
 
 def _layout_of(signature: type[Signature]) -> _Layout:
-    # mypy takes a pydantic model class for unhashable; classes hash by identity.
+    # mypy considers a pydantic model class unhashable; classes hash by identity.
     key: Any = signature
     return _layout(key)
 
 
 class RoleLastAdapter(dspy.ChatAdapter):
-    """Formats role-last and splits replies leniently; typed reading is left to `programs.roles.parsing`.
+    """Formats prompts with the role last and splits replies into fields; `programs.roles.parsing` reads their values.
 
-    `parse` never raises and never triggers a second call by itself: a field that is missing comes back as
-    an empty text, a reply without any header is handed to every field, and the caller decides whether to
-    ask again.
+    `parse` never raises and never triggers a second call by itself: a missing field is an empty text, a reply without
+    any header is the text of every field, and the caller decides whether to ask again.
     """
 
     def __init__(self) -> None:
@@ -147,10 +148,10 @@ class RoleLastAdapter(dspy.ChatAdapter):
         return dict.fromkeys(_layout_of(signature).outputs, "") if isinstance(found, replies.Unreadable) else found
 
     def fields(self, signature: type[Signature], reply: Reply) -> dict[str, Any]:
-        """As `parse`, but a reply without anything to read raises an error that says why.
+        """`parse`, with errors for replies that cannot be parsed.
 
         Raises:
-            UnusableError: The reply ended badly.
+            UnusableError: The reply has a finish reason of `UNUSABLE`.
             UnreadableError: It has no fields, or one of them twice.
         """
         if reply.finish in UNUSABLE:

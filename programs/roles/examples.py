@@ -1,9 +1,9 @@
-"""Rated examples: candidates of other sources with their human ratings, for every role of a judge to read.
+"""Rated examples in prompts: candidates of other sources with their human ratings.
 
-They are demonstrations of the Scorer's predictor, so that DSPy's own tools see them in the program's state and an
-export can hold them. A demonstration with a rating has no reply, so it never becomes a chat turn: all of them together
-are one text in the prompt. That text is the same for all items of an aspect, or it holds those that are most like the
-item. An item is never shown an example of its own source, which would tell its rating where the item is a train item.
+They are stored as demonstrations of the Scorer's predictor, so that they are part of the program's DSPy state and of
+its exports. Unlike other demonstrations they have no reply and do not become chat turns: all of them are one text in
+the prompt. That text is the same for all items of an aspect, or holds the examples most similar to the item. An item is
+never shown examples of its own source: for a train item these would contain its rating.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.roles.parsing import escape
 
 PREDICTOR = "scorer.predict"
-"""Whose demonstrations they are."""
+"""The predictor that holds them."""
 
 EXPLAINED = (
     "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
@@ -43,15 +43,15 @@ class RatedExample:
     rating: float
     """The mean over raters."""
     ratings: tuple[float, ...] = ()
-    """The single raters'; empty where they are not known or there is but one."""
+    """The ratings of single raters; empty if there is one rater or only the mean is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownExamples:
-    """The examples of one prompt as text; at most one of the two is not empty."""
+    """The examples of one prompt as text, in one of the two fields."""
 
     shared: str = ""
-    """Equal for all items of an aspect, but for those whose own source is among the examples."""
+    """The same for all items of an aspect, except that examples of an item's own source are missing."""
     similar: str = ""
     """Chosen for the item."""
 
@@ -60,12 +60,12 @@ NO_EXAMPLES = ShownExamples()
 
 
 def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int = 0) -> Judge:
-    """A copy of the judge that shows these examples, in place of others that it may have shown.
+    """A copy of the judge that shows these examples and no others.
 
     Args:
         judge: The judge; it is not changed.
-        examples: Of one or several aspects; an item is shown those of its own. None at all take them away.
-        nearest: How many of them an item is shown: those most like it. 0 shows all of them to every item.
+        examples: Of one or several aspects; an item is shown those of its aspect. An empty list removes all.
+        nearest: Number of examples in a prompt, those most similar to the item; 0 shows all of them.
 
     Raises:
         InputError: The judge's prompts have no place for examples.
@@ -80,10 +80,10 @@ def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int =
 
 
 def require_shown(judge: Judge) -> None:
-    """Refuse a judge whose prompts have no place for rated examples.
+    """Refuse a judge whose prompts cannot show rated examples.
 
     Raises:
-        InputError: They have none.
+        InputError: They cannot.
     """
     if not judge.shows_examples:
         raise InputError(
@@ -104,11 +104,11 @@ def shown(demos: Iterable[Any], item: Item, nearest: int) -> ShownExamples:
 
     Args:
         demos: Demonstrations of the Scorer's predictor.
-        item: About which the roles are asked.
+        item: The item that the prompt is about.
         nearest: As in `with_examples`.
     """
     of_aspect = tuple(example for example in _read(demos) if example.aspect == item.aspect.name)
-    # Without a source it is the text itself that must not be shown.
+    # Without a source, examples with the item's own text are left out.
     own = _even(item.source or item.text)
     others = [example for example in of_aspect if _even(example.source or example.candidate) != own]
     if not others:
@@ -124,8 +124,8 @@ def shown(demos: Iterable[Any], item: Item, nearest: int) -> ShownExamples:
 def rendered(examples: tuple[RatedExample, ...]) -> str:
     """The examples as one text, each source once with its candidates.
 
-    Texts of a data set are hostile: as values of JSON no text can pass itself off as a rating or as another source, and
-    escaped none can open a section of the prompt.
+    Texts of a data set may be hostile: as JSON values they cannot pose as a rating or another source, and `escape`
+    keeps them from opening a section of the prompt.
     """
     sources: dict[tuple[str, str], list[RatedExample]] = {}
     for example in examples:
@@ -145,12 +145,12 @@ def _record(example: RatedExample) -> dict[str, Any]:
 
 
 def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedExample, float]:
-    """How like the item each example is: the cosine of the candidates plus that of the sources."""
+    """The similarity of each example to the item: cosine of the candidates plus cosine of the sources (TF-IDF)."""
     sources = tuple(dict.fromkeys(example.source for example in examples))
     candidates = tuple(dict.fromkeys(example.candidate for example in examples))
     of_source = dict(zip(sources, _cosines(sources, item.source), strict=True))
     of_candidate = dict(zip(candidates, _cosines(candidates, item.text), strict=True))
-    # Rounded, so that sums in another order rank equals by their place all the same.
+    # Rounded, so that equal similarities stay equal whatever the order of summation, and are ranked by their place.
     return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
 
 
@@ -159,7 +159,7 @@ def _cosines(passages: tuple[str, ...], text: str) -> tuple[float, ...]:
     # Sources may all be empty, and a vectorizer needs at least one word to fit.
     if not any(map(str.strip, passages)):
         return (0.0,) * len(passages)
-    # One thread fits, and the others find what it fitted.
+    # One thread at a time: the others then find the fitted vectorizer in the cache.
     with _FITTING:
         vectorizer, matrix = _fitted(passages)
     return tuple((vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist())
@@ -172,7 +172,7 @@ _FITTING = Lock()
 def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
-    # Runs of characters find inflected forms, and work where no blanks stand between words.
+    # Character n-grams match inflected forms, and work in scripts without blanks between words.
     vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
     return vectorizer, vectorizer.fit_transform(passages)
 
@@ -182,7 +182,7 @@ def _read(demos: Iterable[Any]) -> tuple[RatedExample, ...]:
 
 
 def is_rated(demo: Any) -> bool:
-    """Whether a demonstration is a rated example: it has a rating, as a reply of no role has."""
+    """Whether a demonstration is a rated example: it has a rating, which no role's reply has."""
     return "rating" in demo and "candidate" in demo
 
 
@@ -198,5 +198,5 @@ def _scorer(judge: Judge) -> Any:
 
 @lru_cache(maxsize=4096)
 def _even(source: str) -> str:
-    """The text with its whitespace evened out: sources that are equal so are one, as in `RatedGroup.source_key`."""
+    """The text with single spaces: sources that are equal in this form are the same, as in `RatedGroup.source_key`."""
     return " ".join(source.split())

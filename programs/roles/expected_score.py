@@ -1,4 +1,4 @@
-"""The score that an LM expects: the points of a scale, weighted by the probability of each point's token."""
+"""The expected score: the mean of a scale's points, weighted by the probability of each point's token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from debate_judge.data.schema import Scale
 from debate_judge.programs.roles import parsing as replies
 
 Alternatives = Sequence[Sequence[tuple[str, float]]]
-"""For each token of a reply: the token and the others that were likely there, with natural log-probabilities."""
+"""For each token of a reply: the token and its likely alternatives, with natural log-probabilities."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 _POINT = re.compile(r"[^\w-]*(\d+)\W*")
@@ -23,9 +23,9 @@ class Expectation:
     """A distribution over the points of a scale."""
 
     score: float
-    """Expected value, on the scale."""
+    """The expected value, on the scale."""
     weights: dict[int, float]
-    """Point -> probability, summing to 1; points whose token was not listed are absent."""
+    """Point -> probability; they sum to 1, and points whose token was not listed are missing."""
 
     def __str__(self) -> str:
         likeliest = sorted(self.weights.items(), key=lambda pair: -pair[1])
@@ -49,13 +49,13 @@ def whole_points(scale: Scale) -> range:
 
 
 def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = "") -> Expectation | replies.Unreadable:
-    """Read the distribution at the token that holds the score.
+    """Read the distribution at the token that contains the score.
 
     Args:
-        written: The score field as it was read from the reply; it stands at the reply's end.
+        written: The score field of the reply; it is at the reply's end.
         tokens: The reply's tokens with their alternatives, the chosen one first.
-        scale: Its points are whole numbers.
-        aspect: Its name, which may label the score.
+        scale: A scale of whole numbers.
+        aspect: The aspect's name, which may label the score.
     """
     points = whole_points(scale)
     value = replies.score(written, scale, aspect)

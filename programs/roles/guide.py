@@ -1,7 +1,7 @@
-"""A guide to the raters inside a role's instructions: how it is put there, and how it is found again.
+"""The guide to the raters inside a role's instructions: inserting it and reading it back.
 
-The guide is part of the instructions, and not an input field, so that DSPy's optimizers and exports carry it. The
-Scorer's instructions are the standard of a debate, so that all of its roles read the guide.
+The guide is part of the instructions and not an input field, so that DSPy's optimizers and exports carry it. All roles
+of a debate read it, because the Scorer's instructions are the standard in all prompts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ HEADING = "Guide to these raters, learnt from their ratings; it decides where it
 
 
 def with_guide(instructions: str, guide: str) -> str:
-    """The instructions with `guide` in place of the one that they may already hold; an empty guide removes it."""
+    """The instructions with `guide`, which replaces one that they contain; an empty guide removes it."""
     own = instructions.partition(HEADING)[0].rstrip()
     return f"{own}\n\n{HEADING}\n{guide.strip()}" if guide.strip() else own
 
 
 def guide_in(instructions: str) -> str:
-    """The guide that the instructions hold, or an empty text."""
+    """The guide in the instructions, or an empty text."""
     return instructions.partition(HEADING)[2].strip()

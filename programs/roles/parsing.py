@@ -1,11 +1,11 @@
-"""From an LM's reply to typed values, or to a reason why not; `reply_forms` splits it into its fields.
+"""Parses an LM's reply into typed values, or a reason why that fails; `reply_forms` splits it into its fields.
 
-The rule is to read what is unmistakable and to refuse the rest: a refused reply is asked for once more, a
-misread one goes unnoticed. Texts that come from a data set or from another agent are escaped here before they
-enter a prompt, so that a reply which quotes them cannot be taken for one that says what they say.
+Only what is unambiguous is read. A refused reply is asked for once more, whereas a misread one would go unnoticed.
+Texts from a data set or another agent are escaped here before they enter a prompt, so that what a reply quotes from
+them is not taken for its own fields.
 
-A reply may be long and odd, so every pattern is written to take linear time: no repetition is followed by
-another one that could match the same characters, and no line's prefix can run over the end of the line.
+Replies may be long and odd, so every pattern takes linear time: no repetition is followed by another one that could
+match the same characters, and no line's prefix can run over the end of the line.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from debate_judge.programs.roles.reply_forms import Unreadable, heads_in, label_
 __all__ = ["FIELDS", "NO_ISSUE", "REQUEST", "Unreadable", "escape", "excerpt", "no_issue", "score", "sections"]
 
 REQUEST = "Reply with these fields:"
-"""What closes a prompt, before the headers of the fields."""
+"""The line of a prompt before the headers of the requested fields."""
 
 NO_ISSUE = "NO ISSUE"
-"""The protocol's words for a Critic who is content (DEBATE, Algorithm 1, line 8)."""
+"""The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
 
 _THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
 _TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
@@ -50,7 +50,7 @@ _LIMITED = re.compile(
     r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
     re.IGNORECASE,
 )
-"""What makes an explained NO ISSUE one about a part, or an issue after all."""
+"""Words in the explanation of a NO ISSUE that limit it to a part, or turn it into an issue."""
 _NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
 _DECISION = re.compile(
     r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
@@ -67,14 +67,14 @@ FIELDS = (
 def escape(text: str) -> str:
     """Break everything in a text that `sections` would take for structure: headers, labels and thinking tags.
 
-    Spaces break headers and tags, and a line that begins with the name of a field is marked as a quotation, so the
-    text stays readable; a second pass changes nothing more.
+    Headers and tags are broken by spaces, and a line that begins with the name of a field is marked as a quotation, so
+    the text stays readable. Escaping twice is the same as escaping once.
     """
     return label_of(FIELDS).sub(r"> \g<0>", _ARMED.sub(r"\g<0> ", text))
 
 
 def excerpt(text: str, most: int = 100) -> str:
-    """The beginning of a reply on one line, for people: nothing in it can move a cursor or pass for structure."""
+    """The beginning of a reply for messages: one line, escaped and without control characters."""
     line = escape(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -82,14 +82,14 @@ def excerpt(text: str, most: int = 100) -> str:
 def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     """Split a reply into the named fields.
 
-    Understood are marker headers, a JSON object, and lines that start with `name:`; thinking is dropped. A reply has
-    one of these forms, and what looks like another inside it is text. What stands before the first header belongs to
-    the first field if that has no header of its own. A field that stands twice with different content is refused: one
-    of the two may come from the text under evaluation.
+    A reply has one of three forms: marker headers, a JSON object, or lines that start with `name:`. What looks like
+    another form inside it is text, and thinking is dropped. Text before the first header belongs to the first field if
+    that has no header of its own. A field that occurs twice with different content is refused, because one of the two
+    may come from the text under evaluation.
 
     Returns:
-        Field name -> text, for the fields that were found. A reply without any structure is returned whole
-        under the only name, or under "" where several were asked for.
+        Field name -> text, for the fields that were found. A reply without any structure is returned as a whole under
+        the only name, or under "" if several fields were asked for.
     """
     spoken = _spoken(reply, names)
     if isinstance(spoken, Unreadable):
@@ -104,9 +104,9 @@ def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
 def _spoken(reply: str, names: Sequence[str]) -> str | Unreadable:
     """The reply without its thinking.
 
-    A closing tag without an opening one ends thoughts that began in the prompt, unless fields stand before it that do
-    not come again: then it is a word of a field. An opening tag without a closing one is refused where a reply begins
-    with it, and is a word like any other further on.
+    A closing tag without an opening one ends thinking that began in the prompt, unless fields before it do not occur
+    again after it: then it is text of a field. An opening tag without a closing one is refused at the beginning of a
+    reply, and is text further on.
     """
     kept: list[str] = []
     start, thinking, begun = 0, False, 0
@@ -129,13 +129,13 @@ def _spoken(reply: str, names: Sequence[str]) -> str | Unreadable:
 
 
 def _within(places: Sequence[int], start: int, end: int) -> bool:
-    """Whether one of `places`, which are in order, lies between two others."""
+    """Whether one of the ascending `places` lies between `start` and `end`."""
     first = bisect_left(places, start)
     return first < len(places) and places[first] < end
 
 
 def _unclosed(text: str) -> str:
-    """The reply without the tokens that end a turn, which servers with another chat template let through."""
+    """The reply without end-of-turn tokens, which servers with a wrong chat template leave in it."""
     text = text.strip()
     for _ in range(3):
         end = _CLOSING.search(text, max(0, len(text) - 24))
@@ -146,16 +146,19 @@ def _unclosed(text: str) -> str:
 
 
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
-    """Read one number on the scale. What the scale does not contain is refused, never clamped.
+    """Read one number on the scale. A number outside the scale is refused and never clamped.
 
-    Read are a number that has its line to itself, the first, or a reason behind a dash with it, and one that a label at
-    the start of a sentence or of a list's point calls the score, in the first line or the last; digits of any script.
-    Refused are numbers in prose, in words or in quotation marks, and different ones side by side.
+    Accepted, with digits of any script, are
+
+    - a number that is alone on the first line, perhaps followed by a dash and a reason;
+    - a number with a label such as `Score:` at the start of a sentence or list item, in the first or the last line.
+
+    Refused are numbers in prose, in words or in quotation marks, and several different numbers.
 
     Args:
-        text: A reply, or the field of one.
-        scale: Of the aspect.
-        aspect: Its name, a label too: filled-in forms say `Coherence: 3`.
+        text: A reply, or one of its fields.
+        scale: The aspect's scale.
+        aspect: The aspect's name, which may be the label: filled-in forms say `Coherence: 3`.
     """
     lines = _RANGE.sub("", _LABEL_TAG.sub(" ", text)).split("\n")
     bare = _bare("\n".join(map(_without_reason, lines)))
@@ -164,7 +167,7 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     if scale.binary and spelled is not None:
         return float(spelled)
     alone = _ALONE.fullmatch(first)
-    # What stands in quotation marks was said by another: a candidate may claim a score for itself.
+    # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
     claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), _QUOTED.sub("", bare).strip())]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
@@ -182,21 +185,21 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
 
 
 def _without_reason(line: str) -> str:
-    """A line without the words behind a dash that follow its last number."""
+    """A line without the dash and the words after its last number."""
     last = max((place for place, c in enumerate(line) if c.isdigit()), default=-1)
     reason = _REASON.search(line, last + 1)
     return line if reason is None else line[: reason.start()]
 
 
 def _at_either_end(label: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """What stands in the first line or the last: in between, a line of its own may be a quotation without marks."""
+    """The matches in the first or last line; lines in between may be quotations without marks."""
     first, last = text.find("\n") % (len(text) + 1), text.rfind("\n")
     return (claim for claim in label.finditer(text) if claim.start() <= first or claim.end() > last)
 
 
 @lru_cache(maxsize=256)
 def _labelled(aspect: str) -> re.Pattern[str]:
-    """What finds a labelled score; the aspect's name may be the label, or stand before it."""
+    """The pattern of a labelled score; the aspect's name may be the label, or come before it."""
     name = "[ _-]".join(map(re.escape, re.split("[ _-]+", aspect))) if aspect else r"(?!)"
     label = rf"(?:(?:score|rating){_MARKS}(?:[:=]|is\b)|{name}{_MARKS}[:=])"
     return re.compile(
@@ -216,10 +219,10 @@ def _number(text: str) -> float:
 
 
 def no_issue(text: str) -> bool | Unreadable:
-    """Read the Critic's decision: True for NO ISSUE, False for an issue, else why it cannot be told.
+    """Read the Critic's decision: True for NO ISSUE, False for an issue.
 
-    The decision must have the first line to itself, whatever its case, punctuation and markup, and no other
-    line may say the opposite.
+    The decision must be alone on the first line, in any case, punctuation and markup, and no other line may say the
+    opposite.
     """
     lines = [_decision(line) for line in text.splitlines() if line.strip()]
     decision = lines[0] if lines else None

@@ -1,8 +1,8 @@
 """The forms that a reply can have (marker headers, a JSON object, labels at the start of lines) and its fields in each.
 
-The form is decided once, by what the reply itself is made of, and then one reader reads it: what stands inside a
-field's text is never read as fields. Where two forms are mixed such that either could be the reply's own, nothing is
-read and the LM is asked again.
+The form is decided once for the whole reply, and one reader then reads it: structure inside a field's text is never
+read as fields. If two forms are mixed so that either could be the reply's own, nothing is read and the LM is asked
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*"
 _LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 MOST_BLOCKS = 100
-"""Fences that are looked into: every broken object costs a pass over the text."""
+"""Most code fences that are parsed, because every broken object costs a pass over the text."""
 _CLOSED = re.compile(r"\s*```")
 _DECODER = json.JSONDecoder(strict=False)
 _MIXED = "it has fields in two forms; give each field once, under its header"
@@ -27,10 +27,10 @@ _MIXED = "it has fields in two forms; give each field once, under its header"
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A reply, or a part of it, that says nothing the protocol can use."""
+    """A reply, or a part of it, that cannot be read."""
 
     why: str
-    """Worded for the LM, which is told it when it is asked again."""
+    """The reason, worded for the LM, which is told it when it is asked again."""
 
 
 Found = dict[str, str] | Unreadable
@@ -38,18 +38,19 @@ Found = dict[str, str] | Unreadable
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """What may be the JSON of a reply."""
+    """The parts of a reply that look like JSON objects."""
 
     pieces: tuple[str, ...]
     start: int
-    """Where the first begins in the reply, or the fence around it."""
+    """Where the first of them, or the fence around it, begins in the reply."""
     rest: str
     """The reply without them."""
     fenced: bool
+    """Whether they are in code fences."""
 
 
 def split(text: str, names: Sequence[str]) -> Found:
-    """The fields of a reply without its thinking; empty where it has none of these forms."""
+    """The fields of a reply whose thinking was removed; empty if it has none of the forms."""
     if any(head[1].lower() in names for head in HEADER.finditer(text)):
         return _under_heads(text, list(HEADER.finditer(text)), names)
     labels = list(label_of(tuple(names)).finditer(text))
@@ -67,7 +68,7 @@ def split(text: str, names: Sequence[str]) -> Found:
 
 
 def heads_in(text: str, names: Sequence[str]) -> dict[str, list[int]]:
-    """Field -> the places in their order where a text begins it, in whatever form."""
+    """Field -> the places, in ascending order, where the field begins in a text, in any of the forms."""
     found: dict[str, list[int]] = {}
     keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
     heads = [*HEADER.finditer(text), *label_of(tuple(names)).finditer(text), *keys.finditer(text)]
@@ -78,7 +79,7 @@ def heads_in(text: str, names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def unfenced(text: str) -> str:
-    """The content of a code fence that holds the whole reply; any other text as it is."""
+    """The content of a code fence around the whole reply; any other text unchanged."""
     if not (len(text) >= 6 and text.startswith("```") and text.endswith("```")):
         return text
     content = _LANGUAGE.sub("", text[3:-3]).strip()
@@ -88,7 +89,7 @@ def unfenced(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def label_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """What finds the labels of these fields: a line that begins with a name and a colon, or is a heading with it."""
+    """The pattern of a label: a line that begins with one of the names and a colon, or is a heading of the name."""
     known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
     marks = "[ \t*_`#-]*"
     span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
@@ -103,7 +104,7 @@ def _by_labels(text: str, labels: list[re.Match[str]], names: Sequence[str]) -> 
     if len(labels) == 1 and text[: labels[0].start()].strip():
         body = text[labels[0].end() :].strip()
         if "\n" in body:
-            # Words, `Score: 5`, words again: the line in between may be a quotation.
+            # With text before and after it, a line `Score: 5` may be a quotation.
             return Unreadable(f"it is not clear where the field {_name(labels[0])!r} ends")
     return _under_heads(text, labels, names)
 
@@ -142,10 +143,10 @@ def _by_json(text: str, objects: _Objects, names: Sequence[str]) -> Found:
 
 
 def _is_own(found: dict[str, str], objects: _Objects, names: Sequence[str]) -> bool:
-    """Whether a reply that also has other words speaks by its JSON, and does not only quote it.
+    """Whether the JSON is the reply's answer and not a quotation in it.
 
-    A quotation stands in a sentence; an answer is announced with a colon and ends the reply, or is a block by itself
-    with all fields of several that were asked for.
+    An answer is the whole reply, or is introduced with a colon and ends the reply, or is a fenced block that has all of
+    several requested fields. Anything else with text around it may be a quotation.
     """
     before, after = (part.strip() for part in (objects.rest[: objects.start], objects.rest[objects.start :]))
     whole = all(name in found for name in names)
@@ -157,7 +158,7 @@ def _is_own(found: dict[str, str], objects: _Objects, names: Sequence[str]) -> b
 
 
 def _objects(text: str) -> _Objects | None:
-    """What may be JSON objects: the fenced blocks of them, else all from the first brace to the last."""
+    """The parts that look like JSON objects: fenced blocks, else the text from the first brace to the last."""
     if not text.startswith("{"):
         blocks = list(_blocks(text))
         if blocks:
@@ -168,7 +169,7 @@ def _objects(text: str) -> _Objects | None:
     start, end = text.find("{"), text.rfind("}") + 1
     if start < 0:
         return None
-    # Without an end all of it is meant as an object, and broken.
+    # Without a closing brace, all that follows the first one is taken for a broken object.
     end = end or len(text)
     return _Objects((text[start:end],), start, text[:start] + text[end:], False)
 

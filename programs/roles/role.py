@@ -1,4 +1,4 @@
-"""One LM turn: what a role is given to read, its call, and the second call where a reply cannot be read."""
+"""One turn of a role: its inputs, the LM call, and a second call if the reply cannot be read."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ ADAPTER = RoleLastAdapter()
 T = TypeVar("T")
 
 SAMPLING_TEMPERATURE = 1.0
-"""Of every call that is one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
+"""Temperature of calls that draw one of several samples (G-Eval, section 2; FairEval's multiple evidence)."""
 
 
 class Fields(dict[str, str]):
-    """Output field -> text, as the reply had it; an absent field is an empty text."""
+    """Output field -> its text in the reply; a missing field is an empty text."""
 
     logprobs: Alternatives | None = None
-    """The reply's tokens with their alternatives, where they were asked for and given."""
+    """The reply's tokens with their alternatives, if they were requested and returned."""
 
 
 class JudgeSignature(dspy.Signature):
     """Evaluate."""
 
-    # The order of these fields is the order in the prompt: what most calls share comes first, and the
-    # debate, which only grows, comes last, so that a provider's prefix cache reaches as far as it can.
+    # The fields have the order of the prompt: what most calls share comes first, and the debate, which only grows,
+    # comes last, so that a provider's prefix cache covers as much as possible.
     standard: str = dspy.InputField(default="")
     examples: str = dspy.InputField(default="")
     task: str = dspy.InputField()
@@ -57,7 +57,7 @@ class JudgeSignature(dspy.Signature):
 
 @dataclass(frozen=True, slots=True)
 class RoleReply(Generic[T]):
-    """A reply that could be read, and the LM calls it took."""
+    """What was read from a reply, and the number of LM calls that it took."""
 
     value: T
     calls: float
@@ -65,14 +65,14 @@ class RoleReply(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why nothing usable came, and the LM calls spent on it."""
+    """Why there is no usable reply, and the number of LM calls made."""
 
     reason: UnscoredReason
     detail: str
     calls: float
 
     def at(self, role: str, number: int) -> Failure:
-        """The failure that it is in round `number` of a transcript."""
+        """As the failure of `role` in round `number`."""
         return Failure(role, number, self.reason, self.detail, self.calls)
 
 
@@ -80,9 +80,9 @@ class Role(dspy.Module):
     """One speaker: a single predictor, named `predict`, whose instructions an optimizer may rewrite.
 
     Args:
-        speaker: What transcripts, failures and the table of costs call it.
-        signature: What it reads and which fields it replies with; mostly a subclass of `JudgeSignature`.
-        instructions: In place of the signature's own.
+        speaker: Its name in transcripts, failures and the table of costs.
+        signature: Its input and output fields; usually a subclass of `JudgeSignature`.
+        instructions: Replace the signature's own.
     """
 
     def __init__(self, speaker: str, signature: type[Signature], instructions: str | None = None) -> None:
@@ -99,18 +99,17 @@ class Role(dspy.Module):
         inputs: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> RoleReply[T] | NoAnswer:
-        """Ask, and once more with what was wrong if the reply cannot be read.
+        """Ask the LM, and a second time with what was wrong if the reply cannot be read.
 
-        The second question differs from the first in its text, so no cache can answer it with the first reply.
+        The second prompt has another text than the first, so no cache can answer it with the first reply.
 
         Args:
-            item: What is asked about.
-            read: From the fields of a reply to what it says.
-            debate: What was said before.
-            inputs: Input fields besides those that `material` makes of the item, or in place of them. Texts in them
-                that a data set or an LM wrote must be escaped already. With a `role` among them the role is told that
-                in place of its instructions.
-            settings: Of these calls only, as `JudgeLM.ask` takes them, e.g. those of `sample`.
+            item: The item to ask about.
+            read: Parses the fields of a reply.
+            debate: The debate so far.
+            inputs: Further input fields, which win over those of `material`. Texts in them that come from a data set or
+                an LM must already be escaped. A field `role` replaces the role's instructions.
+            settings: For these calls only, as `JudgeLM.ask` takes them, e.g. those of `sample`.
 
         Raises:
             dspy.LMError: The LM cannot be used at all; a failure of this call alone is a `NoAnswer`.
@@ -137,14 +136,14 @@ class Role(dspy.Module):
         return NoAnswer("unreadable reply", why + self._last_reply(asked, settings), 2)
 
     async def _reply(self, inputs: dict[str, str], settings: Mapping[str, Any]) -> Fields:
-        """Call the predictor through DSPy where a trace or callbacks want to see it, else the LM at once.
+        """Call the predictor through DSPy if there is a trace or callbacks to inform, else call the LM directly.
 
-        Both ways send the same messages; the second spares 0.5 ms of bookkeeping a call.
+        Both ways send the same messages; the second saves 0.5 ms of bookkeeping per call.
         """
         lm, signature = dspy.settings.lm, self.predict.signature
         watched = dspy.settings.trace is not None or dspy.settings.callbacks
-        # Calls with settings never go through DSPy: its predictors hand no sample number on, and equal messages
-        # without one are one call, not k.
+        # Calls with settings never go through DSPy: its predictors drop the sample number, and k equal messages without
+        # one would be a single call.
         if isinstance(lm, JudgeLM) and (settings or not watched):
             reply = await lm.ask(ADAPTER.format(signature, self.predict.demos, inputs), self.speaker, **settings)
             fields = Fields(ADAPTER.fields(signature, reply))
@@ -161,7 +160,7 @@ class Role(dspy.Module):
         return Fields({name: prediction[name] or "" for name in signature.output_fields})
 
     def _last_reply(self, inputs: dict[str, str], settings: Mapping[str, Any]) -> str:
-        """The beginning of the last reply, and the key under which the store keeps it whole, for people to look at."""
+        """For messages: the beginning of the last reply, and its key in the store of replies."""
         lm = dspy.settings.lm
         if not isinstance(lm, JudgeLM):
             return ""
@@ -174,10 +173,10 @@ class Role(dspy.Module):
 
 
 def failed_call(error: dspy.LMError | UnusableError, calls: float) -> NoAnswer:
-    """What an error makes of the item that the call was about, `calls` having been made.
+    """The answer for an item whose call failed, after `calls` calls.
 
     Raises:
-        dspy.LMError: The error itself, where the LM cannot be used at all.
+        dspy.LMError: The error itself, if the LM cannot be used at all.
     """
     if isinstance(error, UnusableError):
         return NoAnswer(error.reason, f"the LM ended its reply with {error.reason!r}", calls)
@@ -188,11 +187,11 @@ def failed_call(error: dspy.LMError | UnusableError, calls: float) -> NoAnswer:
 
 
 _DSPY_SETTINGS = {"temperature": "temperature", "sample": "rollout_id"}
-"""Setting of a call -> what DSPy calls it, for an LM that is none of ours."""
+"""Setting of a call -> its name in DSPy, for LMs that are not a `JudgeLM`."""
 
 
 def sample(number: int) -> dict[str, Any]:
-    """Settings of one of several samples; without a number of its own it would be the same call as the others."""
+    """Settings of a call that draws one of several samples; its number makes it another call than the others."""
     return {"temperature": SAMPLING_TEMPERATURE, "sample": number}
 
 
@@ -209,10 +208,10 @@ def material(item: Item, debate: str) -> dict[str, str]:
 
 
 def aspect_text(aspect: Aspect) -> str:
-    """An aspect as every role reads it: name, scale and definition."""
+    """The description of an aspect in prompts: name, scale and definition."""
     scale = aspect.scale
     return f"{aspect.name} ({scale}, {scale.low:g} worst, {scale.high:g} best): {aspect.definition}"
 
 
-# A source is read in every turn of every debate about any of its candidates.
+# Cached, because a source is in every prompt about any of its candidates.
 _escaped = lru_cache(maxsize=1024)(replies.escape)

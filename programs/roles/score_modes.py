@@ -1,16 +1,15 @@
-"""How a reply becomes a score: the number as written, the mean of samples, or what the LM expects.
+"""Score modes: how replies become a score.
 
-The mode is always explicit, stands in the judge's configuration and so in its export, and never changes silently:
-an endpoint that cannot do what the mode needs leaves the item unscored and says so.
-
-- `text`: the score as written; one call.
-- `sampled:k`: the mean of k samples at temperature 1, the way of G-Eval (section 2) for LMs without
-  log-probabilities.
+- `text`: the number as written; one call.
+- `sampled:k`: the mean of k samples at temperature 1, as in G-Eval (section 2) for LMs without log-probabilities.
 - `expected`: the mean of the scale's points, weighted by the probability of each point's token; one call.
 
-Departure from G-Eval: probabilities are normalised over the points that the endpoint lists, for it lists only the
+The mode is part of the judge's configuration, and so of its export, and never changes silently: if an endpoint cannot
+do what the mode needs, the item is unscored with this reason.
+
+Departures from G-Eval: probabilities are normalised over the points that the endpoint lists, which are only the
 likeliest tokens. A sample that cannot be read is asked for once more and then left out, as in the published code; but
-where fewer than half of the samples have a score, the item has none.
+if fewer than half of the samples have a score, the item has none.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, 
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 SAMPLES = 20
-"""k of `sampled` where no other number is given, as in G-Eval."""
+"""Default k of `sampled`, as in G-Eval."""
 
 MOST_SAMPLES = 1000
-"""Each is a call: an export that wants more is refused."""
+"""Largest k. Each sample is a paid call, and an export may come from anywhere."""
 
 ALTERNATIVES = 20
-"""Likeliest tokens asked for in `expected`: the most that OpenAI's protocol lists."""
+"""Number of likeliest tokens requested in `expected`: the most that OpenAI's protocol lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How a reply becomes a score."""
+    """A score mode."""
 
     name: Literal["text", "sampled", "expected"] = "text"
     samples: int = 1
@@ -75,12 +74,12 @@ TEXT = Mode()
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
-    """A score as the mode gave it."""
+    """A score, parsed in some mode."""
 
     score: float
     rationale: str = ""
     how: str = ""
-    """What stood behind the score, where that is more than the score: the samples, or the probabilities."""
+    """The samples or probabilities that the score was computed from, for people; empty in mode `text`."""
 
 
 class ScoringRole(Role):
@@ -102,7 +101,7 @@ class ScoringRole(Role):
     async def speak(
         self, item: Item, transcript: Transcript = EMPTY, inputs: Mapping[str, str] | None = None
     ) -> Turn | Failure:
-        """Score `item` given the debate so far (empty for the first score); `inputs` are those of `Role.ask`.
+        """Score `item` after the debate so far (empty for the first score); `inputs` are those of `Role.ask`.
 
         Raises:
             InputError: As `score`.
@@ -116,7 +115,7 @@ class ScoringRole(Role):
     async def score(
         self, item: Item, *, debate: str = "", inputs: Mapping[str, str] | None = None
     ) -> RoleReply[ParsedScore] | NoAnswer:
-        """Score `item` in this role's mode; the arguments are those of `Role.ask`.
+        """Score `item` in this role's score mode; the arguments are those of `Role.ask`.
 
         Raises:
             InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
@@ -151,7 +150,7 @@ class ScoringRole(Role):
 
 
 def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
-    """The mean of the samples that have a score, with the reasons of the first that lies nearest to it."""
+    """The mean over the samples that have a score, with the rationale of the first sample nearest to the mean."""
     k = len(answers)
     calls = sum(answer.calls for answer in answers)
     scored = [answer.value for answer in answers if isinstance(answer, RoleReply)]

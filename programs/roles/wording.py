@@ -1,4 +1,4 @@
-"""How prompts say what their texts are."""
+"""The sentence of prompts that says what source, candidate and context are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from debate_judge.data.schema import Task
 def kinds(task: Task, context: bool = False) -> str:
     """What source, candidate and context are, by the task's labels.
 
-    A label may be any noun (`answer`, `knowledge`, `minutes`), and which article it takes, if any, cannot be read off
-    its spelling: the sentence has none.
+    A label may be any noun (`answer`, `knowledge`, `minutes`). The sentence has no articles, because which one a noun
+    takes cannot be told from its spelling.
 
     Args:
-        task: With the labels.
-        context: Whether there is a context to speak of.
+        task: The task with the labels.
+        context: Whether to mention the context.
     """
     told = f"Source: {task.source_label}. Candidate: {task.candidate_label}."
     return f"{told} Context, which belongs to the source: {task.context_label}." if context else told

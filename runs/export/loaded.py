@@ -230,20 +230,27 @@ class LoadedJudge:
             # A judge of texts by themselves is given an empty source, but never by oversight.
             if not isinstance(row.get(name), str) or (name == "text" and not row[name].strip()):
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", found=row.get(name))
-        context = row.get("context") or ""
-        if not isinstance(context, str):
-            raise InputError(f"row {number}: wrong type", field="context", expected="a text", found=context)
+        context, references = row.get("context") or "", row.get("references") or ()
+        if isinstance(references, str):
+            # As a sequence, a text would be a list of its characters.
+            raise InputError(f"row {number}: wrong type", field="references", expected="a list of texts")
+        texts = {"text": row["text"], "source": row["source"], "context": context}
+        texts |= {f"references[{i}]": one for i, one in enumerate(references)}
+        for name, value in texts.items():
+            _check_text(number, name, value)
         for aspect in aspects:
-            yield Item(
-                str(number),
-                "1",
-                self.task,
-                aspect,
-                row["source"],
-                row["text"],
-                context,
-                tuple(row.get("references") or ()),
-            )
+            yield Item(str(number), "1", self.task, aspect, row["source"], row["text"], context, tuple(references))
+
+
+def _check_text(number: int, name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InputError(f"row {number}: wrong type", field=name, expected="a text", found=value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        # Half of a surrogate pair, which no hash and no request can hold.
+        problem = f"row {number}: half a character (a lone surrogate) at position {error.start + 1}"
+        raise InputError(problem, field=name, remedy="write the text again from its original") from None
 
 
 def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:

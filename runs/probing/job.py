@@ -115,7 +115,7 @@ def prepare(arguments: ProbeFlags) -> ProbePlan:
     spec, api_base, sampling = _lm(arguments, exports)
     corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
     wanted = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus.chosen_aspects(), exports))
-    aspects = tuple(corpus.task.aspect(name) for name in wanted)
+    aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(wanted))
     found = entrants(names, aspects, arguments.options(), store)
     part, held_out = part_of(corpus, wanted, arguments.part, arguments.seed)
     require_file(arguments.json, "--json")

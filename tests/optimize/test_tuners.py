@@ -17,7 +17,7 @@ from dspy import lm15
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.feedback import group_feedback
-from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning
+from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -94,6 +94,18 @@ def start() -> Debate:
 def test_none_returns_the_judge_and_asks_nobody() -> None:
     lm, judge = scripted_lm(rewarding(BEST)), start()
     assert tuned(lm, "none", judge) is judge
+    assert lm.prompts == []
+
+
+@pytest.mark.parametrize("tuner", ["guide", "mipro", "gepa"])
+def test_train_sources_that_rank_nothing_leave_the_judge_as_it_is(tuner: str) -> None:
+    alike = tuple(
+        replace(group, candidates=tuple(replace(c, ratings={"clarity": (3.0,)}) for c in group.candidates))
+        for group in CORPUS.groups
+    )
+    lm, judge = scripted_lm(rewarding(BEST)), start()
+    found = as_tuned(tuned(lm, tuner, judge, corpus=replace(CORPUS, groups=alike)))
+    assert found.judge is judge
     assert lm.prompts == []
 
 

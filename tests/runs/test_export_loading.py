@@ -112,6 +112,9 @@ def test_a_text_may_be_judged_by_itself(tmp_path: Path, with_lm: Callable[[Scrip
     [
         ({"text": " ", "source": "s"}, "needs a text"),
         ({"text": "t"}, "needs a source"),
+        ({"text": "t", "source": "s", "references": "one"}, "(?s)'references'.*a list of texts"),
+        ({"text": "t", "source": "s", "references": ["one", 2]}, r"(?s)'references\[1\]'.*a text.*2"),
+        ({"text": "half \ud83d", "source": "s"}, "(?s)'text'.*a lone surrogate. at position 6"),
         ({"text": "t", "source": "s", "contxt": "c"}, "did you mean 'context'"),
         ({"text": "t", "source": "s", "context": 3}, "context"),
     ],

@@ -94,6 +94,16 @@ def test_what_it_executes_is_what_it_estimates(rated: Path, program: Path, tmp_p
     assert {round(used.calls) for used in found.total} == {lm.meter.executed.total()}
 
 
+def test_columns_go_by_the_names_that_the_user_gave(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("article,summary,score\n" + "".join(f"Source {i}.,Text {i}.,{1 + i % 5}\n" for i in range(6)))
+    columns = ("source=article", "text=summary", "fluency=score")
+    flags = ProbeFlags(data=str(path), task="summarization", columns=columns, part="all", judges=("single",))
+    plan = job.prepare(flags)
+    assert [aspect.name for aspect in plan.setup.aspects] == ["fluency"]
+    assert plan.setup.corpus.groups[0].source == "Source 0."
+
+
 def test_a_probe_is_not_lost_with_its_run(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--judges", "rouge-l", "--probes", "repeated", "--aspects", "coherence"]
     assert run(rated, tmp_path, *given) == 0

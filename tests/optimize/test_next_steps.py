@@ -1,0 +1,24 @@
+"""The commands that a finished compile proposes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from debate_judge.optimize.findings.summary import next_steps
+from debate_judge.optimize.job import Result
+from debate_judge.optimize.settings import Settings
+
+
+def test_commands_can_be_pasted_whatever_the_folder_is_called() -> None:
+    result = SimpleNamespace(
+        plan=SimpleNamespace(settings=Settings()),
+        export=Path("my runs/exports/it's"),
+        report=None,
+        tracked=SimpleNamespace(ui_hint="mlflow ui", link="http://localhost"),
+    )
+    (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
+    words = shlex.split(line)
+    assert words[words.index("--program") + 1] == "my runs/exports/it's"
