@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from debate_judge.runs.distributed.slice_reading import SliceReading
 
 NAMESPACE = "debate"
+_STARTS = 3
+"""Times that Ray is started here before it is given up."""
 _READERS = 2
 """CPUs for the tasks that read, where Ray is started here."""
 _AT_ONCE = 2
@@ -64,20 +66,29 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
     # Actors mostly wait for the LM, so that there may be more of them than CPUs.
     started = {"num_cpus": actors + _READERS, "include_dashboard": False} if address is None else {"address": address}
-    try:
-        ray.init(**started, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(
-            "Ray cannot be joined" if address else "Ray cannot be started",
-            field="--address",
-            found=str(error),
-            remedy="check that `ray status` knows the cluster there, and that Ray's versions are the same",
-        ) from error
+    _init(ray, address is not None, {**started, **quiet})
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _init(ray: Any, joins: bool, arguments: dict[str, Any]) -> None:
+    for left in range(0 if joins else _STARTS - 1, -1, -1):
+        try:
+            ray.init(**arguments)
+            return
+        # It raises whatever comes, an Exception as such where a busy machine was too slow for it.
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise InputError(
+                    "Ray cannot be joined" if joins else "Ray cannot be started",
+                    field="--address",
+                    found=str(error),
+                    remedy="check that `ray status` knows the cluster, and that the versions of Ray are the same",
+                ) from error
 
 
 @dataclass(frozen=True)

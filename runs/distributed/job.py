@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.export.manifest import MANIFEST, Export, read
 from debate_judge.runs.scoring.output import RowTotals
+
+if TYPE_CHECKING:
+    from debate_judge.runs.export.manifest import Export
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,16 @@ class ScoringJob:
 
 def packed(export: Export) -> dict[str, bytes]:
     """The files of an export that it is read from."""
+    from debate_judge.runs.export.manifest import MANIFEST
+
     files = [export.folder / MANIFEST, *sorted((export.folder / "state").glob("*.json"))]
     return {str(file.relative_to(export.folder)): file.read_bytes() for file in files}
 
 
 def unpacked(job: ScoringJob) -> tuple[Export, LMOptions]:
     """The export, and the options with the table of prices on this machine."""
+    from debate_judge.runs.export.manifest import read
+
     folder = Path(tempfile.mkdtemp(prefix="debate-actor-"))
     for name, content in job.program.items():
         file = folder / "program" / name

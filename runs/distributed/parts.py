@@ -6,19 +6,22 @@ import io
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
-from debate_judge.programs.judge import Item
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
-from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.outage_guard import FAILED
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import JsonLines
+
+if TYPE_CHECKING:
+    # Tasks that read need no judge, and so not the libraries behind it.
+    from debate_judge.programs.judge import Item
+    from debate_judge.runs.runner.streaming import Score
 
 _PART_BYTES = 8 * 1024 * 1024
 """Bytes of text from which a part is full, however few groups it has: it is sent from process to process whole."""

@@ -7,10 +7,11 @@ answered again.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from debate_judge.programs.judge import Item
-from debate_judge.runs.runner.streaming import Score
+if TYPE_CHECKING:
+    from debate_judge.programs.judge import Item
+    from debate_judge.runs.runner.streaming import Score
 
 FAILED = "lm error"
 

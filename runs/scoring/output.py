@@ -23,15 +23,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import opening
-from debate_judge.programs.judge import Item
-from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.rows import JsonLines, Transcripts, format_of
+
+if TYPE_CHECKING:
+    from debate_judge.programs.judge import Item
+    from debate_judge.runs.runner.streaming import Score
 
 _ANOTHER = "choose another --out, or delete this file"
 

@@ -7,11 +7,13 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.judge import Item, Judge
-from debate_judge.runs.runner.streaming import Score
+
+if TYPE_CHECKING:
+    from debate_judge.programs.judge import Item, Judge
+    from debate_judge.runs.runner.streaming import Score
 
 FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored")
 

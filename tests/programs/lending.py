@@ -19,7 +19,7 @@ from tests.virtual_time import virtual_time
 _LIMITS = "debate_judge.programs.lm.limits."
 _LENDING = "debate_judge.programs.lm.lending."
 MODULES = (
-    *(_LIMITS + name for name in ("rate_limiter", "circuit_breaker", "caller", "attempts")),
+    *(_LIMITS + name for name in ("bucket", "rate_limiter", "circuit_breaker", "caller", "attempts")),
     *(_LENDING + name for name in ("lease", "leased_limits")),
 )
 

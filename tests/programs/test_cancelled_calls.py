@@ -14,6 +14,7 @@ from debate_judge.programs.lm.reply import Reply
 from tests.virtual_time import virtual_time
 
 CLOCKED = (
+    "debate_judge.programs.lm.limits.bucket",
     "debate_judge.programs.lm.limits.rate_limiter",
     "debate_judge.programs.lm.limits.attempts",
     "debate_judge.programs.lm.limits.caller",

@@ -132,7 +132,7 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize("seed", range(0, 400, 50))
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
     for number in range(seed, seed + 50):
-        with virtual_time("debate_judge.programs.lm.limits.rate_limiter") as run:
+        with virtual_time(*(f"debate_judge.programs.lm.limits.{name}" for name in ("bucket", "rate_limiter"))) as run:
             # Made here, for its clocks start with it.
             world = World(number)
             run(life(world))

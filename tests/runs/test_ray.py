@@ -45,7 +45,8 @@ class Saboteur(threading.Thread):
 
     def run(self) -> None:
         self._wait_for(2)
-        (name,) = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
+        names = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
+        (name,) = [name for name in names if name.startswith("debate-ledger-")]
         ledger = ray.get_actor(name, namespace=engine.NAMESPACE)
         news = ray.get(ledger.status.remote()).news.values()
         self.killed = [max(one.process for one in news if one.items)]
@@ -107,7 +108,7 @@ def test_rows_are_those_of_one_process(scored: Scored) -> None:
     rows = [p.read_text(encoding="utf-8") for p in sorted((folder / "out.jsonl").glob("part-*"))]
     alone = []
     for file in sorted(folder.glob("in-*")):
-        out = folder / f"{file.stem}.scores.jsonl"
+        out = folder / f"scores-{file.stem}.jsonl"
         arguments = ["--program", folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
         assert score.main([*map(str, arguments), "--api-base", server.url]) == 0
         alone.append(out.read_text(encoding="utf-8"))

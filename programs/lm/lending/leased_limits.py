@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from debate_judge.programs.lm.errors import BudgetSpentError
 from debate_judge.programs.lm.lending.messages import NONE, Amounts, LeaseGrant
+from debate_judge.programs.lm.limits.bucket import Bucket
 from debate_judge.programs.lm.limits.budget import Budget, TokenNeed
 from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, RateLimits
-from debate_judge.programs.lm.limits.rate_limiter import Bucket, Limiter
+from debate_judge.programs.lm.limits.rate_limiter import Limiter
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.prices import Price
 

@@ -25,8 +25,8 @@ from debate_judge.programs.lm.lending.messages import (
     each,
     total,
 )
+from debate_judge.programs.lm.limits.bucket import Bucket
 from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, RateLimits
-from debate_judge.programs.lm.limits.rate_limiter import Bucket
 from debate_judge.programs.lm.options import BudgetCaps
 
 _ALIVE = 10.0

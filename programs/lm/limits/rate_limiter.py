@@ -14,6 +14,7 @@ from collections import deque
 
 import dspy
 
+from debate_judge.programs.lm.limits.bucket import Bucket
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
@@ -28,42 +29,6 @@ _GROWTH = 16
 """The fastest growth: so many windows' worth of successes lead from nothing to the full concurrency."""
 _HASTE = 1.5
 """After a cut the window grows by one place for each window's worth of successes, and faster by this each time."""
-_INSTANT = 1e-6
-"""Seconds below which a wait counts as none."""
-
-
-class Bucket:
-    """At most `per_minute` units in any minute.
-
-    Args:
-        per_minute: The limit.
-        burst: Units that may go at once after a pause.
-    """
-
-    def __init__(self, per_minute: float, burst: float) -> None:
-        # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
-        self._burst = min(max(1.0, burst), per_minute) if per_minute >= 1 else 1.0
-        self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
-        self._level = self._burst
-        self._at = time.monotonic()
-
-    @property
-    def level(self) -> float:
-        """What may be taken at once, as of the last `wait`."""
-        return self._level
-
-    def wait(self, now: float, amount: float) -> float:
-        """Seconds until `amount` may be taken; a call larger than the bucket goes when it is full."""
-        if now > self._at:
-            self._level = min(self._burst, self._level + (now - self._at) * self._rate)
-            self._at = now
-        seconds = (min(amount, self._burst) - self._level) / self._rate
-        # A wait that the clock can hardly measure might end before any time has passed, again and again.
-        return seconds if seconds > _INSTANT else 0.0
-
-    def take(self, amount: float) -> None:
-        """Take `amount`, or give back a negative one; the level may fall below zero, then others wait longer."""
-        self._level = min(self._burst, self._level - amount)
 
 
 class Limiter:
