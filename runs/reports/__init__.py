@@ -1,4 +1,4 @@
 """Renders finished numbers: text tables, decisions, costs, figures.
 
-Uses matplotlib on use; computes nothing.
+Uses matplotlib and rich on use; computes nothing.
 """
