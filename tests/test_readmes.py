@@ -88,6 +88,9 @@ MADE_UP = {
     "mine=scores.jsonl": ("mine=mine.jsonl",),
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
+    "50": ("12",),
+    "51-100": ("9-12",),
+    "single,EXPORT": ("single,runs/store/exports/my-judge",),
 }
 """What stands in a command for something of the user's -> what is tried instead."""
 

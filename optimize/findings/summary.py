@@ -129,6 +129,8 @@ def next_steps(result: Result) -> str:
     data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""
     data += f"--task {shlex.quote(settings.task)} " if settings.task else ""
     data += f"--columns {shlex.quote(','.join(settings.columns))} " if settings.columns else ""
+    data += f"--aspects {shlex.quote(','.join(settings.aspects))} " if settings.aspects else ""
+    data += f"--sources {settings.sources} " if settings.sources else ""
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     # An export's own address is not used unless it is given again.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
