@@ -1,7 +1,7 @@
 """The referees and the summarizer of a ChatEval discussion: their roles and prompts.
 
-The five diverse roles follow ChatEval, appendix A, in this project's own words. Each role is the instructions of its own
-predictor, so that a tuner can rewrite it by its name, e.g. `roles['critic'].predict`.
+The five diverse roles follow ChatEval, appendix A, in this project's own words. Each role is the instructions of its
+own predictor, so that a tuner can rewrite it by its name, e.g. `roles['critic'].predict`.
 """
 
 from __future__ import annotations

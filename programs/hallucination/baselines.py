@@ -1,8 +1,8 @@
 """Hallucination detection in one call over the whole response: the baselines of the hallucination debate.
 
-Two kinds (Sun et al. 2024, section 4.1.1). The plain check reads the response beside all that is given. The
-self-check, after Factool (Chern et al. 2023), has the LM go through the statements by what it knows itself: it sees
-what the response answers, continues or sums up, but no further knowledge; with three worked examples or with none.
+Two kinds (Sun et al. 2024, section 4.1.1). The plain check compares the response with everything that is given. The
+self-check, after Factool (Chern et al. 2023), has the LM check the statements by its own knowledge: it sees the source
+of the response but no further knowledge; with three worked examples or without any.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ EXAMPLES: tuple[tuple[str, str, str, bool, int], ...] = (
         3,
     ),
 )
-"""Source, response, opinion, factuality, severity; facts of general knowledge, in no data set that is loaded."""
+"""(source, response, opinion, factuality, severity): general knowledge that is in none of the public sets."""
 
 
 class Checking(dspy.Signature):
@@ -90,12 +90,12 @@ class HallucinationCheck(Judge):
     """A judge by one call; predictor name `checker.predict`.
 
     Args:
-        self_check: By the LM's own knowledge instead of the given one.
-        examples: How many worked examples a self-check is shown, 0 to 3.
+        self_check: Whether to check by the LM's own knowledge instead of the given one.
+        examples: Number of worked examples in the prompt of a self-check, 0 to 3.
         scoring: As in `programs.hallucination.judge.Options`.
 
     Raises:
-        InputError: There are not so many examples, a plain check is to have some, or the scoring is unknown.
+        InputError: The number of examples is not possible (a plain check has none), or the scoring is unknown.
     """
 
     kind = "hallucination-check"

@@ -1,11 +1,11 @@
-"""Claim detection: from a response to the statements in it that can be true or false (Sun et al. 2024, 3.1, 4.1.2).
+"""Claim detection: extracts the statements of a response that can be true or false (Sun et al. 2024, 3.1, 4.1.2).
 
-What a response is taken apart into depends on its form, which is read off the task's label for the source:
-`answer` (to a question), `dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates
-that the task calls claims have the form `claim`: they were taken out of a response already and stand as they are.
+How depends on the form of the response, which follows from the task's label for the source: `answer` (to a question),
+`dialogue` (a reply), `document` (anything made from a text, such as a summary). Candidates that the task calls claims
+have the form `claim` and are used as they are.
 
-A short answer is no statement without its question, so the two are one claim (as in the paper's table 12). What is
-under test is the answer: `CHECKED_ANSWER` tells every checker so.
+A short answer is not a statement without its question, so the two form one claim (as in the paper's table 12).
+`CHECKED_ANSWER` tells every checker that only the answer is under test.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def form_of(task: Task) -> Form:
 
 
 CHECKED_ANSWER = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
-"""What all who check an answer to a question are told."""
+"""What every checker of an answer to a question is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Claim:
 
     text: str
     told: str
-    """What its checkers are told about where it comes from."""
+    """What its checkers are told about its origin."""
 
     @classmethod
     def of(cls, text: str, task: Task, form: Form, fused: bool) -> Claim:
-        """The claim `text` from a response of a task; `fused` where it is a question with its answer."""
+        """The claim `text` from a response of a task; `fused` says that it is a question with its answer."""
         if fused:
             return cls(text, f"The claim is a question with its {task.candidate_label}. {CHECKED_ANSWER}")
         return cls(text, "" if form == "claim" else f"The claim stands in this kind of text: {task.candidate_label}.")
@@ -120,9 +120,9 @@ class ClaimExtractor(Role):
         self.most = most
 
     async def extract(self, item: Item, text: str, form: Form) -> RoleReply[tuple[str, ...]] | NoAnswer:
-        """The claims of `text`, which is the item's candidate or what is left of it.
+        """The claims of `text`, which is the item's candidate or its checkable part.
 
-        The source of a `document` is not shown: claims must say what the text says, not what it should say.
+        The source of a `document` is not shown, so that claims say what the text says and not what it should say.
         """
         task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
         if form != "document":
@@ -134,9 +134,10 @@ class ClaimExtractor(Role):
 
 
 def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
-    """Read a list of claims: one a line, with or without bullets or numbers, or a JSON list; NONE is no claim.
+    """Parse a list of claims: a claim on each line, with or without bullets or numbers, or a JSON list; NONE is empty.
 
-    Equal claims are one. A list that is longer than `most` is refused, not cut: an unread claim could be the false one.
+    Repeated claims count once. A list longer than `most` is refused and not cut, because a missing claim could be the
+    false one.
     """
     text = text.strip()
     if _NOTHING.fullmatch(text):
@@ -156,7 +157,7 @@ def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
 
 def _lines(text: str) -> list[str]:
     lines = [_BULLET.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
-    # A number opens a line of a list only if it opens all of them; a claim may well begin with one.
+    # Numbers are list markers only if all lines begin with one, because a claim may begin with a number.
     if all(_NUMBERED.match(line) for line in lines):
         return [_NUMBERED.sub("", line, count=1) for line in lines]
     return lines

@@ -1,11 +1,11 @@
 """Verification of one claim by a debate that is a Markov chain (Sun et al. 2024, section 3.3, appendix A.1).
 
-The initial agent's opinion is the state S0. Each later state lets three agents speak: S1 is Trust, Skeptic,
-Leader and S2 is Skeptic, Trust, Leader. Which of the two comes next depends on the judgement of the state before
-alone, which is its last speaker's. The chain ends with a state whose speakers agree, once the minimum of rounds is
-reached, or at the maximum. S0 agrees with itself: with a minimum of 0 its opinion stands.
+The initial agent's opinion is the state S0. In each later state three agents speak: S1 is Trust, Skeptic, Leader and S2
+is Skeptic, Trust, Leader. Which of the two comes next depends only on the judgement of the previous state's last
+speaker. The chain ends, once the minimum of rounds is reached, with a state whose speakers agree, or at the maximum. S0
+has one speaker and so agrees: with a minimum of 0, the initial opinion is final.
 
-No prompt depends on the number of rounds, so a chain holds every shorter one as its beginning.
+No prompt depends on the number of rounds, so a chain begins with every shorter one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRANSITIONS: Mapping[str, Mapping[bool, State]] = MappingProxyType(
         "always-trust": {True: S1, False: S1},
     }
 )
-"""Policy -> whether the state before took the claim for factual -> the next state (equations 1 and 2; table 4)."""
+"""Policy -> whether the previous state found the claim factual -> the next state (equations 1 and 2; table 4)."""
 
 Scoring = Literal["verdict", "severity", "verdict+severity"]
 
@@ -64,7 +64,7 @@ _FACTUAL = (
     "The claim is factual if all of it is borne out, slips of severity 1 apart; it is not if any part is contradicted "
     "or finds no support."
 )
-"""The standard that all agents argue from."""
+"""The standard for all agents."""
 
 OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
 FACTUALITY = "True or False and nothing else"
@@ -108,17 +108,17 @@ AGENTS: Mapping[str, str] = MappingProxyType(
         + _TOGETHER,
     }
 )
-"""Name -> instructions. Each is the instructions of its own predictor, so that a tuner finds it by its name."""
+"""Name -> instructions of the agent's own predictor, so that a tuner can rewrite each."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an agent thinks of a claim."""
+    """An agent's opinion of a claim."""
 
     text: str
     factual: bool
     severity: int
-    """0 no error … 5 invented."""
+    """From 0, no error, to 5, invented."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,9 @@ class ClaimTurn(Turn):
 
 
 def read_view(fields: Fields) -> View | replies.Unreadable:
-    """Read opinion, factuality and severity.
+    """Parse opinion, factuality and severity.
 
-    Refused, besides what cannot be read, are contradictions: a false claim without an error, and a factual one
-    whose error turns its meaning (grade 4 or 5).
+    Contradictions are refused: a false claim without an error, and a factual one with an error of grade 4 or 5.
     """
     factual = replies.score(fields["factuality"], Scale(0, 1))
     if isinstance(factual, replies.Unreadable) or factual not in (0, 1):
@@ -163,7 +162,7 @@ class ChainAgent(Role):
     async def assess(
         self, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn]
     ) -> RoleReply[View] | NoAnswer:
-        """Judge `claim` by `evidence`, knowing the opinions that were `heard` and nothing else."""
+        """Judge `claim` by `evidence` and the opinions in `heard`."""
         ground = _NONE if not evidence.text else _SEARCHED if evidence.how == SEARCHED else _GIVEN
         inputs = {
             "task": f"{claim.told} {ground} {_FACTUAL}".lstrip(),
@@ -174,18 +173,18 @@ class ChainAgent(Role):
 
 
 def _line(opinion: ClaimTurn) -> str:
-    # On one line, so that no opinion's text can pass itself off as another agent's.
+    # On one line, so that no text can pose as another agent's opinion.
     text = " ".join(opinion.text.split())
     return f"{opinion.role.capitalize()}, factuality {opinion.factual}, severity {opinion.severity}: {text}"
 
 
 def claim_score(view: View, scale: Scale, scoring: Scoring) -> float:
-    """A claim on the scale of an aspect: high is factual, low is hallucinated.
+    """The score of a claim on an aspect's scale: high is factual, low is hallucinated.
 
-    - `verdict`: the two ends of the scale.
+    - `verdict`: one of the two ends of the scale.
     - `severity`: from the high end for no error to the low end for grade 5, whatever the verdict.
-    - `verdict+severity`: graded too, factual claims on the upper half of the scale and hallucinated ones below, so
-      that the middle of the scale separates the verdicts and the rest can be ranked.
+    - `verdict+severity`: graded by severity, too, but factual claims on the upper half of the scale and hallucinated
+      ones on the lower, so that the middle of the scale separates the verdicts.
     """
     span = scale.high - scale.low
     if scoring == "verdict":
@@ -203,14 +202,14 @@ class Chain:
 
     transition: Mapping[bool, State]
     minimum: int
-    """Rounds before which agreement does not end the chain."""
+    """Number of rounds before which agreement does not end the chain."""
     maximum: int
     scoring: Scoring
 
     async def verify(
         self, item: Item, number: int, claim: Claim, evidence: Evidence, agents: Mapping[str, ChainAgent]
     ) -> tuple[tuple[ClaimTurn, ...], Failure | None]:
-        """Hold the debate about claim `number`; a failure ends it where it happens."""
+        """Hold the debate about claim `number`; a failure ends it."""
         said: list[ClaimTurn] = []
         state: list[ClaimTurn] = []
         names: State = ("initial",)
@@ -222,7 +221,7 @@ class Chain:
                 names = self.transition[state[-1].factual]
             before, state = state, []
             for name in names:
-                # The Leader hears both others of its state; they hear the one agent who spoke before them.
+                # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
                 heard = state if name == "leader" else (state or before)[-1:]
                 answer = await agents[name].assess(item, claim, evidence, heard)
                 if isinstance(answer, NoAnswer):
@@ -237,5 +236,5 @@ class Chain:
 
 
 def agreed(state: Sequence[ClaimTurn]) -> bool:
-    """Whether all who spoke in a state take the claim for the same, factual or not."""
+    """Whether all speakers of a state have the same verdict, factual or not."""
     return len({opinion.factual for opinion in state}) == 1

@@ -1,8 +1,8 @@
 """Evidence for a claim (Sun et al. 2024, sections 3.2 and 4.1.2): given knowledge, its best sentences, or the web's.
 
-Knowledge that is short is evidence as it stands. Of longer knowledge the sentences that are most like one of
-two queries about the claim are taken, and without any knowledge the two queries go to a search provider, where one
-is configured. The LM is asked for queries only where they are used.
+Short knowledge is used as a whole. Of longer knowledge, the sentences most similar to one of two queries about the
+claim are used. Without any knowledge, the two queries go to a search provider, if one is configured. The LM is asked
+for queries only if they are used.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 
-# A sentence ends before a blank and before a capital that follows without one, as in texts that were glued
-# together; not after a capital, which spares most initials and abbreviations such as U.S.
+# A sentence ends before a blank, or before a capital letter without one, as in texts that were glued together; but not
+# after a capital letter, which keeps most initials and abbreviations such as U.S. in one piece.
 _END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
 
 _REFERS_BACK = re.compile(
     r"[\"“'‘(\[]*(?:he|she|it|they|his|hers?|its|theirs?|this|that|these|those|both|the (?:former|latter))\b",
     re.IGNORECASE,
 )
-"""The beginning of an English sentence whose subject stands in a sentence before it."""
+"""The beginning of an English sentence whose subject is in an earlier sentence."""
 
 _FURTHEST = 3
-"""Sentences that are looked back at most for a subject."""
+"""Most earlier sentences that are searched for a subject."""
 
 AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a claim is checked against, and how it was found."""
+    """The text that a claim is checked against, and how it was found."""
 
     text: str
     how: str
@@ -79,17 +79,17 @@ class QueryWriter(Role):
 
 
 class Ranker(Protocol):
-    """Finds the passages that are most like one of several queries."""
+    """Measures how similar passages are to queries."""
 
     def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
-        """An array of shape (queries, passages); higher is more alike."""
+        """An array of shape (queries, passages); higher is more similar."""
         ...
 
 
 class TfIdf:
     """Cosine of TF-IDF vectors over runs of 2 to 4 characters inside words, by scikit-learn.
 
-    Parts of words find inflected forms (robbed, robbery) and work for languages that put no blanks between words.
+    Parts of words match inflected forms (robbed, robbery), and work for languages without blanks between words.
     """
 
     def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
@@ -99,7 +99,7 @@ class TfIdf:
 
 @lru_cache(maxsize=256)
 def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
-    # One document serves all claims of all its candidates.
+    # Cached, because all claims of all candidates of a document use the same passages.
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
     vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
@@ -118,7 +118,7 @@ class Dense:
         self._encoder: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dense:
-        # Tuners copy judges; the weights are loaded once.
+        # Tuners copy judges, and the model should be loaded only once.
         return self
 
     def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
@@ -155,20 +155,20 @@ def make_ranker(name: str) -> Ranker:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text, each once, in its order."""
+    """The different sentences of a text, in order."""
     return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
 
 
 def best(passages: tuple[str, ...], queries: Sequence[str], limit: int, ranker: Ranker) -> tuple[str, ...]:
-    """The `limit` passages that are most like one of the queries, in the order of the text they come from.
+    """The `limit` passages most similar to one of the queries, in their order.
 
-    A passage that begins with a pronoun does not say of whom it speaks: the passages before it come with it, back to
-    one that does not.
+    A passage that begins with a pronoun is preceded by the passages before it, back to one that does not, so that its
+    subject is included.
     """
     if len(passages) <= limit:
         return passages
     similarity = ranker.similarities(passages, queries).max(axis=0)
-    # Among equals the earlier passage wins, so that the choice is the same everywhere.
+    # Of equally similar passages the earlier one is chosen, so that the choice is deterministic.
     chosen = sorted(range(len(passages)), key=lambda i: (-float(similarity[i]), i))[:limit]
     return tuple(passages[i] for i in sorted({j for i in chosen for j in _with_subject(passages, i)}))
 
@@ -181,7 +181,7 @@ def _with_subject(passages: tuple[str, ...], place: int) -> range:
 
 
 def knowledge(item: Item, form: Form) -> str:
-    """What is given to check the response with: all texts of the item but the response and a bare question."""
+    """The given texts to check the response with: all texts of the item except the response and a mere question."""
     parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
@@ -191,14 +191,14 @@ class Gathering:
     """How evidence is found."""
 
     whole: int
-    """Given knowledge of up to so many characters is evidence as it stands."""
+    """Longest knowledge, in characters, that is used as a whole."""
     limit: int
-    """Sentences or snippets that are taken otherwise, besides those that name the subjects of these sentences."""
+    """Number of sentences or snippets that are used otherwise; sentences with their subjects come in addition."""
     ranker: Ranker
     search: SearchProvider | None
 
     async def evidence(self, item: Item, form: Form, claim: str, writer: QueryWriter) -> RoleReply[Evidence] | NoAnswer:
-        """Evidence about `claim`; `writer` is asked for queries where they are used."""
+        """Find evidence about `claim`; `writer` is asked for queries if they are used."""
         given = knowledge(item, form)
         passages = sentences(given)
         if given and (len(given) <= self.whole or len(passages) <= self.limit):
@@ -209,7 +209,7 @@ class Gathering:
         if isinstance(queries, NoAnswer):
             return queries
         if given:
-            # In a thread: fitting a long document, or a first import, would hold up every other debate.
+            # In a thread, because fitting a long document, or the first import, would block all other debates.
             chosen = await asyncio.to_thread(best, passages, queries.value, self.limit, self.ranker)
             return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
         return await self._searched(queries)
@@ -221,7 +221,7 @@ class Gathering:
             results = await asyncio.gather(*(kept(self.search, query, self.limit) for query in queries.value))
         except SearchError as error:
             return NoAnswer("lm error", str(error), queries.calls)
-        # By turns, so that the second query is heard as much as the first.
+        # Alternately, so that the second query contributes as much as the first.
         longest = max(map(len, results))
         mixed = [found[rank] for rank in range(longest) for found in results if rank < len(found)]
         chosen = list(dict.fromkeys(mixed))[: self.limit]

@@ -1,12 +1,12 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
-A response is taken apart into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by
-a Markov chain of agents (`debate.py`). One hallucinated claim makes the response hallucinated; its score is that of its
-worst claim. With 0 rounds the initial agent's opinion stands: claim verification without debate. The judge reads an
-aspect's scale, not its definition: high is factual.
+A response is divided into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by a
+Markov chain of agents (`debate.py`). One hallucinated claim makes the response hallucinated; its score is that of its
+worst claim. With 0 rounds the initial agent's opinion is final: claim verification without debate. The judge uses an
+aspect's scale and not its definition: high is factual.
 
-Departures from the paper: queries are asked only where evidence has to be looked for; evidence sentences keep the
-order of their text, and one that begins with a pronoun brings those before it; an answer without knowledge and
+Departures from the paper: queries are written only if evidence has to be searched for; evidence sentences keep the
+order of their text, and one that begins with a pronoun is preceded by those before it; an answer without knowledge and
 without a search provider is checked by what the LM knows.
 """
 
@@ -37,7 +37,7 @@ from debate_judge.programs.roles.role import NoAnswer
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
 
 PAPERS_MINIMUM = 2
-"""Rounds that every claim is debated for (section 4.1.2), also where all agents agree in the first."""
+"""Number of rounds that the paper holds about every claim (section 4.1.2), even if all agents agree in the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class Options:
     """All that can be set about the judge, except the maximum of rounds."""
 
     min_rounds: int = PAPERS_MINIMUM
-    """Rounds before which agreement ends no debate. A maximum below it is kept nevertheless. A compile searches the
-    paper's minimum and 1 (`Hallucination.variants`); any other stays as it is set."""
+    """Number of rounds before which agreement does not end a debate; a lower maximum of rounds has priority. A compile
+    tries both the paper's minimum and 1 (`Hallucination.variants`), and keeps any other value."""
     transition: str = "true-skeptic"
     """A key of `programs.hallucination.debate.TRANSITIONS`."""
     scoring: Scoring = "verdict+severity"
     """How a claim's verdict and severity become a score, see `programs.hallucination.debate.claim_score`."""
     form: Form | Literal["auto"] = "auto"
-    """What the responses are; `auto` reads it off the task's source label."""
+    """What the responses are; `auto` derives it from the task's source label."""
     short_answer: int = 40
-    """An answer of up to so many words is joined with its question into one claim, without asking the LM."""
+    """Longest answer, in words, that is joined with its question into one claim without asking the LM."""
     max_claims: int = 30
-    """A list with more claims is refused."""
+    """Most claims of a response; a reply with more is refused."""
     whole: int = 1500
-    """Knowledge of up to so many characters is evidence as it stands."""
+    """Longest knowledge, in characters, that is used as evidence as a whole."""
     snippets: int = 10
-    """Sentences of longer knowledge, or of the web, that are evidence for a claim."""
+    """Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim."""
     ranker: str = "tfidf"
-    """`tfidf`, or `dense:MODEL`."""
+    """How sentences are ranked: `tfidf`, or `dense:MODEL`."""
     search: str = "none"
-    """Where evidence comes from when none is given: a key of `web_search.SEARCHES`, or `none`."""
+    """The source of evidence if no knowledge is given: a key of `web_search.SEARCHES`, or `none`."""
 
     def __post_init__(self) -> None:
         choices = {"transition": tuple(TRANSITIONS), "scoring": SCORINGS, "form": ("auto", *FORMS)}
@@ -106,7 +106,7 @@ class Hallucination(Judge):
         self.initial, self.trust, self.skeptic, self.leader = (ChainAgent(name) for name in AGENTS)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        """Check `item` with at most `rounds` rounds about each claim; claims are verified at the same time."""
+        """Check `item` with at most `rounds` rounds about each claim; claims are verified concurrently."""
         form = form_of(item.task) if self.options.form == "auto" else self.options.form
         claims, transcript = await self._detect(item, form)
         fused = self._fused(item, form)
@@ -119,7 +119,7 @@ class Hallucination(Judge):
             failures += [part.failure] if part.failure else []
         if not failures:
             return transcript
-        # The earliest, so that the debate is seen as broken at every number of rounds at which it is.
+        # The earliest failure, so that the transcript fails at every number of rounds at which a claim failed.
         first = min(failures, key=lambda failure: failure.round)
         spent = sum(failure.calls for failure in failures)
         return transcript.add(replace(first, calls=spent))
@@ -159,7 +159,7 @@ class Hallucination(Judge):
         return Transcript((_evidence_turn(number, found.value, found.calls), *opinions), failure)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
-        """The worst claim's score, by the last opinion about each claim; without any claim the highest score."""
+        """The score of the worst claim, by the last opinion about each; without any claim the highest score."""
         states: dict[int, list[ClaimTurn]] = {}
         for turn in transcript.turns:
             if isinstance(turn, ClaimTurn):
@@ -176,10 +176,10 @@ class Hallucination(Judge):
         return Verdict(score, held, reason, transcript.calls, transcript)
 
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
-        """By the minimum of rounds: the paper's, and 1.
+        """Two variants: with the paper's minimum of rounds, and with 1.
 
-        A debate with the smaller minimum is the beginning of the other one, so the search over both makes no LM call
-        that the paper's does not make.
+        The debate with the smaller minimum is the beginning of the other one, so searching both needs no further LM
+        calls.
         """
         if self.options.min_rounds != PAPERS_MINIMUM or self.debate_config.rounds < PAPERS_MINIMUM:
             return super().variants(personas)
@@ -219,7 +219,7 @@ class Hallucination(Judge):
 
 
 def _claims_turn(claims: tuple[str, ...], calls: float, item: Item) -> Turn:
-    # A response that states nothing has nothing to be wrong: its score is known without any verification.
+    # A response without statements cannot be wrong: it gets the highest score without verification.
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return Turn("claims", 0, text or "none", score=score, calls=calls)
@@ -227,6 +227,6 @@ def _claims_turn(claims: tuple[str, ...], calls: float, item: Item) -> Turn:
 
 def _evidence_turn(number: int, evidence: Evidence, calls: float) -> Turn:
     queries = f" for {evidence.queries[0]!r} and {evidence.queries[1]!r}" if evidence.queries else ""
-    # Given evidence stands in the item; a copy of it for every claim would fill the transcripts.
+    # Evidence that was given is part of the item; transcripts need no copy of it for every claim.
     text = "" if evidence.how == AS_GIVEN else f"\n{evidence.text}"
     return Turn("evidence", 0, f"claim {number}: {evidence.how}{queries}{text}", calls=calls)

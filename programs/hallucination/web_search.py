@@ -1,4 +1,4 @@
-"""Searching the web for evidence: what a provider is, and one over HTTP. Keys come from the environment only."""
+"""Web search for evidence: the protocol of providers, and one provider. Keys come from the environment only."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class SearchError(Exception):
 
     Args:
         message: What happened.
-        passing: Whether another attempt may do better.
-        retry_after: Seconds to wait before it, where the provider says so.
+        passing: Whether another attempt may succeed.
+        retry_after: Seconds to wait before it, if the provider says so.
     """
 
     def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
@@ -42,7 +42,7 @@ class SearchProvider(Protocol):
     """A provider of passages from the web."""
 
     name: str
-    """Identity of the provider: equal queries to equal names have equal answers, as far as anyone can know."""
+    """Identity of the provider: results are stored under it and reused for equal queries."""
 
     async def snippets(self, query: str, limit: int) -> list[str]:
         """At most `limit` passages, best first.
@@ -61,8 +61,8 @@ class Serper:
         key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
         url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
         deadline: Seconds that one attempt may take.
-        pause: Seconds before a second attempt, about; before a third twice as many. A server that says how long to
-            wait is obeyed, up to 30 s.
+        pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
+            wait, that is used, up to 30 s.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Serper:
             return (await retry(lambda: self._search(session, query, limit), wait_after))[:limit]
 
     async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
-        # A redirect would take the key along, wherever it leads.
+        # A redirect would send the key to another address.
         async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as answer:
             if answer.status == 200:
                 return _passages(await answer.read())
@@ -112,12 +112,12 @@ class Serper:
 
 
 class Unsearched:
-    """Stands in for a provider where nothing may be spent: passages of a usual length, from nowhere."""
+    """Replaces a provider in dry runs: made-up passages of a usual length."""
 
     name = "unsearched"
 
     async def snippets(self, query: str, limit: int) -> list[str]:
-        return [f"{number}: {'a passage that nobody looked for ' * 6}" for number in range(limit)]
+        return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
 
 
 def _passages(raw: bytes) -> list[str]:
@@ -158,8 +158,8 @@ def make_search(name: str) -> SearchProvider | None:
 async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
     """Search, or return what the same search found before.
 
-    Passages are kept in the LM's store of replies: the web changes, and a run that is resumed has to see the
-    evidence that it was begun with, at no further cost.
+    Passages are stored with the LM's replies: the web changes, and a resumed run needs the same evidence as before, at
+    no further cost.
     """
     lm = dspy.settings.lm
     if not isinstance(lm, JudgeLM):

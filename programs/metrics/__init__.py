@@ -1,4 +1,4 @@
-"""Reference metrics behind the judge contract, so that tables can show them: ROUGE-L, BLEU, BERTScore, BARTScore.
+"""Reference metrics as judges, to compare them with the others: ROUGE-L, BLEU, BERTScore, BARTScore.
 
 Uses the judge contract and the metrics' own libraries, imported on use; asks no LM.
 """

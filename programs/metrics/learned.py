@@ -1,7 +1,7 @@
 """Reference metrics that need a model of their own: BERTScore and BARTScore, by the extra `metrics`.
 
-The weights are loaded when the first text is scored, from a folder or from the hub's cache, once in a process.
-A value depends on the texts and the configuration alone, never on what else is scored.
+A model is loaded once per process, from a folder or the hub's cache, when the first text is scored. A value depends
+only on the texts and the configuration, and not on what else is scored.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ T = TypeVar("T")
 DIRECTIONS = ("faithfulness", "precision", "recall", "f")
 
 _LOADED = 4
-"""Models that are held at once: enough for a comparison of a few, and no more than a machine can bear."""
+"""Most models in memory at once."""
+
 _LONGEST = {"bertscore": 512, "bartscore": 1024}
-"""Tokens of a text that are read where the model's tokenizer does not say."""
+"""Tokens of a text that are read if the model's tokenizer has no limit of its own."""
 
 
 class ModelMetric(Metric):
-    """What both metrics are told."""
+    """The common options of both metrics."""
 
     def __init__(self, model: str, device: str = "auto", batch: int = 1) -> None:
         """
@@ -48,8 +49,8 @@ class ModelMetric(Metric):
 class BertScore(ModelMetric):
     """BERTScore F1 (Zhang et al. 2020), by `bert-score`: without IDF weights and without rescaling, about 0 to 1.
 
-    Against the best of the references; where a source has none, against its context (a dialogue's fact), else
-    against the source. Rescaling is a linear map, so no correlation knows of it.
+    Compared with the references, of which the best counts; without any with the context (a dialogue's fact), without
+    that with the source. Rescaling is a linear map, which changes no correlation.
     """
 
     kind = "bertscore"
@@ -71,15 +72,15 @@ class BertScore(ModelMetric):
 class BartScore(ModelMetric):
     """BARTScore (Yuan et al. 2021), over `transformers`: mean log-likelihood of one text given another, at most 0.
 
-    Which texts, says `direction` (section 3.2):
+    `direction` says which texts (section 3.2):
 
     - `faithfulness`: the candidate given the source and, in the same text after it, the context; the default;
     - `precision`: the candidate given a reference;
     - `recall`: a reference given the candidate;
     - `f`: the mean of these two.
 
-    Of several references the best counts; where a source has none, its context (a dialogue's fact) stands in,
-    else the source. The mean is over all tokens of the text, its end marks included.
+    Of several references the best counts; without any the context (a dialogue's fact) is used, without that the source.
+    The mean is over all tokens of the text, including its end marks.
     """
 
     kind = "bartscore"
@@ -123,7 +124,7 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
             remedy="add --judge-option layers=N; about two thirds up is a good start",
         )
     scorer = _load("bertscore", model, lambda: BERTScorer(model_type=model, num_layers=layers, device=_device(device)))
-    # bert-score hands the tokenizer's limit on to it; where there is none, that overflows (its issue 205).
+    # bert-score passes the tokenizer's own limit, which overflows if the tokenizer has none (its issue 205).
     scorer._tokenizer.model_max_length = _limit("bertscore", scorer._tokenizer, scorer._model)
     return scorer
 
@@ -193,9 +194,9 @@ def _device(name: str) -> str:
 
 
 def _limit(kind: str, tokenizer: Any, network: Any) -> int:
-    """Longest text in tokens that the model reads; longer ones lose their end."""
+    """Longest text in tokens that the model reads; longer texts are cut."""
     usual = _LONGEST[kind]
-    # Tokenizers that do not know say 10 ** 30.
+    # Tokenizers without a limit have 10 ** 30 here.
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)
     return min(usual, getattr(network.config, "max_position_embeddings", None) or usual)

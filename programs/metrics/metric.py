@@ -1,7 +1,7 @@
-"""What all reference metrics share: no LM is asked, and one number stands for every aspect.
+"""The base class of reference metrics: they ask no LM, and have the same value for every aspect.
 
-A metric computes in one thread of its own, one text after the other, so that neither a slow metric nor the
-loading of its model holds up a debate, and what libraries keep between two texts is never used by two at once.
+All metrics compute in one thread, one text after the other: neither a slow metric nor the loading of a model blocks
+debates, and libraries that are not thread-safe can be used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 KEPT = 8192
-"""Values that each metric remembers: a text is asked about once for each aspect, and the value is the same."""
+"""Values that each metric caches: the same text is scored once for each aspect."""
 
 
 class Metric(Judge):
-    """Compares a candidate with other texts. The value is on the metric's own scale, not on the aspect's.
+    """Compares a candidate with other texts. The value is on the metric's own scale and not on the aspect's.
 
     Raises:
-        InputError: On construction, where the packages that it needs are not installed.
+        InputError: On construction, if the packages that it needs are not installed.
     """
 
     on_scale = False
@@ -42,12 +42,12 @@ class Metric(Judge):
         """The value of `text` against `others`, which are at least one; called in the metrics' own thread."""
 
     def against(self, item: Item) -> tuple[str, ...]:
-        """What the candidate is compared with: the references; without any the context, without that the source."""
+        """The texts to compare the candidate with: references; without any the context, without that the source."""
         references = tuple(r for r in item.references if r.strip())
         return references or (item.context if item.context.strip() else item.source,)
 
     async def converse(self, item: Item, rounds: int) -> Transcript:
-        """One turn without words. A text that the metric fails on is recorded, and no other text is affected."""
+        """One turn with the value and no text. If the metric fails on a text, only this item is unscored."""
         if not item.text.strip():
             return EMPTY.add(Failure(self.kind, 0, "no text", "the candidate is empty", 0))
         others = self.against(item)
@@ -59,7 +59,7 @@ class Metric(Judge):
         try:
             value = await loop.run_in_executor(_worker(os.getpid()), self.measure, item.text, others)
         except InputError:
-            # The model or the device cannot be used: true of every text.
+            # The model or the device cannot be used, which concerns all texts.
             raise
         except Exception as error:
             detail = f"{type(error).__name__}: {error}"
@@ -69,7 +69,7 @@ class Metric(Judge):
         return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
 
     def dry_run_copy(self) -> Judge:
-        """A metric that computes nothing: a dry run counts LM calls, and here there are none."""
+        """A metric that computes nothing: a dry run counts LM calls, and a metric makes none."""
         return _Silent()
 
 
@@ -82,7 +82,7 @@ class _Silent(Metric):
 
 
 def absent(packages: Sequence[str]) -> tuple[str, ...]:
-    """Those of the distributions that are not installed; nothing is imported to find out."""
+    """Those of the distributions that are not installed, found without importing them."""
     return tuple(name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None)
 
 
@@ -102,5 +102,5 @@ def require(kind: str, packages: Sequence[str]) -> None:
 
 @lru_cache(maxsize=1)
 def _worker(process: int) -> ThreadPoolExecutor:
-    """The metrics' thread in this process: a forked child has the executor of its parent without the thread."""
+    """The thread of the metrics, one for each process: a forked child inherits the executor but not its thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="metrics")

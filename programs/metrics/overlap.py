@@ -1,7 +1,6 @@
-"""Reference metrics behind the judges' interface, so that a table can show them beside the judges.
+"""Reference metrics that count common words: ROUGE-L and BLEU, each by its usual library.
 
-They ask no LM. Each is a thin adapter over a kept library; what it compares with is said in its docstring. Those
-that need a model of their own are in `programs/metrics/learned.py`.
+Metrics that need a model are in `programs/metrics/learned.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.metrics.metric import KEPT, Metric
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
-"""Those of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, blanks only."""
+"""Tokenizers of sacrebleu that need no further package: mteval-v13a, international, characters, Chinese, blanks."""
 
 
 class RougeL(Metric):
-    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, on 0 to 1.
+    """ROUGE-L F1 (Lin 2004) with stemming, by `rouge-score`, from 0 to 1.
 
-    Against the best of the references; where a source has none, against its context (a dialogue's fact), else
-    against the source.
+    Compared with the references, of which the best counts; without any with the context (a dialogue's fact), without
+    that with the source.
     """
 
     kind = "rouge-l"
@@ -34,11 +33,11 @@ class RougeL(Metric):
 
 
 class Bleu(Metric):
-    """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, on 0 to 100.
+    """BLEU of one text (Papineni et al. 2002; Post 2018), by `sacrebleu`, from 0 to 100.
 
-    Against all references together, as BLEU is defined; where a source has none, against its context (a dialogue's
-    fact), else against the source. With the effective order, so that texts of fewer than four words have a value,
-    and with sacrebleu's default smoothing; the mean over texts is not the BLEU of a corpus.
+    Compared with all references together, as BLEU is defined; without any with the context (a dialogue's fact), without
+    that with the source. It uses the effective order, so that texts of fewer than four words have a value, and
+    sacrebleu's default smoothing. The mean over texts is not the BLEU of a corpus.
     """
 
     kind = "bleu"
@@ -46,7 +45,7 @@ class Bleu(Metric):
     settable = ("tokenize",)
 
     def __init__(self, tokenize: str = "13a") -> None:
-        """`tokenize` is one of `TOKENIZERS`: `char` or `zh` for scripts that put no blanks between words."""
+        """`tokenize` is one of `TOKENIZERS`: `char` or `zh` for scripts without blanks between words."""
         super().__init__()
         if tokenize not in TOKENIZERS:
             raise InputError("unknown tokenizer", field="tokenize", expected=", ".join(TOKENIZERS), found=tokenize)

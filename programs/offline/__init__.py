@@ -1,4 +1,4 @@
-"""The offline stand-in for an LM: text statistics that answer the prompts of this project, at no cost.
+"""The offline stand-in for an LM: answers this project's prompts from text statistics, at no cost.
 
-Uses nothing but the prompt it is given and the parsing of replies; it is no language model.
+Uses the prompts and the parsing of replies; it is not a language model.
 """

@@ -19,19 +19,20 @@ _BEFORE = re.compile(r"^\w+, factuality (True|False), severity \d", re.MULTILINE
 _SEVEREST = 5
 
 _PATIENCE = 0.4
-"""Share of content words that may be missing from the evidence before a claim is called hallucinated."""
+"""Largest share of a claim's content words that may be missing from the evidence of a factual claim."""
+
 _LEANING = 0.15
-"""How much Trust adds to it after a claim was called factual, and Skeptic takes off."""
+"""What Trust adds to that share after a factual verdict, and Skeptic subtracts."""
 
 
 def select_facts(prompt: Prompt) -> dict[str, str]:
-    """The sentences of a reply that neither ask nor speak of the speakers."""
+    """The sentences of a reply that neither ask a question nor mention the speakers."""
     kept = [sentence for sentence in sentences(prompt.input("candidate")) if not _ADDRESS.search(sentence)]
     return {"facts": " ".join(kept) or "NONE"}
 
 
 def extract_claims(prompt: Prompt) -> dict[str, str]:
-    """The sentences of a text; where there are too many, neighbours are joined."""
+    """The sentences of a text; if there are too many, neighbours are joined."""
     found = [" ".join(sentence.split()) for sentence in sentences(prompt.input("candidate"))]
     size = -(-len(found) // most_claims(prompt))
     claims = [" ".join(found[i : i + size]) for i in range(0, len(found), max(1, size))]
@@ -52,7 +53,7 @@ def write_queries(prompt: Prompt) -> dict[str, str]:
 
 
 def assess(prompt: Prompt) -> dict[str, str]:
-    """A view of a claim by the evidence, or of each sentence of a response by all that is given with it."""
+    """An opinion about a claim by the evidence, or about a response, sentence by sentence, by the given texts."""
     claim = prompt.input("claim")
     ground = prompt.input("evidence") if claim else _given(prompt)
     stated = [claim] if claim else sentences(prompt.input("candidate"))
@@ -74,7 +75,7 @@ def assess(prompt: Prompt) -> dict[str, str]:
 
 
 def _given(prompt: Prompt) -> str:
-    """What a response can be read against; a question alone says nothing about its answer."""
+    """The texts to compare a response with; a question is not one, because it says nothing about its answer."""
     source, context = prompt.input("source"), prompt.input("context")
     asks = re.search(r"^Source: (?:question|prompt)\b", prompt.input("task"))
     return context if asks else f"{source}\n{context}"

@@ -1,29 +1,29 @@
 """The embedded offline LM: an engine that answers the project's prompts by text statistics.
 
-It lets everything run without a key and without a network: debates, compilation, scoring, tests. It is a
-stand-in and says so in every reply. It reads only the messages it is sent, keeps nothing between calls, and
-gives equal answers to equal prompts in every process.
+It lets everything run without a key and without a network: debates, compilation, scoring, tests. Every reply says that
+it is a stand-in. It reads only the messages it is sent, keeps nothing between calls, and gives equal answers to equal
+prompts in every process.
 
-What it sees. In a text made from a source (a summary): how closely the words follow the source and in which
-order, repetition, sentences cut short, stumbling word pairs, numbers that are not in the source, and whether
-the source's heaviest words are there. In a reply of a conversation: how specific and how varied the words
-are, stock phrases such as `I think`, run-on clauses, words taken up from the conversation and from the fact.
+What it measures. In a text made from a source (a summary): how closely the words follow the source and in which order,
+repetition, truncated sentences, ungrammatical word pairs, numbers that are not in the source, and whether the source's
+most frequent early words occur. In a reply of a conversation: how specific and how varied the words are, stock phrases
+such as `I think`, run-on clauses, words in common with the conversation and with the fact.
 
-What it is blind to. Paraphrase counts against a summary, for faithfulness and fluency are read off copying;
-negation, exchanged roles ("X sued Y") and knowledge of the world are not seen at all. Naturalness and
-understandability of a reply are hardly more than length, variety and self-talk: they tell human replies from
+What it misses. Paraphrase lowers the score of a summary, because faithfulness and fluency are measured by copying;
+negation, exchanged roles ("X sued Y") and knowledge of the world are not recognised at all. Naturalness and
+understandability of a reply are little more than length, variety and self-talk: they separate human replies from
 machine replies, but hardly rank machine replies among each other (Spearman 0.1 to 0.2 there, against 0.7 for
-groundedness). Any measured agreement rests partly on recognising how systems write.
+groundedness). Measured agreement is partly due to recognising how systems write.
 
-Agreement with the raters of that half of the sources on which the features were chosen, so the figures flatter
-it (summary level, mean over four aspects; strict devil's advocate; by the number of rounds n):
+Agreement with the raters, on the half of the sources on which the features were chosen, so that the figures are too
+high (summary level, mean over four aspects; strict devil's advocate; by the number of rounds n):
 
                                         n=0        n=1        n=2        n=3        tie-breaker
     SummEval, Spearman / tau-b          .31/.27    .36/.30    .42/.36    .47/.39    .48/.40
     Topical-Chat, Pearson / Spearman    .61/.58    .67/.63    .69/.64    .70/.65    .71/.67
 
-On QAGS, whose sources and systems are others, all evidence for consistency reaches a pooled Pearson of .47 on
-summaries of CNN/DM and .20 on the far more abstractive ones of XSum.
+On QAGS, which has other sources and systems, all readings for consistency together reach a pooled Pearson correlation
+of .47 on summaries of CNN/DM and .20 on the far more abstractive ones of XSum.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from debate_judge.programs.offline import tables as offline_tables
 from debate_judge.programs.offline.prompt import Prompt
 
 MODEL = "offline/text-statistics-3"
-"""The model string. Caches know answers by it: raise the number whenever an answer changes."""
+"""The model string, which is part of cache keys: raise the number whenever an answer changes."""
 
 Speaker = Callable[[Prompt], dict[str, str]]
 
@@ -67,12 +67,12 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "module_advice": offline_proposer.advise,
     }
 )
-"""Requested field -> the function that answers. Requests for instructions are known by that word in a field's name,
-and all other fields are filled in by their type (`programs.offline.other_fields`)."""
+"""Requested field -> the function that answers. Requests for instructions are recognised by that word in a field's
+name; all other fields are filled in by their type (`programs.offline.other_fields`)."""
 
 
 def fill_in(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> what the offline LM writes into it; the only text of a plain prompt goes by ""."""
+    """Requested field -> its value; the reply to a prompt without fields has the name ""."""
     known = known_fields(prompt)
     if prompt.input("candidates"):
         return known
@@ -80,7 +80,7 @@ def fill_in(prompt: Prompt) -> dict[str, str]:
 
 
 def known_fields(prompt: Prompt) -> dict[str, str]:
-    """The same for the fields whose meaning it knows."""
+    """`fill_in` for the fields whose names it knows."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is None:
         speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
@@ -98,7 +98,7 @@ def _nothing(prompt: Prompt) -> dict[str, str]:
 
 
 class OfflineEngine(LocalEngine):
-    """The stand-in as an engine of `programs.lm.client.JudgeLM`; settings of a call make no difference."""
+    """The stand-in as an engine of `programs.lm.client.JudgeLM`; it ignores the settings of calls."""
 
     caches_prefixes = False
 

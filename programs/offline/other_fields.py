@@ -1,8 +1,8 @@
-"""What the offline LM writes into fields that it does not know by name: a value of the field's type.
+"""The offline LM's values for fields that it does not know by name: any value of the field's type.
 
-A judge or a tuner may ask for any field. Its type and its description, as they stand in the prompt, tell what fits:
-one of the choices, a number on a scale, yes or no, a list, or a text. Where there is a candidate, all but lists and
-mappings follow its measured merit.
+Own judges and tuners may ask for any field. Its type and description in the prompt determine what fits: one of several
+choices, a number on a scale, yes or no, a list, or a text. If there is a candidate, the value follows its measured
+merit, except for lists and mappings.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _ENDING = re.compile(r"[,;]? (?:and nothing else|only)\W*$")
 
 
 def shape_of(kind: str, told: str) -> Shape:
-    """What fits into a field.
+    """The kind of value that fits into a field.
 
     Args:
-        kind: Its type as the prompt has it; `str` where the prompt has none.
-        told: Its description; empty where the prompt has none.
+        kind: Its type as written in the prompt; `str` if there is none.
+        told: Its description; empty if there is none.
     """
     if kind in ("int", "float"):
         return "number"
@@ -50,7 +50,7 @@ def shape_of(kind: str, told: str) -> Shape:
 
 
 def is_text(prompt: Prompt, name: str) -> bool:
-    """Whether a requested field is as long as an LM likes to talk."""
+    """Whether a requested field is free text."""
     return shape_of(prompt.outputs[name], prompt.descriptions.get(name, "")) == "text"
 
 

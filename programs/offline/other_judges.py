@@ -1,4 +1,4 @@
-"""The offline LM in the parts that a debate does not have: G-Eval's steps, ChatEval's comparisons and minutes."""
+"""The offline LM in roles of other judges than debates: G-Eval's steps, ChatEval's comparisons and summaries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from debate_judge.programs.offline.roles import LABEL, case_of, step_of
 from debate_judge.programs.offline.rubric import FEATURES
 
 STEPS = 2
-"""Later items that derived steps name: a list made before any text was seen is not complete."""
+"""Number of later rubric items in derived steps; not all, as in steps that were written before seeing any text."""
 
 
 def derive_steps(prompt: Prompt) -> dict[str, str]:
-    """Evaluation steps for an aspect: the first look and the heaviest later items, by name."""
+    """Evaluation steps for an aspect: the rubric's first items and the heaviest later ones, by name."""
     asked = offline_prompt.question(prompt)
     rubric = offline_rubric.rubric_for(asked.kind, asked.aspect)
     heaviest = sorted((item for item in rubric.later if not item.fault), key=lambda item: -item.weight)[:STEPS]
@@ -23,7 +23,7 @@ def derive_steps(prompt: Prompt) -> dict[str, str]:
 
 
 def compare(prompt: Prompt) -> dict[str, str]:
-    """A referee's scores of two answers, each by itself."""
+    """A referee's scores of two answers, computed independently."""
     cases = [case_of(prompt, name) for name in ("answer_1", "answer_2")]
     first, second = (case.score(case.merit(), step_of(prompt.fineness)) for case in cases)
     told = [f"answer {number}: {case.reasons().removeprefix(LABEL)}" for number, case in enumerate(cases, 1)]
@@ -31,7 +31,7 @@ def compare(prompt: Prompt) -> dict[str, str]:
 
 
 def sum_up(prompt: Prompt) -> dict[str, str]:
-    """The minutes of a discussion: which readings were named, and each speaker's latest score."""
+    """A summary of a discussion: the readings that were named, and each speaker's latest score."""
     said = prompt.input("debate")
     if not said:
         return {"summary": offline_prompt.NOTHING}

@@ -1,7 +1,7 @@
-"""How severe a role's wording makes the offline Critic: a graded count of stern and mild words.
+"""How severe the offline Critic is, by a weighted count of stern and mild words in its persona.
 
-A persona is only text, and an optimizer may reword it. So no persona is known by name here: each wording
-adds or takes away, and small changes of a text make small changes of the threshold.
+An optimizer may reword a persona, so personas are not recognised by name: each wording adds or subtracts points, and
+small changes of the text change the threshold a little.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 PLAIN_THRESHOLD = 0.04
-"""The change of merit, as a share of the scale, that a Critic without character finds worth raising."""
+"""The least change of merit, as a share of the scale, that a Critic with a neutral persona raises."""
 
 _BOUNDS = (0.005, 0.3)
 
@@ -37,10 +37,9 @@ _NEGATION = re.compile(r"\b(?:not|never|no|without|don't|neither|nor|avoid)\b(?:
 
 @lru_cache(maxsize=256)
 def threshold(role: str) -> float:
-    """The smallest change of merit that the Critic raises; each point of sternness halves it.
+    """The least change of merit that the Critic raises; each point of sternness halves it.
 
-    Each kind of wording counts once; one that stands right after a negation counts half as much for the
-    other side.
+    Each kind of wording counts once; right after a negation it counts half, with the opposite sign.
     """
     text = " ".join(role.lower().replace("’", "'").replace("no issue", "").split())
     points = 0.0

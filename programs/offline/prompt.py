@@ -1,6 +1,6 @@
-"""How the offline LM reads a request and writes a reply: this project's prompts, and DSPy's Chat and JSON prompts.
+"""Parses the prompts that the offline LM gets, this project's and DSPy's Chat and JSON prompts, and writes its replies.
 
-Only the messages count. What is not in them is lost to it, as it would be to any LM.
+Like any LM, it knows only what is in the messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from debate_judge.programs.offline.rubric import Kind
 from debate_judge.programs.roles.parsing import REQUEST
 
 OURS = f"\n\n{REQUEST}"
-"""What stands between the material and the fields to fill in (programs/roles/adapter.py)."""
+"""The text between the material and the requested fields (programs/roles/adapter.py)."""
 
 _THEIRS = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
@@ -25,35 +25,38 @@ _DIALOGUE = ("dialog", "conversation", "reply", "chat", "utterance")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request, taken apart."""
+    """A parsed prompt."""
 
     inputs: dict[str, str]
+    """Input field -> text."""
     role: str
     """The instructions of the role that is asked to reply."""
     outputs: dict[str, str]
-    """Requested field -> its type as written in the prompt; `str` where none is written. Empty for plain prompts."""
+    """Requested field -> its type as written in the prompt, else `str`. Empty for prompts without fields."""
     descriptions: dict[str, str]
-    """Requested field -> what the prompt says about it, where it says anything."""
+    """Requested field -> its description, if the prompt has one."""
     json: bool
+    """Whether the reply has to be JSON."""
     user: str
+    """The text of the last user message."""
 
     def input(self, name: str) -> str:
         return self.inputs.get(name, "")
 
     @property
     def instructions(self) -> str:
-        """All that the speaker was told to do: the standard that all roles of a debate read, and its own role."""
+        """All instructions of the role: the standard that all roles of a debate read, and its own."""
         return f"{self.input('standard')}\n{self.role}"
 
     @property
     def fineness(self) -> str:
-        """Where the prompt says how finely a score is to be given: at the end of the aspect, or in the role."""
+        """The parts of the prompt that may say the granularity of scores: the end of the aspect, and the role."""
         return f"{self.input('aspect').rpartition(chr(10))[2]}\n{self.role}"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    """What is to be judged, and on which scale."""
+    """The kind of text, the aspect and its scale."""
 
     kind: Kind
     aspect: str
@@ -62,7 +65,7 @@ class JudgedQuestion:
 
 
 def parse(system: str, user: str) -> Prompt:
-    """Take a request apart."""
+    """Parse the system message and the last user message of a call."""
     material, ours, requested = user.rpartition(OURS)
     if ours:
         inputs = _sections(material)
@@ -99,7 +102,7 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def question(prompt: Prompt) -> JudgedQuestion:
-    """Read kind, aspect and scale. A context makes a conversation of anything: it is what the answer may draw on."""
+    """The question of a prompt. Any task with a context is treated as a dialogue with a fact."""
     return _question(prompt.input("task"), prompt.input("aspect"), bool(prompt.input("context")))
 
 
@@ -113,10 +116,10 @@ def _question(task: str, aspect: str, context: bool) -> JudgedQuestion:
 
 
 def render(prompt: Prompt, fields: dict[str, str]) -> str:
-    """Write the requested fields, all of which `fields` has, in the requested form."""
+    """Write the reply: the values in `fields` of all requested fields, in the requested form."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    # Of a table of candidates the prompt explains one section, and the reply has one for each.
+    # For a table of candidates the prompt explains one section, and the reply has one for each.
     filled = fields if prompt.input("candidates") else {name: fields[name] for name in prompt.outputs}
     if prompt.json:
         return json.dumps({n: _typed(v, prompt.outputs[n]) for n, v in filled.items()}, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""New instructions from the offline LM, for DSPy's instruction proposers: put together from building blocks.
+"""The offline LM's replies to DSPy's instruction proposers: instructions composed of building blocks.
 
-The hash of the prompt chooses the blocks, so that one prompt always gets one answer and different prompts
-get wordings of different severity. Nothing in the prompt is understood beyond whose instruction it is.
+The hash of the prompt chooses the blocks, so that equal prompts get equal answers and different prompts wordings of
+different severity. Of the prompt's content only the role is recognised whose instructions are asked for.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _TIE_BREAKER_HABITS = (
 
 
 def propose(prompt: Prompt) -> dict[str, str]:
-    """Write a new instruction into every requested field whose name speaks of one."""
+    """Write new instructions into every requested field with `instruction` in its name."""
     instruction = compose(_current(prompt), prompt.user)
     if not prompt.outputs:
         return {"": f"```\n{instruction}\n```"}
@@ -86,7 +86,7 @@ def propose(prompt: Prompt) -> dict[str, str]:
 
 
 def advise(prompt: Prompt) -> dict[str, str]:
-    """Write one habit for each named module: SIMBA's request for advice."""
+    """Write one habit for each named module, as SIMBA's request for advice wants."""
     try:
         modules = json.loads(prompt.input("module_names"))
     except ValueError:
@@ -99,10 +99,10 @@ def advise(prompt: Prompt) -> dict[str, str]:
 
 
 def compose(current: str, seed: str) -> str:
-    """Put an instruction together.
+    """Compose instructions.
 
     Args:
-        current: The instruction to be replaced; it tells for whom to write.
+        current: The instructions to replace, from which the role is recognised.
         seed: Any text; its hash chooses the blocks.
     """
     openings, endings, habits = _blocks(current)
@@ -110,7 +110,7 @@ def compose(current: str, seed: str) -> str:
     degree = draw[0] % len(openings)
     order = sorted(range(len(habits)), key=lambda i: draw[1 + i])
     chosen = [habits[i] for i in sorted(order[: 2 + draw[20] % 2])]
-    # One degree decides opening and ending together: a mild opening with a merciless end makes no sense.
+    # The same degree for opening and ending: a mild opening with a merciless ending makes no sense.
     return " ".join([openings[degree], *chosen, *endings[degree : degree + 1]])
 
 
@@ -123,7 +123,7 @@ def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, 
         return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
     if not text or "the given aspect" in text or "one aspect" in text or text.startswith("scorer"):
         return _SCORER, (), _SCORER_HABITS
-    # Another role: the part stays what it is and only gets other habits.
+    # Instructions of another role are kept, and only get other habits.
     kept = " ".join(current.split())
     for habit in _SCORER_HABITS:
         kept = kept.replace(habit, "").strip()

@@ -1,9 +1,9 @@
-"""The offline LM on raters: it fits the weights of its readings to the ratings in a prompt, and obeys such weights.
+"""The offline LM's guides to the raters: it fits weights of its readings to ratings, and uses such weights.
 
-Asked for a guide, it measures every rated text of the prompt as it would measure a candidate, fits how much each
-reading says about the ratings, and writes the weights as sentences. In any later prompt that holds these sentences the
-Scorer weighs by them what it looks at, and looks first at the heaviest; the Critic raises the others in their order.
-Nothing is kept between the two: the sentences are all that passes.
+Asked for a guide, it measures every rated text of the prompt like a candidate, fits how much each reading says about
+the ratings, and writes the weights as sentences. If a later prompt contains these sentences, the Scorer uses the
+weights and looks at the heaviest readings first, and the Critic raises the others in their order. The sentences are the
+only connection between the two.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from debate_judge.programs.offline.readings.summary import Measurement
 from debate_judge.programs.offline.rubric import FEATURES, RUBRICS, Kind, Rubric, Weighting
 
 _SHRINKAGES = (0.05, 0.2, 0.6, 2.0)
-"""How strongly fitted weights may be pulled to those of the aspect's own rubric, relative to the number of ratings."""
+"""Strengths, relative to the number of ratings, with which fitted weights are shrunk to those of the aspect's rubric;
+one is chosen by cross-validation."""
 
 _CAUTIOUS = 0.6
-"""The pull where there are too few sources to choose one."""
+"""The strength used with too few sources to choose one."""
 
 _FOLDS = 4
-"""Parts of the sources by which the pull is chosen: it should predict sources that the weights were not fitted to."""
+"""Number of folds of that cross-validation."""
 
 _PRIOR_SPREAD = 0.7
-"""Share of the scale that the rubric's merits are presumed to span before any rating is seen."""
+"""Share of the scale that the rubric's merits are assumed to span before any rating is seen."""
 
 _LEAST_SHARE = 0.02
-"""Share of all weights below which a reading is not worth a sentence."""
+"""Least share of all weights that is written into a guide."""
 
 _FIRST = 2
-"""Readings of the guide that the Scorer looks at besides its own; the Critic has the others to raise."""
+"""Number of the guide's readings that the Scorer looks at in addition to its rubric's; the Critic raises the others."""
 
 _WEIGHT = re.compile(r"^Weight (\d+(?:\.\d+)?) for (.+?)\.$", re.MULTILINE)
 _ENDS = re.compile(r"^Scores run from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+)?)\.", re.MULTILINE)
@@ -50,18 +51,19 @@ _NAMES: Mapping[str, str] = {feature.phrase: name for name, feature in FEATURES.
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What a guide says."""
+    """A parsed guide."""
 
     weights: tuple[tuple[str, float], ...]
-    """Reading -> weight, the heaviest first."""
+    """(reading, weight), the heaviest first."""
     low: float
+    """The score of merit 0."""
     high: float
-    """The scores of merit 0 and 1."""
+    """The score of merit 1."""
 
 
 @lru_cache(maxsize=256)
 def learnt(text: str) -> Learnt | None:
-    """The guide in a text, or None where none is written in sentences that the offline LM knows."""
+    """The guide in a text, or None if it contains none in the sentences of the offline LM."""
     weights = tuple((_NAMES[phrase], float(number)) for number, phrase in _WEIGHT.findall(text) if phrase in _NAMES)
     ends = _ENDS.search(text)
     if not weights or ends is None:
@@ -70,7 +72,7 @@ def learnt(text: str) -> Learnt | None:
 
 
 def under(guide: Learnt, kind: Kind, rubric: Rubric) -> Rubric:
-    """The rubric as the guide weighs it."""
+    """The rubric with the weights of a guide."""
     ramps = _ramps(kind)
     items = [_weighed(ramps[name], weight) for name, weight in guide.weights if name in ramps]
     own = {item.name for item in rubric.first}
@@ -81,7 +83,7 @@ def under(guide: Learnt, kind: Kind, rubric: Rubric) -> Rubric:
 
 
 def write_guide(prompt: Prompt) -> dict[str, str]:
-    """The guide to the raters in a prompt; without ratings that differ, a sentence that says so."""
+    """Write the guide that a prompt asks for; without ratings that differ, a sentence that says so."""
     if "drafts" in prompt.inputs:
         return merge_guides(prompt)
     question = offline_prompt.question(prompt)
@@ -91,7 +93,7 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     ramps = _ramps(kind)
     rows, ratings = _table(sources, kind, ramps)
     if not any(len(set(own)) > 1 for own in ratings):
-        # One candidate a source: they are compared across sources, as their raters' scores will be.
+        # With one candidate per source, candidates are compared across sources.
         rows, ratings = [[row for own in rows for row in own]], [[rating for own in ratings for rating in own]]
     if not any(len(set(own)) > 1 for own in ratings):
         return {"analysis": offline_prompt.NOTHING, "guide": "The ratings shown do not differ."}
@@ -141,7 +143,7 @@ def _sources(text: str) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=4)
 def _ramps(kind: Kind) -> dict[str, Weighting]:
-    """Every reading of a kind with its ramp from worst to best, which is alike in all rubrics of the kind."""
+    """Every reading of a kind with its ramp from worst to best, which is the same in all rubrics of the kind."""
     found: dict[str, Weighting] = {}
     for rubric in RUBRICS[kind].values():
         for item in rubric.items:
@@ -184,10 +186,15 @@ def _prior(rubric: Rubric, ramps: Mapping[str, Weighting], span: float) -> list[
 
 
 def _fit(rows: list[list[list[float]]], ratings: list[list[float]], prior: list[float]) -> list[float]:
-    """Weights of 0 or more that explain the differences of ratings within sources, pulled to the prior.
+    """Non-negative least squares within sources, shrunk to the prior.
 
-    Least squares within sources, since only differences between candidates of one source rank them; 0 or more, since
-    each ramp says which end is worse.
+    Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
+    because each ramp already says which end is worse.
+
+    Args:
+        rows: Merits by source, candidate and reading.
+        ratings: By source and candidate.
+        prior: Weight of each reading in the aspect's rubric.
     """
     import numpy as np
 
@@ -210,7 +217,7 @@ def _fit(rows: list[list[list[float]]], ratings: list[list[float]], prior: list[
 
 
 def _least_squares(x: Sequence[Any], y: Sequence[Any], target: Any, pull: float) -> Any:
-    """Weights of 0 or more, shape (readings,), for merits and ratings that are centred within each source."""
+    """Non-negative weights, shape (readings,), for merits and ratings that are centred within each source."""
     import numpy as np
     from scipy.optimize import nnls
 

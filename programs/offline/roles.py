@@ -1,7 +1,7 @@
-"""Scorer, Critic and Tie-breaker of the offline LM. Stateless: each reads the prompt and nothing else.
+"""Scorer, Critic and Tie-breaker of the offline LM. They are stateless: each reads only its prompt.
 
-Evidence travels through the debate by its phrase. The Scorer weighs what the Critic's turns name, reads it
-off the material again, and never does arithmetic on an earlier score.
+Readings are named by their phrase in the debate. The Scorer measures the readings that the Critic's turns name, and
+computes its score anew, without using an earlier one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from debate_judge.programs.offline.readings.summary import Measurement
 from debate_judge.programs.offline.rubric import FEATURES, Rubric, Weighting
 
 LABEL = "Text statistics: "
-"""How every statement of the offline LM begins, so that it is not taken for a reader's."""
+"""Beginning of every statement of the offline LM, so that it is not mistaken for that of a real LM."""
 
 NO_ISSUE = "NO ISSUE"
 
 ALL_IS_WELL = 0.75
-"""The merit above which nothing needs to be quoted."""
+"""The merit above which a reading is given without a quotation."""
 
 _WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
 _DECIMALS = re.compile(r"decimals? (?:are|is) (?:welcome|allowed|fine)", re.IGNORECASE)
@@ -39,7 +39,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What is on the table: the measurements and the rubric that weighs them."""
+    """The measurements of a candidate, and the rubric that weighs them."""
 
     question: JudgedQuestion
     rubric: Rubric
@@ -47,7 +47,7 @@ class Assessment:
     raised: frozenset[str]
     """Names of the later items that the Critic has brought up so far."""
     ends: tuple[float, float]
-    """The scores of merit 0 and 1: those of the scale, or those that a guide to the raters names."""
+    """The scores of merit 0 and 1: the ends of the scale, or those in a guide to the raters."""
 
     @property
     def span(self) -> float:
@@ -58,7 +58,7 @@ class Assessment:
         return offline_rubric.weigh(self.rubric, self.readings, names)
 
     def score(self, merit: float, step: float | None = None) -> str:
-        """The score as it is written: in steps from the low end of the scale, or in three digits across it."""
+        """The score as text: in steps from the low end of the scale, or with three digits across the scale."""
         low, high = self.question.low, self.question.high
         value = self.ends[0] + (self.ends[1] - self.ends[0]) * merit
         rounded = (
@@ -67,14 +67,14 @@ class Assessment:
         return f"{min(high, max(low, rounded)):.12g}"
 
     def reasons(self) -> str:
-        """The heaviest readings of the first look and all that were raised."""
+        """The heaviest readings of the first look, and all raised ones."""
         own = sorted(self.rubric.first, key=lambda item: -item.weight)[:2]
         taken = [self.spoken(item) for item in self.rubric.later if item.name in self.raised]
         heard = f"; weighed in: {'; '.join(taken)}" if taken else ""
         return f"{LABEL}{'; '.join(map(self.spoken, own))}{heard}. Merit {self.merit():.2f} of 1."
 
     def spoken(self, item: Weighting) -> str:
-        """An item as it is said: with its value and, unless all is well, its place in the text."""
+        """An item as text: with its value and, if its merit is not high, a quotation of its place in the text."""
         reading = self.readings[item.name]
         well = (item.merit(reading) or 0.0) > ALL_IS_WELL
         place = f', "{_plain(reading.evidence)}"' if reading.evidence and not well else ""
@@ -86,11 +86,11 @@ def _plain(text: str) -> str:
 
 
 def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
-    """Measure what a prompt asks about.
+    """Measure the candidate of a prompt.
 
     Args:
-        prompt: The request.
-        candidate: Name of the field with the text to be judged.
+        prompt: The prompt.
+        candidate: Name of the input field with the candidate.
     """
     question = offline_prompt.question(prompt)
     source, text = prompt.input("source"), prompt.input(candidate)
@@ -107,9 +107,9 @@ def case_of(prompt: Prompt, candidate: str = "candidate") -> Assessment:
 
 
 def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
-    """The later items that the speaker was told of: by the Critic, by evaluation steps, or by any other referee.
+    """The later items that the prompt names: in turns of the Critic, in evaluation steps, or by other referees.
 
-    A referee has also looked at one item by itself, which its role's wording chooses.
+    A referee also looks at one more item, chosen by the hash of its role.
     """
     debate = prompt.input("debate")
     if "other referees" in prompt.role.lower():
@@ -120,20 +120,20 @@ def _raised(prompt: Prompt, rubric: Rubric) -> frozenset[str]:
 
 
 def _named(rubric: Rubric, said: str) -> frozenset[str]:
-    # What stands in quotation marks are the candidate's words.
+    # Text in quotation marks is the candidate's.
     own_words = _QUOTED.sub("", said)
     return frozenset(item.name for item in rubric.later if FEATURES[item.name].phrase in own_words)
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer, a form of G-Eval, a referee: its own look and whatever it was told of."""
+    """The Scorer, G-Eval's form and ChatEval's referee: the first look and the named items."""
     case = case_of(prompt)
     return {"rationale": case.reasons(), "score": case.score(case.merit(), step_of(prompt.fineness))}
 
 
 @lru_cache(maxsize=256)
 def step_of(told: str) -> float | None:
-    """The step that scores are asked for in, or None where any number will do."""
+    """The step of the scores that are asked for, or None if any number is allowed."""
     steps = _STEPS.search(told)
     if steps:
         return float(steps[1])
@@ -141,7 +141,7 @@ def step_of(told: str) -> float | None:
 
 
 def criticise(prompt: Prompt) -> dict[str, str]:
-    """The Critic: the next reading that was not named yet and whose weight reaches the persona's threshold."""
+    """The Critic: raises the next reading that was not named yet and changes the score by the persona's threshold."""
     case = case_of(prompt)
     least = offline_persona.threshold(prompt.role)
     open_items = [
@@ -161,10 +161,10 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 
 
 def break_tie(prompt: Prompt) -> dict[str, str]:
-    """The Tie-breaker: all evidence, raised or not, and who was nearer to it."""
+    """The Tie-breaker: weighs all readings, raised or not, and sides with the role that was nearer."""
     case = case_of(prompt)
     now, final = case.merit(), case.merit(everything=True)
-    # The Scorer's latest score already holds what was raised; if the rest moves it on, the Critic had a point.
+    # The Scorer's latest score contains what was raised; if the other readings change it, the Critic was right.
     moved = abs(final - now) >= offline_persona.PLAIN_THRESHOLD / 2
     rest = [
         case.spoken(item)

@@ -1,11 +1,11 @@
-"""From measurements to a score: which readings speak about which aspect, how much, and who looks at them.
+"""The rubrics of the offline LM: which readings count for which aspect, with which weight, and which role uses them.
 
-A ramp turns a reading into a merit between 0 and 1. The Scorer's first look takes the mean of a few merits
-and presumes that the rest is alike; the Critic can raise the others, one a round, in the order given here.
+A ramp turns a reading into a merit between 0 and 1. The Scorer's first look is the mean of a few merits, assuming that
+the others are the same; the Critic can raise the others, one in each round, in the order given here.
 
 The tables were chosen by hand on half of the sources of SummEval and of Topical-Chat: features whose meaning
-fits the aspect and whose sign held in nearly every fifth of those sources, with weights that are mostly equal.
-Within the noise other weights do as well; the choice of features is what counts.
+fits the aspect and whose correlation had the same sign in nearly every fifth of those sources, with mostly equal
+weights. Other weights are not significantly worse; the choice of features is what counts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Kind = Literal["summary", "dialogue"]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """How a reading is spoken of. The phrase is also the key by which a listener finds it in a debate."""
+    """How a reading is named in text. Other roles recognise a reading in the debate by its phrase."""
 
     phrase: str
     share: bool = False
-    """Whether the value is a share, said in percent."""
+    """Whether the value is a share, written in percent."""
 
     def spoken(self, reading: Measurement) -> str:
         """The phrase with the value."""
@@ -70,17 +70,19 @@ FEATURES: Mapping[str, Feature] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """One reading's say in an aspect."""
+    """The weight of one reading in an aspect."""
 
     name: str
     worst: float
+    """The value of merit 0."""
     best: float
+    """The value of merit 1."""
     weight: float
     fault: bool = False
-    """A fault is subtracted where it occurs, its weight at most, and says nothing where it does not."""
+    """Whether it can only lower the score, by its weight at most."""
 
     def merit(self, reading: Measurement) -> float | None:
-        """Where the reading stands between worst (0) and best (1), or None where there is none."""
+        """The reading's place between worst (0) and best (1), or None without a value."""
         if reading.value is None:
             return None
         return min(1.0, max(0.0, (reading.value - self.worst) / (self.best - self.worst)))
@@ -88,14 +90,14 @@ class Weighting:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """The evidence for one aspect."""
+    """The weighted readings of one aspect."""
 
     first: tuple[Weighting, ...]
-    """What the Scorer looks at by itself."""
+    """The Scorer's first look."""
     later: tuple[Weighting, ...]
     """What the Critic can raise, in this order."""
     enough: float = 1.0
-    """The merit that earns the top of the scale: raters forgive small departures in some aspects."""
+    """The merit that gets the top of the scale: in some aspects raters forgive small faults."""
 
     @property
     def items(self) -> tuple[Weighting, ...]:
@@ -103,7 +105,7 @@ class Rubric:
 
 
 def first_look(rubric: Rubric, readings: Mapping[str, Measurement]) -> float:
-    """Merit of what the Scorer sees by itself; 1 where there is nothing to see."""
+    """The merit of the Scorer's first look; 1 if none of its readings has a value."""
     known = [(i.weight, m) for i in rubric.first if (m := i.merit(readings[i.name])) is not None]
     return math.fsum(w * m for w, m in known) / math.fsum(w for w, _ in known) if known else 1.0
 
@@ -111,8 +113,8 @@ def first_look(rubric: Rubric, readings: Mapping[str, Measurement]) -> float:
 def effects(rubric: Rubric, readings: Mapping[str, Measurement]) -> list[tuple[Weighting, float]]:
     """Each later item with the change of the score when it is raised, as a share of the scale.
 
-    The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen
-    the list of what is worth raising. The ends of the scale are not regarded here.
+    The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen the list of
+    items to raise. The ends of the scale are ignored here.
     """
     start = first_look(rubric, readings)
     weights = math.fsum(i.weight for i in rubric.items if not i.fault)
@@ -130,10 +132,10 @@ def effects(rubric: Rubric, readings: Mapping[str, Measurement]) -> list[tuple[W
 
 
 def weigh(rubric: Rubric, readings: Mapping[str, Measurement], raised: Collection[str]) -> float:
-    """The score, 0 to 1, by the first look and the items raised. What was not raised is presumed to be alike.
+    """The score, 0 to 1, by the first look and the raised items; the others are assumed to have the same merit.
 
-    With that presumption a reading that only confirms the first look need not be raised, and candidates
-    judged on different evidence stay comparable.
+    With this assumption a reading that confirms the first look need not be raised, and candidates judged by different
+    readings stay comparable.
     """
     changes = (change for item, change in effects(rubric, readings) if item.name in raised)
     merit = math.fsum((first_look(rubric, readings) / rubric.enough, *changes))
@@ -219,7 +221,7 @@ _KEYWORDS: Mapping[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = MappingProxy
 
 
 def rubric_for(kind: Kind, aspect: str) -> Rubric:
-    """The rubric whose keyword the aspect's name holds, else the one for the overall quality."""
+    """The rubric whose keyword is in the aspect's name, else the one for the overall quality."""
     name = aspect.lower()
     found = next((rubric for rubric, keys in _KEYWORDS[kind] if any(key in name for key in keys)), "overall")
     return RUBRICS[kind][found]

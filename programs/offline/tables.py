@@ -1,4 +1,4 @@
-"""The offline LM before a table: it measures each candidate in each aspect by itself, as in a prompt about one."""
+"""The offline LM's replies about several candidates or aspects: each cell as in a prompt about it alone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from debate_judge.programs.offline.prompt import Prompt
 from debate_judge.programs.roles.guide import with_guide
 
 _LABEL = re.compile(r"(candidate_\d+)(?:_(\w+))?")
-"""A candidate, and where the prompt has several aspects, one of them."""
+"""The name of a cell: a candidate, and in prompts about several aspects one of them."""
 
 _OF_ASPECT = ("aspect", "examples", "similar")
-"""Sections that each of several aspects has for itself, with its label in their names; its guide is the fourth."""
+"""Sections that each of several aspects has, named with its label; the fourth is its guide."""
 
 _DIRECTION = {"lower": "TOO HIGH", "higher": "TOO LOW"}
 
 
 def score(prompt: Prompt) -> dict[str, str]:
-    """The Scorer's reasons, and each score that the prompt wants."""
+    """The Scorer's reasons, and each score that is asked for."""
     return _scored(prompt, "scores", roles.score, "score", "rationale")
 
 
 def break_ties(prompt: Prompt) -> dict[str, str]:
-    """The Tie-breaker's."""
+    """The Tie-breaker's reasons and final scores."""
     return _scored(prompt, "final_scores", roles.break_tie, "final_score", "reasoning")
 
 
@@ -54,19 +54,19 @@ def _scored(
 
 
 def asked(prompt: Prompt) -> int:
-    """Of how many scores the reply is to say something."""
+    """Number of cells that the reply is about."""
     return next(
         len(named(prompt, field)) for field in ("scores", "decisions", "final_scores") if field in prompt.outputs
     )
 
 
 def named(prompt: Prompt, field: str) -> list[str]:
-    """The candidates, or candidates and aspects, that the request names for a field."""
+    """The names of the cells in the request for a field."""
     return list(dict.fromkeys(match[0] for match in _LABEL.finditer(prompt.descriptions[field])))
 
 
 def _about(prompt: Prompt, name: str) -> Prompt:
-    """The prompt about one candidate in one aspect that this one would be if they were alone."""
+    """The prompt about one cell alone that corresponds to this one."""
     match = _LABEL.fullmatch(name)
     candidate, aspect = (match[1], match[2]) if match else (name, None)
     start = f"{name}: "

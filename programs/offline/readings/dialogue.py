@@ -16,7 +16,7 @@ _NO_FACT = frozenset(("", "_nofact", "nofact"))
 
 
 def has_fact(fact: str) -> bool:
-    """Whether the context says anything; some corpora mark its absence with a word."""
+    """Whether there is a fact; some corpora mark its absence with a word."""
     return fact.strip().lower() not in _NO_FACT
 
 
@@ -31,7 +31,7 @@ def readings(history: str, fact: str, reply: str) -> dict[str, Measurement]:
 
     Args:
         history: The turns so far, one a line.
-        fact: What the reply may draw on; empty where there is none.
+        fact: The fact that the reply may use; empty if there is none.
         reply: The candidate.
     """
     past, known, text = _prepare(history), _prepare(fact if has_fact(fact) else ""), tools.read(reply)
@@ -39,7 +39,7 @@ def readings(history: str, fact: str, reply: str) -> dict[str, Measurement]:
 
 
 def _wording(text: Text) -> dict[str, Measurement]:
-    # Content that fits any conversation tells nothing about this one.
+    # Words that fit any conversation are not counted.
     specific = [c for c in text.distinct if c not in PLAIN]
     talk = [f"{a} {b}" for a, b in tools.pairs(text.all_words) if a == "i" and b in SELF_TALK]
     talk += [w for w in text.all_words if w in SELF_TALK_SHORT]
@@ -54,7 +54,7 @@ def _wording(text: Text) -> dict[str, Measurement]:
 
 
 def _variety(words: tuple[str, ...]) -> float:
-    """Share of distinct words in a window of 20, averaged over all windows: free of the reply's length."""
+    """Share of distinct words in a window of 20, averaged over all windows, which makes it independent of length."""
     if len(words) <= _WINDOW:
         return len(set(words)) / len(words) if words else 0.0
     windows = [len(set(words[i : i + _WINDOW])) / _WINDOW for i in range(len(words) - _WINDOW + 1)]

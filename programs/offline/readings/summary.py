@@ -16,10 +16,10 @@ from debate_judge.programs.offline.readings.words import STOP
 
 
 class Measurement(NamedTuple):
-    """One measurement: its value, and the place in the text that it rests on (may be empty)."""
+    """One measurement: its value, and the place in the text that explains it (may be empty)."""
 
     value: float | None
-    """None where there is nothing to measure, e.g. the use of a fact that was not given."""
+    """None if there is nothing to measure, e.g. the use of a fact that was not given."""
     evidence: str = ""
 
 
@@ -89,11 +89,11 @@ EMPTY = {
     "echoes": Measurement(1.0), "topic": Measurement(0.0), "cuts": Measurement(9.0),
     "shortest": Measurement(0.0), "slips": Measurement(9.0), "unfinished": Measurement(1.0),
 }  # fmt: skip
-"""What an empty candidate reads: the worst everywhere."""
+"""The readings of an empty candidate: the worst ones."""
 
 
 def _copying(source: _Source, text: Text) -> dict[str, Measurement]:
-    """How closely the words follow the source: what a count can see of faithfulness."""
+    """How closely the words follow the source, as a measure of faithfulness."""
     unknown = [c for c in text.distinct if c not in source.text.vocabulary]
     passage = [_best_window(source, content) for content in text.content]
     kept, whole = _alignment(source, text)
@@ -174,7 +174,7 @@ def _salience(source: _Source, text: Text) -> dict[str, Measurement]:
 
 
 def _form(source: _Source, text: Text) -> dict[str, Measurement]:
-    """Sentences that were cut short, stumble, or are mere fragments."""
+    """Sentences that are truncated, ungrammatical or fragments."""
     ends = [ws[-2:] for ws in text.words]
     cut = [i for i, end in enumerate(ends) if end in source.pairs and end not in source.ends]
     lengths = [len(ws) for ws in text.words]

@@ -109,7 +109,7 @@ class Text:
 
 
 def read(text: str) -> Text:
-    """Cut a text once for all measurements."""
+    """Split a text once for all measurements."""
     cut = tuple(sentences(text))
     by_sentence = tuple(tuple(words(s)) for s in cut)
     content = tuple(tuple(stem(w) for w in ws if w not in STOP) for ws in by_sentence)

@@ -41,7 +41,7 @@ SELF_TALK = _set(
     "do don't dont would wouldn't think thought guess know knew wonder love loved like liked was am 'm m have haven't "
     "'ve ve agree believe suppose"
 )
-"""What follows `I` where a speaker talks of himself and not of the matter."""
+"""Words after `I` with which speakers talk about themselves."""
 
 SELF_TALK_SHORT = _set("i'm i've i'd")
 
@@ -87,6 +87,6 @@ IMPOSSIBLE: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
     (_HAVE, _BE | _MODAL | frozenset(("has", "have"))),
     (frozenset((",",)), frozenset((".", ",", ";"))),
 )  # fmt: skip
-"""First word -> words that hardly any English sentence lets follow it."""
+"""(first words, words that cannot follow them in English, with few exceptions)."""
 
 MAY_REPEAT = frozenset(("had", "that", ".", "!", "?"))
