@@ -69,9 +69,12 @@ class TrackedRun:
     """Where the run can be looked at."""
 
     run_id: str
-    ui_hint: str
-    """The command that serves the store, or the run's address on a server."""
+    ui_command: str | None
+    """The command that serves the store; None where a server does."""
     link: str
+    """The run's page."""
+    runs_link: str
+    """The table of the experiment's runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +166,12 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
             export=export,
             report=page,
             curve=curve,
-            tracked=TrackedRun(run_id=tracker.run_id, ui_hint=tracker.ui_hint, link=tracker.run_link()),
+            tracked=TrackedRun(
+                run_id=tracker.run_id,
+                ui_command=tracker.ui_command,
+                link=tracker.run_link(),
+                runs_link=tracker.runs_link(),
+            ),
         )
 
 

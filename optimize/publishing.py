@@ -18,12 +18,14 @@ from debate_judge.optimize.findings.verdict import headings
 from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.proof.exported import CompileEvidence, Exported
-from debate_judge.optimize.proof.fold_figures import folds_json, procedure_note
+from debate_judge.optimize.proof.fold_figures import folds_json
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs import KINDS
+from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.flags.declared import telling
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
@@ -39,14 +41,16 @@ from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
+_ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "objective", "seed")
+"""Settings that each run shows, so that no run compared with others has a gap there."""
+
 
 def announce(plan: CompilePlan, tracker: Tracker) -> None:
     """Log what is known before anything is spent: settings, data and split."""
     data = plan.data
-    values = {k: v for k, v in asdict(plan.settings).items() if v not in (None, "", ()) and k not in ("json", "store")}
-    values["aspects"] = ",".join(a.name for a in data.aspects)
-    tracker.params(values)
-    tracker.tags({"identity": plan.identity, "level": data.level, **({"note": plan.note} if plan.note else {})})
+    found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
+    tracker.settings(asdict(plan.settings) | found, telling(plan.settings, _ALWAYS) | found)
+    tracker.tags({"identity": plan.identity, "note": plan.note or None})
     tracker.dataset("train", data.splits.train, data.splits.fingerprints["train"])
     tracker.dataset("dev", data.splits.dev, data.splits.fingerprints["dev"])
     tracker.dataset("held_out", data.measured, data.measured.digest)
@@ -67,7 +71,8 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     tracker.details(_details(run, next(iter(evidence.searches.values())), held_out, evidence.looks))
     tracker.json(champion.FILE, champion.to_json(held_out.scores[exported.name]))
     tracker.tags({"looks": str(evidence.looks) or None, "exported": exported.why})
-    _track_folds(plan, tracker, held_out)
+    if held_out.folds:
+        tracker.json("folds.json", folds_json(plan, held_out))
     for aspect, found in evidence.searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
@@ -97,20 +102,15 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     else:
         good = above_zero(held_out.tables[exported.name].average[plan.data.level][plan.statistic])
         tracker.model(folder, name="judge", registration=_registration(plan, exported, held_out) if good else None)
-    instructions = {aspect: chosen.judge.instructions() for aspect, chosen in exported.judge.aspects.items()}
+    instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
     tracker.prompts(plan.name, prompts_of(judge.task.name, instructions))
     return folder
 
 
-def _track_folds(plan: CompilePlan, tracker: Tracker, held_out: HeldOut) -> None:
-    """Log what the folds differ in, one step for each of them, repeat after repeat."""
-    if not held_out.folds:
-        return
-    tracker.tags({"figures": procedure_note(plan)})
-    tracker.json("folds.json", folds_json(plan, held_out))
-    pairs = [pair for repeat in held_out.folds for pair in zip(repeat.compiled, repeat.gain, strict=True)]
-    for step, (compiled, gain) in enumerate(pairs):
-        tracker.metrics({"fold/agreement": compiled, "fold/gain": gain}, step)
+def _spoken(judge: Judge) -> dict[str, str]:
+    """Predictor name -> instructions of those that are asked, given how the judge debates."""
+    asked = {*judge.tunable(), *(["tie_breaker.predict"] if judge.debate_config.tie_breaker else [])}
+    return {name: text for name, text in judge.instructions().items() if name in asked}
 
 
 def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> Registration:
@@ -122,9 +122,9 @@ def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> R
     chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
     return Registration(
         name=f"debate-{task.name}",
-        about=f"Judges of {task.candidate_label}s ({', '.join(judge.aspects)}) that were compiled for human raters, "
-        f"one version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better "
-        "with the raters of the same held-out sources.",
+        about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
+        f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
+        "the raters of the same held-out sources.",
         version=f"{plan.name}: held-out agreement {figure}; LM {settings.lm}; {chosen}."
         + (f" {plan.note}" if plan.note else ""),
         challenge=Challenger(held_out.scores[exported.name], versus),

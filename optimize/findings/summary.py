@@ -124,7 +124,7 @@ def _raters(result: Result) -> list[Printed]:
 
 def next_steps(result: Result) -> str:
     """The exact commands that a user would want next, as this process was started."""
-    settings = result.plan.settings
+    settings, tracked = result.plan.settings, result.tracked
     usual = type(settings)()
     data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""
     data += f"--task {shlex.quote(settings.task)} " if settings.task else ""
@@ -139,8 +139,9 @@ def next_steps(result: Result) -> str:
             "",
             f"Export      {result.export}",
             *([f"Report      {result.report}"] if result.report else []),
-            "Compare     " + result.tracked.ui_hint,
-            "            then open " + result.tracked.link,
+            *([f"MLflow      {tracked.ui_command}, then open:"] if tracked.ui_command else []),
+            f"This run    {tracked.link}",
+            f"All runs    {tracked.runs_link}",
             f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
             "--out scores.jsonl",
             f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pydantic.dataclasses
@@ -154,6 +154,16 @@ def deciding(settings: Any) -> dict[str, Any]:
     """Name -> value of the settings that results depend on."""
     return {
         name: getattr(settings, name) for name, field in fields_of(type(settings)).items() if extra(field, "decides")
+    }
+
+
+def telling(settings: Any, always: Collection[str] = ()) -> dict[str, Any]:
+    """Name -> value of the settings that tell a run from others: what is in `always`, and what was changed."""
+    fields = fields_of(type(settings))
+    return {
+        name: value
+        for name, value in deciding(settings).items()
+        if value not in (None, "", ()) and (name in always or value != fields[name].default)
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
-from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.flags.declared import deciding, telling
 from debate_judge.runs.probing.effects import figures
 from debate_judge.runs.probing.flags import ProbeFlags
 from debate_judge.runs.probing.report import Found
@@ -36,15 +36,15 @@ def keep_run(arguments: ProbeFlags, found: Found, record: Mapping[str, Any], cor
     name = arguments.name or f"probe-{data}-{str(record['lm']['spec']).replace('/', '_')}"
     try:
         with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{data}", run_name=name) as tracker:
-            tracker.params({name: value for name, value in deciding(arguments).items() if value not in (None, "", ())})
+            tracker.settings(deciding(arguments), telling(arguments, ("data", "program", "judges", "lm")))
             if held_out:
                 tracker.dataset("held_out", corpus, held_out)
             for judge, effects in found.items():
                 tracker.metrics(figures(effects, judge, whole=True))
                 tracker.details(figures(effects, judge, whole=False))
             tracker.json("probes.json", record)
-            link = tracker.run_link()
+            where = (tracker.ui_command, tracker.run_link())
     except (InputError, TrackingError) as error:
         print(f"\nwarning: the run could not be kept: {error}", file=sys.stderr)
     else:
-        print(f"\nrun: {tracker.ui_hint}\n     then open {link}", file=sys.stderr)
+        print("\nrun: " + "\n     then open ".join(filter(None, where)), file=sys.stderr)

@@ -16,6 +16,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.address import check_address, is_server
+from debate_judge.runs.tracking.shared_view import experiment_tags
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def _open(uri: str, store: Path, experiment: str) -> Place:
         # Without a location of ours MLflow would put artifacts into ./mlruns of the working directory.
         local = None if is_server(uri) or uri.startswith("databricks") else (store / "artifacts").as_uri()
         try:
-            return Place(client, uri, client.create_experiment(experiment, artifact_location=local))
+            made = client.create_experiment(experiment, artifact_location=local, tags=experiment_tags({}))
+            return Place(client, uri, made)
         except MlflowException:
             # The lock holds on one machine only: a process on another may have created it in the meantime.
             found = client.get_experiment_by_name(experiment)
@@ -149,4 +151,6 @@ def _open(uri: str, store: Path, experiment: str) -> Place:
             found=clean_text(uri),
             remedy=f"mlflow experiments restore --experiment-id {found.experiment_id}, with MLFLOW_TRACKING_URI set",
         )
+    for name, value in experiment_tags(found.tags).items():
+        client.set_experiment_tag(found.experiment_id, name, value)
     return Place(client, uri, found.experiment_id)

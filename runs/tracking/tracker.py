@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.prompts import register_prompts
+from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
 
@@ -117,18 +118,30 @@ class Tracker:
         return self._run_id
 
     @property
-    def ui_hint(self) -> str:
-        """Where to see the run: its address on a server, else the command that starts a UI on the store."""
-        return self.run_link() if self.place.served else self.place.ui_command
+    def ui_command(self) -> str | None:
+        """The command that starts a UI on the store; None where a server has one."""
+        return None if self.place.served else self.place.ui_command
 
     def run_link(self, port: int = 5000) -> str:
         """Address of the run's page, on its server or on a local UI at `port`."""
+        return f"{self._experiment_link(port)}/runs/{self.run_id}?{TRAINING}"
+
+    def runs_link(self, port: int = 5000) -> str:
+        """Address of the table of the experiment's runs, sorted by agreement, see `runs.tracking.shared_view`."""
+        return f"{self._experiment_link(port)}/runs?{TRAINING}&viewStateShareKey={KEY}"
+
+    def _experiment_link(self, port: int) -> str:
         host = clean_text(self.place.uri).rstrip("/") if self.place.served else f"http://127.0.0.1:{port}"
-        return f"{host}/#/experiments/{self.place.experiment_id}/runs/{self.run_id}"
+        return f"{host}/#/experiments/{self.place.experiment_id}"
 
     def params(self, values: Mapping[str, object]) -> None:
         """Log settings; secrets are taken out, None is left out."""
         self._write(self._log, self.run_id, texts(values), {}, None)
+
+    def settings(self, values: Mapping[str, object], shown: Mapping[str, object]) -> None:
+        """Keep all settings as `settings.json`, and log those by which a person tells runs apart."""
+        self.json("settings.json", texts(values))
+        self.params(shown)
 
     def tags(self, values: Mapping[str, object]) -> None:
         """Log tags; secrets are taken out, None is left out."""

@@ -66,7 +66,7 @@ def _one(name: str, agreement: Agreement) -> dict[str, float | None]:
 
 def standing_tags() -> dict[str, str]:
     """Tags of every parent run: the command that started it and the versions of Python and packages."""
-    return {**source_tags(), **{f"version.{name}": number for name, number in versions().items()}}
+    return {**source_tags(), "versions": ", ".join(f"{name} {number}" for name, number in versions().items())}
 
 
 def versions() -> dict[str, str]:

@@ -105,7 +105,7 @@ def test_parent_run_is_finished_and_says_with_what_it_was_made(kept: SimpleNames
     assert kept.run.info.status == "FINISHED"
     assert kept.run.info.run_name == "everything"
     assert kept.run.data.tags["level"] == "summary"
-    assert kept.run.data.tags["version.python"] == sys.version.split()[0]
+    assert kept.run.data.tags["versions"].startswith(f"python {sys.version.split()[0]}, dspy ")
     assert kept.client.get_experiment_by_name(EXPERIMENT).experiment_id == kept.run.info.experiment_id
 
 
@@ -187,9 +187,10 @@ def test_settings_are_kept_and_secrets_are_not(kept: SimpleNamespace) -> None:
 
 def test_the_ui_is_named_by_a_command_and_a_page(kept: SimpleNamespace) -> None:
     quoted = f"'sqlite:///{kept.store}/mlflow.db'"
-    assert kept.tracker.ui_hint == f"LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui --backend-store-uri {quoted}"
-    page = f"#/experiments/{kept.run.info.experiment_id}/runs/{kept.run.info.run_id}"
-    assert kept.tracker.run_link(5001) == f"http://127.0.0.1:5001/{page}"
+    assert kept.tracker.ui_command == f"LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui --backend-store-uri {quoted}"
+    runs, training = f"#/experiments/{kept.run.info.experiment_id}/runs", "workflowType=machine_learning"
+    assert kept.tracker.run_link(5001) == f"http://127.0.0.1:5001/{runs}/{kept.run.info.run_id}?{training}"
+    assert kept.tracker.runs_link() == f"http://127.0.0.1:5000/{runs}?{training}&viewStateShareKey=agreement"
 
 
 def _run(tracker: Tracker, work: Callable[[], None]) -> None:
@@ -273,7 +274,7 @@ def test_a_deleted_experiment_is_explained(kept: SimpleNamespace) -> None:
 
 def test_a_tracker_outside_its_block_says_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="with block"):
-        _ = _tracker(tmp_path).ui_hint
+        _ = _tracker(tmp_path).ui_command
 
 
 def test_a_database_of_another_schema_is_explained(tmp_path: Path, kept: SimpleNamespace) -> None:

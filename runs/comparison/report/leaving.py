@@ -13,7 +13,7 @@ from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.comparison.report.sections import ComparedJudges, comparison_report
 from debate_judge.runs.comparison.setup import Work
 from debate_judge.runs.comparison.table import cells
-from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.flags.declared import deciding, telling
 from debate_judge.runs.reports.html.document import Report
 from debate_judge.runs.reports.html.keeping import ReportFiles, keep
 from debate_judge.runs.reports.text import markdown_table
@@ -59,7 +59,7 @@ def _log(arguments: CompareFlags, work: Work, found: ComparedJudges, report: Rep
     with Tracker(
         uri=arguments.tracking_uri, store=Path(arguments.store), experiment=f"debate/{corpus}", run_name=report.name
     ) as tracker:
-        tracker.params({name: value for name, value in deciding(arguments).items() if value not in (None, "", ())})
+        tracker.settings(deciding(arguments), telling(arguments, ("data", "judges", "lm")))
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         header, rows = cells(comparison, all_intervals=False, bold=True)
         tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown_table(header, rows)])))

@@ -1,0 +1,65 @@
+"""How an experiment opens in MLflow's UI: its runs as a table sorted by agreement, with what its columns mean.
+
+MLflow keeps both as tags of the experiment: a note in Markdown, and a view that people share, which is named in the
+address of the page. Neither is changed once it is there, so that people may edit it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+KEY = "agreement"
+"""Name of the view in an address."""
+
+TRAINING = "workflowType=machine_learning"
+"""In an address: the pages of runs. MLflow's other pages are about traces, of which there are none."""
+
+_NOTE = "mlflow.note.content"
+_VIEW = f"mlflow.sharedViewState.{KEY}"
+
+_PARAMS = ("judge", "lm", "tuner", "max_rounds")
+_METRICS = (
+    "agreement",
+    "agreement_low",
+    "agreement_high",
+    "agreement_single",
+    "gain",
+    "gain_low",
+    "calls_per_item",
+    "unscored",
+)
+
+GUIDE = """**Judges compared by their agreement with human raters.** The view *Agreement* is the table sorted by it.
+
+- `agreement`: held-out agreement of the judge, averaged over aspects, in the measure that `objective` and `level` name;
+  `agreement_low` to `agreement_high` is its 95 % interval, `agreement/ASPECT` the figure of one aspect.
+- `agreement_single`, `agreement_informed_single`, `agreement_uncompiled`: on the same sources, that of a single call,
+  of one that was told what the judge learnt of the raters, and of the judge before the compile.
+- `gain`: compiled judge minus single call, source by source; shown to be above 0 only if `gain_low` is.
+- `calls_per_item`: LM calls that a score takes. `unscored`: items without a score.
+- `choice_agreement`: on the sources that the judge was chosen by, and so too high. Trials of a search have no other.
+- `looks`: compiles that have looked at these held-out sources; the best of several is flattered.
+
+Intervals of two runs are comparable only on the same data with the same `seed`. Parameters are the main ones and those
+that were changed; all settings are in `settings.json`, all other numbers in `metrics.json`.
+"""
+
+
+def experiment_tags(present: Mapping[str, str]) -> dict[str, str]:
+    """The tags that an experiment still needs, given those that it has."""
+    wanted = {_NOTE: GUIDE, _VIEW: _view()}
+    return {name: value for name, value in wanted.items() if name not in present}
+
+
+def _view() -> str:
+    columns = [f"params.`{name}`" for name in _PARAMS] + [f"metrics.`{name}`" for name in _METRICS]
+    state = {
+        # Without trials, which have no held-out agreement.
+        "searchFilter": "metrics.agreement > -2",
+        "orderByKey": "metrics.`agreement`",
+        "orderByAsc": False,
+        "selectedColumns": [*columns, "attributes.`Models`"],
+        "columnOrder": columns,
+    }
+    return json.dumps({"name": "Agreement", "createdAt": 0, "state": json.dumps(state)})
