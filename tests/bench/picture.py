@@ -1,0 +1,47 @@
+"""Makes the picture of a report that the README shows: its beginning, and a debate, side by side.
+
+    python tests/bench/picture.py runs/store/exports/NAME/report-full.html runs/reports/html/report.png
+
+The page is the one with texts (`debate compile --report full`), of the sample, whose texts may be shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+# As a script it has its own folder on the path, not the one that `tests` is in.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.browser import Browser
+
+WIDTH, HEIGHT, GAP = 740, 960, 16
+COLOURS = 64
+"""So many that texts stay smooth."""
+
+
+def picture(page: Path, file: Path) -> None:
+    """Write the picture.
+
+    Args:
+        page: A report with texts.
+        file: A PNG.
+    """
+    with Browser() as browser, TemporaryDirectory() as folder:
+        opened = browser.open(page, width=WIDTH, height=HEIGHT)
+        top, debate = Path(folder) / "top.png", Path(folder) / "debate.png"
+        opened.screenshot(top)
+        opened.value("document.querySelector('#debates').scrollIntoView()")
+        opened.screenshot(debate)
+        whole = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT), "#d0d7de")
+        for number, part in enumerate((top, debate)):
+            with Image.open(part) as shot:
+                whole.paste(shot, (number * (WIDTH + GAP), 0))
+    whole.quantize(COLOURS).save(file, optimize=True)
+
+
+if __name__ == "__main__":
+    picture(Path(sys.argv[1]), Path(sys.argv[2]))
