@@ -22,7 +22,7 @@ from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
+from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
@@ -103,10 +103,9 @@ def _run(
         judge.close()
         client.settle(lease.report(last=True))
         totals.meters["driver"] = MeterCopy.of(judge.lm.meter)
-        driver = RunDriver(
-            out, totals, ProgressLine(judge.lm.price), lambda stop: engine.ask_status(ray, address, stop)
-        )
-        driver.run(engine.score_parts(ray, parts, job, address, arguments.actors))
+        driver = RunDriver(out, totals, lambda stop: engine.ask_status(ray, address, stop))
+        with DistributedProgress(totals, judge.lm.price):
+            driver.run(engine.score_parts(ray, parts, job, address, arguments.actors))
 
 
 def _try(

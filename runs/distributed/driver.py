@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from debate_judge.runs.distributed.job import PartDone
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
+from debate_judge.runs.distributed.progress import RunTotals
 from debate_judge.runs.distributed.service import AccountStatus
 from debate_judge.runs.scoring.outage_guard import FAILED
 
@@ -27,14 +27,11 @@ class RunDriver:
     Args:
         out: The folder of the results.
         totals: Where it is counted.
-        line: Where it is shown.
         ask: Asks the ledger; tells it whether to stop all actors.
     """
 
-    def __init__(
-        self, out: OutFolder, totals: RunTotals, line: ProgressLine, ask: Callable[[bool], AccountStatus | None]
-    ) -> None:
-        self._out, self._totals, self._line, self._ask = out, totals, line, ask
+    def __init__(self, out: OutFolder, totals: RunTotals, ask: Callable[[bool], AccountStatus | None]) -> None:
+        self._out, self._totals, self._ask = out, totals, ask
         self._found: queue.Queue[PartDone | BaseException | None] = queue.Queue()
         self._ended = threading.Event()
 
@@ -52,7 +49,6 @@ class RunDriver:
                     self._stop()
                     return
         except KeyboardInterrupt:
-            self._line.clear()
             print("stopping: what is in flight is waited for; once more to stop at once", file=sys.stderr)
             self._stop()
             raise
@@ -60,7 +56,6 @@ class RunDriver:
             self._ended.set()
             # The pipeline ends its actors when its iterator is closed, which the thread does.
             thread.join(timeout=_POLL * 10)
-            self._line.clear()
 
     def _pump(self, done: Iterator[bytes]) -> None:
         """Read the pipeline, in a thread of its own: an interrupt must not tear it down at once."""
@@ -92,12 +87,10 @@ class RunDriver:
                 raise found
             self._take(found)
         self._look(stop)
-        self._line.show(self._totals)
         return True
 
     def _take(self, done: PartDone) -> None:
         for error in done.errors:
-            self._line.clear()
             print(f"error: {error}", file=sys.stderr)
         whole = self._totals.add(done)
         if whole is not None and not whole.unscored[FAILED]:

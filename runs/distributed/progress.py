@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone
+from debate_judge.runs.runner.display import ProgressDisplay
 from debate_judge.runs.scoring.output import RowTotals
-
-LINE_EVERY = 30.0
-"""Seconds between two lines where there is no terminal."""
-_WIDTH = 118
 
 
 def add_rows(into: RowTotals, more: RowTotals) -> None:
@@ -120,37 +115,27 @@ class RunTotals:
         return Meter(asked, executed, accounts)
 
 
-class ProgressLine:
-    """Says how far a run is: on a terminal in one line that changes, elsewhere in a line now and then.
+class DistributedProgress(ProgressDisplay):
+    """Says how far a run on many machines is.
 
     Args:
+        totals: What all actors have told.
         price: Of the LM, if it is known.
-        clock: Seconds.
     """
 
-    def __init__(self, price: Price | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._price, self._clock = price, clock
-        self._began = self._told = clock()
-        self._terminal = sys.stderr.isatty()
+    def __init__(self, totals: RunTotals, price: Price | None) -> None:
+        super().__init__()
+        self._totals, self._price = totals, price
 
-    def show(self, totals: RunTotals) -> None:
-        """Show it, if it is time."""
-        now = self._clock()
-        if self._terminal:
-            print("\r" + self.text(totals)[:_WIDTH].ljust(_WIDTH), end="", file=sys.stderr, flush=True)
-        elif now - self._told >= LINE_EVERY:
-            self._told = now
-            print(time.strftime("%H:%M:%S"), self.text(totals), file=sys.stderr, flush=True)
+    @property
+    def share(self) -> float | None:
+        return None if self._totals.rows.kept else self._totals.share
 
-    def clear(self) -> None:
-        """Make room for other lines."""
-        if self._terminal:
-            print("\r" + " " * _WIDTH + "\r", end="", file=sys.stderr, flush=True)
-
-    def text(self, totals: RunTotals) -> str:
-        seconds = max(1e-9, self._clock() - self._began)
-        rows, meter, share = totals.rows, totals.meter(), totals.share
-        parts = [f"{totals.items:,} items scored, {totals.items / seconds:,.1f} a second"]
+    def summary(self) -> str:
+        totals = self._totals
+        rows, meter, share = totals.rows, totals.meter(), self.share
+        speed = totals.items / max(1e-9, self.clock() - self.started)
+        parts = [f"{totals.items:,} items scored, {speed:,.1f} a second"]
         if rows.kept:
             parts.append(f"{rows.kept:,} stood already")
         if rows.unscored:
@@ -162,14 +147,6 @@ class ProgressLine:
         parts.append(calls)
         if totals.refusals:
             parts.append(f"{totals.refusals:,} refusals")
-        if 0.02 <= share < 0.99 and not rows.kept:
-            parts.append(f"about {share:.0%}, {_time(seconds * (1 - share) / share)} left")
+        if share is not None and 0.02 <= share < 0.99:
+            parts.append(f"about {share:.0%} done, {self.left(share)}")
         return " · ".join(parts)
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

@@ -33,7 +33,7 @@ class ProgressDisplay:
     def __init__(self, shown: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self.shown = shown
         self.clock = clock
-        self._started = self._told_at = 0.0
+        self.started = self._told_at = 0.0
         self._bar: TerminalBar | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,7 +66,7 @@ class ProgressDisplay:
 
     def start(self) -> None:
         """Begin to show, from a thread of its own."""
-        self._started = self._told_at = self.clock()
+        self.started = self._told_at = self.clock()
         if self.shown and sys.stderr is not None:
             self._thread = threading.Thread(target=self._watch, args=(sys.stderr,), name="run-progress", daemon=True)
             self._thread.start()
@@ -95,7 +95,7 @@ class ProgressDisplay:
         """Show what there is to show now."""
         now = self.clock()
         if terminal:
-            if now - self._started >= FIRST and self.begun:
+            if now - self.started >= FIRST and self.begun:
                 self._draw(stream)
         elif self.urgent() or now - self._told_at >= LINE_EVERY:
             self._told_at = now
@@ -103,10 +103,12 @@ class ProgressDisplay:
 
     def left(self, share: float) -> str:
         """How long the rest takes at the pace so far."""
-        seconds = (self.clock() - self._started) * (1 - share) / share
+        seconds = (self.clock() - self.started) * (1 - share) / share
         if seconds < 90:
             return f"about {seconds:.0f} s left"
-        return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
+        if seconds < 5400:
+            return f"about {seconds / 60:.0f} min left"
+        return f"about {seconds / 3600:.1f} h left" if seconds < 172_800 else f"about {seconds / 86_400:.1f} days left"
 
     def _watch(self, stream: TextIO) -> None:
         terminal = stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -12,9 +12,11 @@ import pytest
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
 from debate_judge.runs.runner.progress import SILENCE, RunPhase, RunProgress
+from debate_judge.runs.scoring.output import RowTotals
 from tests.fakes import debater, scripted_lm
 
 PHASES = [RunPhase("tuning", 0.2, 2), RunPhase("search", 0.6, 3), RunPhase("held-out", 0.2, 1)]
@@ -222,3 +224,20 @@ def test_a_thread_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert thread is not None
     shown.stop()
     assert not thread.is_alive()
+
+
+def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
+    totals = RunTotals(1000)
+    totals.skip(RowTotals(), 100)
+    totals.rows.rows = 50
+    totals.rows.unscored["no [\x1b] reply"] = 2
+    shown = DistributedProgress(totals, None)
+    shown.clock = clock
+    shown.started = clock() - 100
+    assert shown.line() == (
+        "50 items scored, 0.5 a second · unscored: 2 no [?] reply · 0 LM calls · about 10% done, about 15 min left"
+    )
+    assert shown.share == 0.1
+    totals.rows.kept = 10
+    assert shown.line().startswith("40 items scored, 0.4 a second · 10 stood already")
+    assert shown.share is None, "how much of the rest is done is not known"
