@@ -32,14 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """What there is."""
+    """The text of `debate help`: all commands in a line each."""
     lines = [f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items()]
     lines += ["", "debate help COMMAND lists its flags, debate --version prints the version"]
     return "\n".join(["usage: debate COMMAND ...", "", *lines])
 
 
 def version() -> str:
-    """Of the installed package."""
+    """The version of the installed package."""
     from importlib import metadata
 
     try:

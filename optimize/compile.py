@@ -31,7 +31,7 @@ EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
 
 @command_settings
 class CompileFlags(EstimateFlags):
-    """Flags of the command that are no settings of a compile."""
+    """Flags of the command that are not settings of the compile itself."""
 
     config: str | None = setting(None, "TOML file with any of these settings; flags win", metavar="FILE")
 

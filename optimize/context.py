@@ -1,4 +1,4 @@
-"""What the steps of a compile share: its plan, made before anything is spent, and the run that carries it out."""
+"""What the steps of a compile share: the plan, which is made before any LM call, and the run that carries it out."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class CompileData:
 
     corpus: Corpus
     aspects: tuple[Aspect, ...]
-    """Those that are judged."""
+    """The aspects to judge."""
     level: Level
-    """The level of agreement that choices are made by."""
+    """The level of agreement to choose by."""
     questions: Mapping[str, Question]
-    """Aspect -> the decision that the whole corpus calls for, for aspects where it does."""
+    """Aspect -> the decision that its ratings define, for aspects whose ratings define one."""
     splits: Splits
-    """What the judge is learnt from, chosen by and measured on; with folds nothing is left to measure the exported one
-    on, and held-out is empty."""
+    """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
+    exported judge uses all sources, and held-out is empty."""
     repeats: tuple[Folds, ...] = ()
-    """The folds that the procedure is measured by, once for each repeat; empty for a single split."""
+    """The folds that measure the procedure, once for each repeat; empty for a single split."""
 
     @property
     def measured(self) -> Corpus:
-        """The sources that held-out figures rest on: with folds all of them."""
+        """The sources of the held-out figures; with folds all sources."""
         return self.corpus if self.repeats else self.splits.held_out
 
     def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
-        """Whether a group says anything about how well a judge agrees with the raters on one of the aspects."""
+        """Whether a group's ratings can tell better from worse judges in one of the aspects."""
         if self.level == "summary" and not any(aspect.name in self.questions for aspect in aspects):
             return any(group.ranks_humans(aspect.name) for aspect in aspects)
         return True
@@ -64,14 +64,14 @@ class CompileData:
 
 @dataclass(frozen=True)
 class CompilePlan:
-    """What a compile works on. The judges are built once, for building them reads the user's files."""
+    """What a compile works on. The judges are built only once, because this reads the user's files."""
 
     settings: Settings
     data: CompileData
     judge: Judge
     """The judge that the settings name, before any tuning; it is copied before it is asked or tuned."""
     single: Judge
-    """One call of the Scorer, in the way of scoring that the user chose: what every debate is compared with."""
+    """One call of the Scorer, with the user's score mode: what every debate is compared with."""
     personas: Mapping[str, str]
     """Name -> text of the Critic's personas."""
     identity: str
@@ -86,13 +86,16 @@ class CompilePlan:
 
     @property
     def units(self) -> list[tuple[Aspect, ...]]:
-        """The aspects that get one judge together."""
+        """The aspects, in tuples of those that share a judge."""
         return [self.data.aspects] if self.settings.shared else [(aspect,) for aspect in self.data.aspects]
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """How the candidates of a source may be read, the cheapest first: side by side and alone if the judge can,
-        there are several of a source, and the user has not said how."""
+        """The readings (which candidates share a call) that may be chosen, the cheapest first.
+
+        Both `side by side` and `alone` if the judge can do both, sources have several candidates, and the user has not
+        chosen one; else one of them.
+        """
         own: Reading = "joint" if self.judge.joint else "side by side" if self.judge.together > 1 else "alone"
         groups = self.data.corpus.groups
         if own != "alone" or all(len(group.candidates) < 2 for group in groups) or not self._may_read(TOGETHER):
@@ -101,24 +104,24 @@ class CompilePlan:
 
     @property
     def joint(self) -> bool:
-        """Whether all aspects may be tried in one call: if there are several, the judge can, and the user has not said
-        how candidates are read."""
+        """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
+        not chosen a reading."""
         return len(self.data.aspects) > 1 and not self.judge.joint and self._may_read(JOINT)
 
     def _may_read(self, way: str) -> bool:
-        """Whether the judge can read in a way, and the user has not said how it reads."""
+        """Whether the judge has the option `way` (`TOGETHER` or `JOINT`), and the user has set neither option."""
         judge, settings = self.judge, self.settings
         if {TOGETHER, JOINT} & settings.options().keys() or way not in options_of(settings.judge):
             return False
         try:
             judge.from_config({**judge.config(), way: TOGETHER_AT_MOST if way == TOGETHER else True})
         except InputError:
-            # Its other settings do not go with it: probabilities are those of one score.
+            # The judge's other options exclude it, e.g. score mode `expected`.
             return False
         return True
 
     def read(self, reading: Reading) -> Judge:
-        """A copy of the judge before any tuning, which reads in one of `readings`, or where it may in `joint` calls."""
+        """A copy of the untuned judge with one of `readings`, or `joint`."""
         one = self.judge.deepcopy()
         if len(self.readings) > 1:
             one.together = 0 if reading == "alone" else TOGETHER_AT_MOST
@@ -131,8 +134,8 @@ class CompilePlan:
 
     @property
     def study(self) -> Path | None:
-        """The file of the search's study. That of a fold is kept in memory: after a stop the same replies make the same
-        one."""
+        """The file of the search's study. A fold's study is in memory: after a stop it is made again from the stored
+        replies."""
         return None if self.of_fold else Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
 
     @property
@@ -141,9 +144,12 @@ class CompilePlan:
         return breadth_of(self.settings.effort, self.settings.trials)
 
     def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
-        """The sources that a judge for these aspects is chosen by: those of dev, then of train as far as the rule looks
-        at them, up to the number of candidates that the effort allows; sources that say nothing are left out. Without
-        `ranked` these: the rated sources among the same that say nothing."""
+        """The sources to choose a judge for these aspects by.
+
+        Those of dev, then of train if the rule of choice uses it, up to the number of candidates that the effort
+        allows. Only sources whose ratings can tell judges apart (`CompileData.tells`); with `ranked=False` the other
+        rated ones, up to the same limit.
+        """
         splits = self.data.splits
         train = splits.train.groups if RULES[self.settings.choose].part == "train+dev" else ()
         room = self.breadth.candidates
@@ -163,7 +169,7 @@ class CompilePlan:
 
     @property
     def phases(self) -> list[RunPhase]:
-        """The steps of a compile by the names of their stages; shares of the work and passes are rough, for display."""
+        """The stages of a compile, for the progress bar; their shares of the work are rough."""
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
@@ -173,7 +179,7 @@ class CompilePlan:
         measuring = RunPhase("held-out", 0.2, held_out)
         if not self.data.repeats:
             return [learning, *choosing, measuring]
-        # Folds of one half have learnt the same, so that the first of them asks most of what all ask.
+        # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
         again = [replace(phase, share=phase.share / 4) for phase in (*choosing, measuring)]
         halves = [half for folds in self.data.repeats for half in folds.halves]
         found = [[learning, *choosing, measuring, *(again * (len(half) - 1))] for half in halves]
@@ -182,24 +188,24 @@ class CompilePlan:
     @property
     def corpus_name(self) -> str:
         stem = Path(self.settings.data.partition("=")[0]).stem
-        # The name of a set and its split has characters that a folder's should not have.
+        # Names of data sets and splits have characters that a folder's name should not have.
         return re.sub(r"[^\w.+-]+", "-", stem) if self.settings.data.startswith("hf:") else stem
 
     @property
     def name(self) -> str:
-        """Name of the run and of its export; equal settings and data give equal names."""
+        """The name of the run and its export; equal settings and data give equal names."""
         lm = self.settings.lm.replace("/", "_")
         judge = self.settings.judge.replace(":", ".")
         return self.settings.name or f"{self.corpus_name}-{judge}-{lm}-{self.identity[:8]}"
 
     @property
     def note(self) -> str | None:
-        """What must stand beside every figure of the compile, if anything."""
+        """A remark that must accompany all figures of the compile, if any."""
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None
 
 
 class Trials(Protocol):
-    """Where the trials of a search are logged; `runs.tracking.tracker.Tracker` does it in MLflow."""
+    """Logs the trials of a search; `runs.tracking.tracker.Tracker` does it in MLflow."""
 
     def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None: ...
 
@@ -215,8 +221,8 @@ class NoTracking:
 class Run:
     """A plan that is being carried out.
 
-    An estimate carries it out too: with an LM for dry runs in the runner, without tracking, and with a tuner and a
-    search that take the cheapest or the dearest course.
+    Estimates carry it out, too: with an LM for dry runs, without tracking, and with a tuner and a search that make as
+    few or as many calls as possible.
     """
 
     plan: CompilePlan
@@ -224,7 +230,7 @@ class Run:
     tracker: Trials
     tuner: Tuner
     reflection: JudgeLM
-    """What the tuner has guides and instructions written by."""
+    """The LM that writes guides and instructions for the tuner."""
     search: Search = search
 
     @classmethod
@@ -233,7 +239,7 @@ class Run:
         return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
 
     def on(self, splits: Splits) -> Run:
-        """The run of a fold, whose trials are not logged: they are those of another judge than the exported one."""
+        """The run of a fold, without tracking, because its trials are not those of the exported judge."""
         return replace(self, plan=self.plan.on(splits), tracker=NoTracking())
 
 

@@ -1,9 +1,9 @@
-"""From rated groups to `dspy.Example`s, and the metric that DSPy's optimizers see.
+"""Rated groups as `dspy.Example`s, and the metric for DSPy's optimizers.
 
-One example is one group and one aspect: its items and their human ratings. The metric is the group's
-correlation, so the mean over examples is the published summary-level correlation and an optimizer of
-per-example means optimizes the real thing. Without groups there is nothing to correlate within; examples
-are then seeded batches of items, which is a proxy, and every choice is made on the pooled dev agreement.
+One example is one group in one aspect: its items and their human ratings. The metric is the group's correlation, so
+that the mean over examples, which DSPy's optimizers maximise, is the summary-level correlation. Without groups of
+several candidates there is no correlation within a group. Examples are then batches of items drawn by a seed, as a
+proxy; choices are made by the pooled agreement on dev.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus
 from debate_judge.programs.judge import Item, Verdict, items_of
 
 BATCH = 16
-"""Least items of an example without groups: enough to correlate, and few enough for several examples."""
+"""Least number of items of a batch: enough to correlate, and few enough for several batches."""
 
 SOURCES = 4
-"""Least sources of it: within one source alone a pooled correlation would be another figure."""
+"""Least number of sources of a batch: the correlation within a single source would be another figure."""
 
 
 def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: int) -> list[dspy.Example]:
-    """One example per group and aspect whose human ratings differ, or per batch of items without groups."""
+    """One example for each aspect and group whose ratings differ, or, if not `grouped`, for each batch of items."""
     found: list[dspy.Example] = []
     for aspect in aspects:
         if grouped:
@@ -46,7 +46,7 @@ def examples(corpus: Corpus, aspects: Sequence[Aspect], *, grouped: bool, seed: 
 
 
 def _batches(corpus: Corpus, aspect: Aspect, seed: int) -> list[dspy.Example]:
-    """Batches of whole groups, so that what is learnt from one batch can be tried on the sources of another."""
+    """Batches of whole groups, so that batches do not share sources."""
     rated = []
     for group in corpus.groups:
         items = zip(items_of(corpus.task, group, aspect), group.candidates, strict=True)
@@ -74,7 +74,7 @@ def _example(
     raters: Sequence[tuple[float, ...]],
     comments: Sequence[tuple[str, ...]],
 ) -> dspy.Example:
-    """Questions, the mean rating of each, and the single ratings and the comments behind it."""
+    """An example with its items, and for each the mean rating, the ratings of single raters and their comments."""
     rated = dspy.Example(questions=items, ratings=list(ratings), raters=list(raters), comments=list(comments))
     return rated.with_inputs("questions")
 
@@ -86,11 +86,10 @@ def example_metric(example: dspy.Example, prediction: dspy.Prediction, statistic
 
 
 def group_metric(ratings: Sequence[float | None], scores: Sequence[float | None], statistic: Statistic) -> float:
-    """The group's correlation mapped to 0..1, as DSPy's optimizers want it.
+    """The group's correlation mapped from [-1, 1] to [0, 1], as DSPy's optimizers expect.
 
-    Unscored items are left out. Constant scores rank nothing and count as a correlation of 0, that is 0.5
-    here; DSPy takes 0 for a failure, and with this mapping a failure is never better than an honest
-    negative correlation.
+    Unscored items are left out. Constant scores count as a correlation of 0, that is 0.5 here. DSPy scores failures 0,
+    which is then never better than a negative correlation.
     """
     pairs = [(r, s) for r, s in zip(ratings, scores, strict=True) if r is not None and s is not None]
     if not pairs:

@@ -1,9 +1,8 @@
-"""What is wrong with a judge's scores on one example, in words: feedback for tuners that reflect on failures.
+"""Feedback in words on a judge's scores of one example, for tuners that reflect on failures.
 
-A metric says how bad a group was; it does not say which candidates changed places, nor whether the first score or the
-debate about it is to blame. Both can be read off the ratings and the transcripts: a transcript has the score before and
-after each critique. Texts under evaluation and replies are left out, so that none of them can speak to a tuner's LM in
-the name of the feedback.
+A metric does not say which candidates are in the wrong order, nor whether the first score or the debate is the cause.
+Both follow from the ratings and the transcripts, which contain the score before and after each critique. Feedback
+contains no texts under evaluation and no replies, so that these cannot give instructions to a tuner's LM.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from debate_judge.programs.judge import Judgement, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
 
 WORST = 5
-"""Pairs in the wrong order that are named, those first that the raters set furthest apart."""
+"""Most pairs in the wrong order that are named: those with the largest difference of ratings."""
 
 Rated = tuple[int, float, float]
-"""Number of a candidate, counted from 1 in the example's order, with the raters' mean and the judge's score."""
+"""(number of a candidate in the example, from 1; mean rating; the judge's score)."""
 
 
 def group_feedback(example: dspy.Example, prediction: dspy.Prediction) -> str:
-    """Say where the scores of a group leave the order of the raters' means, and what the debate did to each score.
+    """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
 
     Args:
-        example: Of `optimize.examples`: `questions` and `ratings`.
-        prediction: Its `judgements`, one per question.
+        example: From `optimize.examples`, with `questions` and `ratings`.
+        prediction: With `judgements`, one per question.
 
     Returns:
-        One statement a line; candidates go by their number in the example.
+        A statement on each line; candidates are named by their number in the example.
     """
     judgements: Sequence[Judgement] = prediction.judgements
     ratings: Sequence[float | None] = example.ratings
@@ -52,7 +51,7 @@ def group_feedback(example: dspy.Example, prediction: dspy.Prediction) -> str:
 
 
 def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
-    """How many pairs are in the wrong order, before and after the debate, and which."""
+    """How many pairs are in the wrong order before and after the debate, and the worst of them."""
     differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
     if not differing:
         return ["The raters set no two of the scored candidates apart."]
@@ -70,14 +69,14 @@ def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> 
 
 
 def pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
-    """Pairs in the wrong order, each with the one that the raters put lower first; the furthest apart come first."""
+    """Pairs in the wrong order, the lower rated candidate first; pairs with the largest difference of ratings first."""
     pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
     wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
     return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
 
 
 def _debate(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
-    """What each critique, and the Tie-breaker, did to a score; `effects` counts which way it went."""
+    """What each critique and the Tie-breaker did to a score; the directions are counted in `effects`."""
     for cause, before, after in _moves(verdict.transcript):
         change = abs(after - rating) - abs(before - rating)
         effect = "unmoved" if before == after else "toward" if change < 0 else "away" if change > 0 else "across"

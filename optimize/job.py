@@ -1,6 +1,6 @@
-"""The one flow of a compile, readable top to bottom: data, split, prove (tune, choose, score held-out), publish.
+"""The steps of a compile in their order: load and split the data, tune, choose, score held-out, publish.
 
-With few sources the second step is a loop over folds (`proof/procedure.py`).
+With few sources, tuning to scoring is a loop over folds (`proof/procedure.py`).
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LMUse:
-    """What a compile asked of its LM."""
+    """The LM calls of a compile."""
 
     asked: int
     executed: int
-    """Calls that were really made; the store of replies answered the others."""
+    """Calls that were sent; the others were answered from the store of replies."""
     rows: Sequence[Mapping[str, Any]]
     """Calls, tokens and money by role and round, as `runs.reports.costs.cost_rows` has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """Where the run can be looked at."""
+    """The run in MLflow."""
 
     run_id: str
     ui_command: str | None
@@ -85,13 +85,13 @@ class Result(CompileEvidence):
     lm_use: LMUse
     export: Path
     report: Path | None
-    """The page, the one with texts where that is wanted; None where none was wanted or none could be written."""
+    """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
     tracked: TrackedRun
     curve: LearningCurve | None = None
 
     @cached_property
     def calibration(self) -> Mapping[str, CalibrationEffect]:
-        """Aspect -> what mapping scores to the raters' scale changes on held-out."""
+        """Aspect -> the effect on held-out of mapping scores to the raters' scale."""
         return calibration_effects(self.plan, self.judge, self.held_out)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
     Args:
-        settings: What to do.
-        personas: Name -> text of the personas that a debate may be given.
+        settings: All settings of the compile.
+        personas: Name -> text of the Critic's personas to try.
         progress: Whether to show progress on stderr.
 
     Raises:
-        InputError: Settings or data cannot be used; nothing has been spent then.
-        dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
+        InputError: Settings or data cannot be used; no LM call was made then.
+        dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
     """
     plan = prepared(settings, personas)
     with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
@@ -176,7 +176,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
 
 
 def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
-    """What a compile works on: the judge, the data, their split, the level to choose by.
+    """Make the plan of a compile: the judge, the data, their split, the level to choose by.
 
     Raises:
         InputError: Settings or data cannot be used.
@@ -188,7 +188,7 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     judge = _start(settings, options)
     if settings.wanted_examples:
         require_shown(judge)
-    # Whatever way of scoring the user chose, the single call scores in the same.
+    # The single call has the user's score mode and granularity, too.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
     rated = rated_data(settings, judge)
     if batches := batches_for(options, rated.corpus):
@@ -213,7 +213,7 @@ def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
 
 
 def _trials(plan: CompilePlan) -> list[Trial]:
-    """What is tried beforehand: the judge with every role that the search may give it, in every reading."""
+    """The trial calls before the compile: the judge with every role that the search may use, in every reading."""
     searched = "tie_breaker" in named(plan.settings.judge).searched
     readings = [*plan.readings, *(("joint",) if plan.joint else ())]
     fullest = [plan.read(reading).with_debate(tie_breaker=True if searched else None) for reading in readings]
@@ -237,7 +237,7 @@ def _tracker(plan: CompilePlan) -> Tracker:
 
 
 def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
-    """Write into the store's ledger that the held-out figures are known from now on."""
+    """Record in the store's ledger that the held-out figures were looked at."""
     return record_look(
         Path(plan.settings.store),
         plan.identity,

@@ -1,4 +1,4 @@
-"""What a compile leaves behind: the tracked run with its figures and tables, and the export."""
+"""Publishes the result of a compile: the tracked run with its figures and tables, and the export."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ALWAYS = ("data", "judge", "lm", "tuner", "effort", "max_rounds", "objective", 
 
 
 def announce(plan: CompilePlan, tracker: Tracker) -> None:
-    """Log what is known before anything is spent: settings, data and split."""
+    """Log what is known before any LM call: settings, data and split."""
     data = plan.data
     found = {"aspects": ",".join(a.name for a in data.aspects), "level": data.level}
     tracker.settings(asdict(plan.settings) | found, telling(plan.settings, _ALWAYS) | found)
@@ -97,7 +97,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     folder = _export(run, evidence)
     own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
     if own:
-        # The model would have to hold their modules and all that these import, which nothing here can know.
+        # The model would have to contain their modules and everything that these import, which is not known here.
         logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
     else:
         good = above_zero(held_out.tables[exported.name].average[plan.data.level][plan.statistic])
@@ -108,7 +108,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
 
 
 def _spoken(judge: Judge) -> dict[str, str]:
-    """Predictor name -> instructions of those that are asked, given how the judge debates."""
+    """Predictor name -> instructions of the predictors that the judge's debate uses."""
     asked = {*judge.tunable(), *(["tie_breaker.predict"] if judge.debate_config.tie_breaker else [])}
     return {name: text for name, text in judge.instructions().items() if name in asked}
 
@@ -132,10 +132,10 @@ def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> R
 
 
 def _metrics(run: Run, evidence: CompileEvidence) -> dict[str, float | None]:
-    """The numbers that the run's page and the comparison of runs show, under the same names in every compile.
+    """The metrics of the run, which have the same names in every compile.
 
-    `agreement` is the headline: the compiled judge's held-out agreement in the measure of the run's parameters
-    `objective` and `level`, averaged over aspects.
+    `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
+    at the level that are the run's parameters `objective` and `level`.
     """
     meter, level, statistic = run.runner.lm.meter, run.plan.data.level, run.plan.statistic
     held_out, searches, looks = evidence.held_out, evidence.searches, evidence.looks

@@ -21,11 +21,11 @@ from debate_judge.programs.judge import Judge
 logger = logging.getLogger(__name__)
 
 _FURTHER = 1_000_003
-"""Between the seeds of repeats, so that no repeat of one seed is likely to be the first of another."""
+"""Difference between the seeds of repeats: large, so that repeats of nearby seeds do not coincide."""
 
 
 def rated_data(settings: Settings, judge: Judge) -> CompileData:
-    """The corpus that the settings name, split, with the aspects that are judged and the level that is chosen by.
+    """Load and split the corpus that the settings name, and determine the aspects and the level to choose by.
 
     Raises:
         InputError: The data cannot be used.
@@ -67,11 +67,11 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> tuple[
 
 
 def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
-    """Within groups where there are groups, else pooled.
+    """The level for `--level auto`: `summary` if groups have several candidates, else `sample`.
 
-    Pooled, too, where every candidate is to be called one of two things, by a cut that is the same for all sources: the
-    pooled correlation ranks judges much as AUROC does, and groups of one kind count then. A judge that compares
-    says nothing across sources.
+    Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
+    correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that
+    compares, whose scores mean nothing across sources.
     """
     pooled = all(a.name in questions and questions[a.name].kind == "binary" for a in aspects)
     return "summary" if corpus.grouped and (not pooled or judge.compares) else "sample"

@@ -1,4 +1,4 @@
-"""The LM that reflects for a tuner: writes guides and instructions. The judge's own model unless another is named."""
+"""The LM that writes guides and instructions for a tuner: the judge's own model unless another is named."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from debate_judge.programs.lm.client import JudgeLM
 
 REFLECTION = "reflection"
-"""What bill and estimate call its calls."""
+"""Name of its calls in the table of costs and in estimates."""
 
 _TEMPERATURE = 1.0
-"""Several proposals are worth little if they are all alike; replies are kept, so that a run can be repeated."""
+"""So that several proposals differ; replies are stored, so that a run can be repeated."""
 
 _MAX_TOKENS = 4000
-"""Least room of a reply: an analysis and a guide, or instructions with all that was learnt."""
+"""Least `max_tokens` of its replies, which hold an analysis and a guide, or complete instructions."""
 
 
 def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = None) -> JudgeLM:
     """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
 
     Args:
-        settings: Of the compile.
-        lm: The judge's.
-        engine: Of a dry run, in place of the model's own; nothing is paid then, and no limit holds.
+        settings: Settings of the compile.
+        lm: The judge's LM.
+        engine: Engine of a dry run, in place of the model's own; there are no limits then.
 
     Raises:
-        InputError: The name is no LM's, or a budget in money was given and its price is not known.
+        InputError: The name is not an LM's, or a budget in money was given and the price is unknown.
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     spec = settings.reflection_lm or settings.lm
-    # The address is that of a provider: another provider's model does not live there.
+    # The address belongs to a provider, and is not used for models of another one.
     same = spec.partition("/")[0] == settings.lm.partition("/")[0]
     return make_lm(
         spec,
@@ -53,7 +53,7 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
 
 
 def preflight_reflection(settings: Settings, lm: JudgeLM) -> None:
-    """Ask a second LM once, so that a wrong key or name is told before anything is spent.
+    """Make one call to a second LM, so that a wrong key or name is found before the compile.
 
     Raises:
         dspy.LMError: The key is refused, the model unknown, the account empty.

@@ -44,11 +44,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TunedJudges:
-    """What was learnt from train: the judges to choose from, which folds with the same train share."""
+    """The judges to choose from, tuned on train; folds with the same train share them."""
 
     variants: Mapping[str, Mapping[JudgeVariant, CrossFitted]]
-    """Label of a unit -> its judges."""
+    """Label of a unit (aspects that share a judge) -> its judges."""
     space: Space
+    """What the search may choose from."""
 
 
 def learn(run: Run) -> TunedJudges:
@@ -58,8 +59,8 @@ def learn(run: Run) -> TunedJudges:
         dspy.LMError: The LM failed for good.
     """
     plan = run.plan
-    # What is learnt and tried first is learnt and tried in the cheapest reading. A copy, for a judge may keep what it
-    # has derived, and the uncompiled one is to be measured as it comes.
+    # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
+    # judge is measured without that.
     base = plan.read(plan.readings[0])
     learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
     personas = _judges(plan, base)
@@ -69,7 +70,7 @@ def learn(run: Run) -> TunedJudges:
 
 @dataclass(frozen=True)
 class Selected:
-    """What was chosen."""
+    """The chosen judge, and the searches that chose it."""
 
     judge: CompiledJudge
     searches: Mapping[str, SearchResult]
@@ -80,11 +81,11 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
     """Choose on train and dev, for every aspect.
 
     Args:
-        run: What it is chosen by.
-        learnt: From the same train.
+        run: The run, whose plan has the parts to choose by.
+        learnt: The judges to choose from, tuned on this plan's train.
 
     Raises:
-        InputError: Too many of the items that are chosen by have no score.
+        InputError: Too many of the items to choose by have no score.
         dspy.LMError: The LM failed for good.
     """
     plan, settings = run.plan, run.plan.settings
@@ -123,7 +124,11 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
 
 
 def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
-    """The judge that was chosen, once it is known to score what it is asked about."""
+    """The chosen judge, after a check that it scored enough of the items.
+
+    Raises:
+        InputError: Too many have no score.
+    """
     point = found.chosen.point
     judgements = [j for part in PARTS for j in found.scores.judgements(point, part) if j is not None]
     label = label_of(found.scores.aspects)
@@ -133,7 +138,7 @@ def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
 
 
 def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
-    """What can be known of the raters from train: what the tuner learnt, rated examples, and a guide with examples."""
+    """All kinds of knowledge of the raters from train: the tuner's results, rated examples, and both together."""
     kinds, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
     if wanted is None:
         return kinds
@@ -142,7 +147,7 @@ def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledg
 
 
 def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
-    """What the tuner learnt of the raters on train."""
+    """The kinds of knowledge of the raters that the tuner found on train."""
     plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
@@ -169,7 +174,7 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
-    """The personas that the search may choose from: all, or the judge's own where that is not searched."""
+    """The personas that the search may choose from: all, or only the judge's own if personas are not searched."""
     if "persona" in named(plan.settings.judge).searched:
         return plan.personas
     name = str(plan.judge.config().get("persona", ""))
@@ -177,21 +182,21 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
 
 
 def _judges(plan: CompilePlan, base: Judge) -> dict[str, Judge]:
-    """The judge as it comes with each persona, its own first."""
+    """The untuned judge with each persona, its own first."""
     found = base.variants(_personas(plan))
     own = str(base.config().get("persona", ""))
     return {name: found[name] for name in sorted(found, key=lambda name: name != own)}
 
 
 def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds: Sequence[Knowledge]) -> Space:
-    """What the search may choose from; the single call of the judge as it comes is always part of it."""
+    """What the search may choose from; the single call of the untuned judge is always part of it."""
     searched = named(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
     rounded = any(_rounded(plan, aspect) for aspect in plan.data.aspects)
     fixed = len(_fixed(plan, plan.data.aspects)) == len(plan.data.aspects)
-    # Where the user has said how scores are asked for, they are.
+    # A granularity that the user has set is the only one.
     own = str(base.config().get(ASKED, ""))
     ways = get_args(Asked) if rounded and own == FREE else (own or FREE,)
     return Space(
@@ -204,21 +209,22 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         asked=tuple(sorted(ways, key=lambda way: way != FREE)),
         readings=plan.readings,
         joint=plan.joint,
-        # An export of such a judge holds texts of the data, which the user has to allow.
+        # An export of a judge with examples contains texts of the data, which the user has to allow.
         barred=() if plan.settings.export_examples else tuple(k for k in knowledge if k in ("examples", "both")),
     )
 
 
 def _fixed(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
-    """Aspect -> its granularity where the search has none to choose: that of its steps, or as given."""
+    """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
     usual = {aspect.name: usual_granularity(plan.judge, aspect) for aspect in aspects}
     return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
 
 
 def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
-    """Always, but for two cases: a metric's values have no place on the scale, and where scores become decisions, the
-    cut does what rounding could: half points would move scores from one side of it onto it, and whole ones hide the
-    grade.
+    """Whether rounding is searched for an aspect.
+
+    Not for metrics, whose values are not on the scale, and not for binary decisions: half points would move scores onto
+    the threshold, and whole points would remove all differences between scores on the same side of it.
     """
     question = plan.data.questions.get(aspect.name)
     return plan.judge.on_scale and (question is None or question.kind != "binary")
@@ -250,8 +256,8 @@ def _log(run: Run, point: Point, found: Found) -> None:
 
 
 def _metrics(found: Found) -> dict[str, float | None]:
-    """What MLflow shows of a point. One that was dropped has no agreement, for it is known for a part of the sources
-    only, but how far it was behind the best one on these."""
+    """The metrics of a point in MLflow. A point that was dropped early was measured on a part of the sources, so it has
+    no agreement, but its distance to the best point on this part."""
     if isinstance(found, Dropped):
         behind = {f"race/{label}/behind": value for label, value in found.behind.items()}
         return {"sources_asked": found.groups, "race/behind": sum(behind.values()) / len(behind), **behind}

@@ -38,7 +38,7 @@ class WantedExamples:
 
     count: int
     nearest: bool
-    """Whether each item is shown those most like it, instead of one choice for all items."""
+    """Whether each item is shown the most similar examples, instead of the same ones for all items."""
 
     @classmethod
     def of(cls, text: str) -> WantedExamples:
@@ -79,7 +79,7 @@ class JudgeFlags:
 
 @flag_group("optimization")
 class SearchFlags:
-    """How instructions are tuned, and what is searched and how it is chosen."""
+    """How instructions are tuned, and what is searched and chosen."""
 
     tuner: str = setting("guide", f"how the judge learns from the raters: {', '.join(TUNERS)}")
     reflection_lm: str | None = setting(
@@ -137,7 +137,7 @@ class SearchFlags:
 
 @flag_group("tracking and output")
 class OutputFlags:
-    """Where a compile leaves what it made."""
+    """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
         None, "name of the run and of its export", decides=False
@@ -164,12 +164,12 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
         return WantedExamples.of(self.examples) if self.examples else None
 
     def identity(self) -> str:
-        """Fingerprint of what decides the result; where things are stored and shown does not."""
+        """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
         return fingerprint(deciding(self))
 
 
 def one_of(field: str, value: str, known: Sequence[str]) -> None:
-    """Refuse a name that is not known, and name the nearest one.
+    """Refuse an unknown name, and suggest the nearest one.
 
     Raises:
         InputError: `value` is not in `known`.

@@ -1,4 +1,4 @@
-"""What a finished compile says about its judge: the verdict in words, and the sections of its report.
+"""The results of a finished compile in words and tables: the verdict, the terminal summary, the report's sections.
 
 Uses the plan, the search and held-out; calls no LM.
 """

@@ -1,4 +1,4 @@
-"""Where the report of a compile is left: in its export's folder and in its run."""
+"""Writes the report of a compile into its export's folder and its run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 def leave_report(plan: CompilePlan, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path | None:
-    """Write the report and log it; returns the page to look at.
+    """Write the report and log it in the run; returns the page.
 
-    A page that cannot be written costs a warning and not the compile, which is paid for by now.
+    If the page cannot be written, this is only a warning, because the compile has been paid for by now.
     """
     settings = plan.settings
     full = settings.report == "full"
@@ -36,6 +36,6 @@ def leave_report(plan: CompilePlan, tracker: Tracker, export: Path, report: Repo
 
 
 def _warn_of_texts(readme: Path) -> None:
-    """An export says what it holds; the page with texts is the one part of it that quotes the data."""
+    """Add to the export's README that the page with texts quotes the data."""
     with opening(readme, "--report"), readme.open("a", encoding="utf-8") as out:
         out.write("\nreport-full.html quotes the texts of the data: take it out before the export goes to others.\n")

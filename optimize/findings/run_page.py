@@ -1,4 +1,4 @@
-"""What the page of a run in MLflow shows first: a description in words, and the debates that are worth a look."""
+"""For the page of a run in MLflow: its description, and the table of debates with the largest errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.text import interval
 
 MOST_DEBATES = 200
-"""Debates in the run's table; all of them can be had again from the store at no cost."""
+"""Most debates in the run's table."""
 
 
 def description(plan: CompilePlan, evidence: CompileEvidence) -> str:
@@ -45,10 +45,10 @@ def description(plan: CompilePlan, evidence: CompileEvidence) -> str:
 
 
 def debate_rows(plan: CompilePlan, held_out: HeldOut) -> list[dict[str, Any]]:
-    """The compiled judge's debates beside ratings and single calls, those furthest from the raters first.
+    """The compiled judge's debates with ratings and single calls, those furthest from the raters first.
 
-    The distance is that of score and mean rating in points, or, for a judge whose scores lie on no scale, that of their
-    ranks within the group. Items without a score come last.
+    The distance is the difference of score and mean rating in points; for a judge whose scores are not on the scale,
+    that of their ranks within the group. Items without a score come last.
     """
     judged = held_out.judgements("compiled")
     rows: list[dict[str, Any]] = []

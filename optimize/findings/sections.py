@@ -1,4 +1,4 @@
-"""The report of a compile: what its page says. A further section is a further entry in `compile_report`."""
+"""The sections of a compile's report. A new section is one more entry in `compile_report`."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from debate_judge.runs.reports.text import basis, interval
 from debate_judge.runs.tracking.values import versions
 
 _BROWSED = ("compiled", "single")
-"""The judges whose debates can be looked through."""
+"""The judges whose debates can be browsed on the page."""
 
 
 def compile_report(
     run: Run, evidence: CompileEvidence, curve: LearningCurve | None = None
 ) -> tuple[Report, DebateTexts]:
-    """What the page of a compile shows, without the texts of the data, and these.
+    """The report of a compile without the texts of the data, and these texts.
 
     Args:
         run: The plan that was carried out.
-        evidence: What it has found out.
-        curve: The learning curve, where it was asked for.
+        evidence: The results.
+        curve: The learning curve, if one was measured.
     """
     plan, judge, searches, held_out = run.plan, evidence.judge, evidence.searches, evidence.held_out
     kind = next(iter(judge.aspects.values())).judge.kind
@@ -144,7 +144,7 @@ def _agreement(
 
 
 def _label(found: list[Agreement]) -> str:
-    """Which correlation the figures are, and what they rest on; the last of them is over most groups."""
+    """The name of the correlation, and how many groups it is computed from; the last figure has the most groups."""
     last = found[-1]
     groups = f"{last.groups} groups"
     flat = f", {last.undefined} left out for equal ratings" if last.undefined else ", none undefined"

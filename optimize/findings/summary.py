@@ -1,4 +1,4 @@
-"""What a finished compile tells its user: the table of evidence and what to do next."""
+"""The terminal output of a finished compile: the table of results and the next commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from debate_judge.runs.reports.terminal import Printed, TerminalTable
 from debate_judge.runs.reports.text import interval
 
 _SHOWN_OF_A_GUIDE = 340
-"""Characters of each guide in the terminal."""
+"""Most characters of each guide in the terminal."""
 
 _OFFLINE = (
     "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
@@ -79,12 +79,12 @@ def table(result: Result) -> list[Printed]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A long answer in lines; what fits into two of them stays as it is."""
+    """A long answer, wrapped; one that fits into two lines is left to the terminal."""
     return textwrap.wrap(line, 118) if len(line) > 240 else [line]
 
 
 def _guides(result: Result) -> list[str]:
-    """The beginning of each guide; the whole is in run and export."""
+    """The beginning of each guide; run and export have the whole text."""
     found = guides(result.judge)
     if not found:
         return []
@@ -96,7 +96,7 @@ def _guides(result: Result) -> list[str]:
 
 
 def _race(result: Result) -> list[str]:
-    """How many of the points were dropped before they had been asked about all sources, and after how many."""
+    """How many points of the search were dropped early, and after how many sources."""
     found = next(iter(result.searches.values()))
     if not found.dropped:
         return []
@@ -108,13 +108,13 @@ def _race(result: Result) -> list[str]:
 
 
 def _decisions(result: Result) -> list[Printed]:
-    """The held-out decisions, where the corpus calls for any."""
+    """The held-out decisions, if the ratings define any."""
     found = result.held_out.decisions
     return ["", "Held-out decisions", *decision_tables.render(found), ""] if found else []
 
 
 def _raters(result: Result) -> list[Printed]:
-    """The held-out scores beside single raters, where the corpus has them."""
+    """The comparison with single raters, if the corpus has their ratings."""
     found, plan = result.held_out.raters, result.plan
     if not found:
         return []
@@ -123,7 +123,7 @@ def _raters(result: Result) -> list[Printed]:
 
 
 def next_steps(result: Result) -> str:
-    """The exact commands that a user would want next, as this process was started."""
+    """The next commands for the user, in the form in which this process was started."""
     settings, tracked = result.plan.settings, result.tracked
     usual = type(settings)()
     data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""

@@ -1,4 +1,4 @@
-"""What held-out says about a compiled judge, in words: is it good, is it better, what does it cost."""
+"""The verdict on a compiled judge in words: is it good, is it better than a single call, what does it cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from debate_judge.data.agreement.intervals import METHODS
 from debate_judge.data.agreement.results import WHY_NONE, Agreement, Difference
 from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.proof.exported import Exported, dearer
+from debate_judge.optimize.proof.exported import Exported, costs_more
 from debate_judge.optimize.proof.fold_figures import procedure_note
 from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut, above_zero
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
@@ -28,13 +28,13 @@ _HEADINGS = {
 
 
 def headings(kind: str) -> dict[str, str]:
-    """Judge, of `COMPARED` -> what tables call it, for a judge of this kind."""
+    """Judge, of `COMPARED` -> its name in tables, for a compiled judge of this kind."""
     return {judge: _HEADINGS[judge].format(kind=kind) for judge in COMPARED}
 
 
 def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[str]:
-    """Is the judge good, is it better than a single call of the same LM, what does it cost, and what is exported: in
-    words."""
+    """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, what does
+    it cost, and what is exported."""
     good = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
     sources = len(plan.data.measured.groups)
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
@@ -53,7 +53,7 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
 
 
 def _apart(repeats: Sequence[FoldFigures]) -> str:
-    """How far folds and repeats lie apart."""
+    """How much folds and repeats differ."""
     told = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
     if len(repeats) > 1:
         told += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
@@ -67,7 +67,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _by_aspect(held_out: HeldOut) -> str:
-    """What the held-out sources say about each aspect, by intervals that hold for all of them together."""
+    """The advice for each aspect, by intervals that hold for all aspects together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
         told = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
@@ -77,7 +77,7 @@ def _by_aspect(held_out: HeldOut) -> str:
 
 
 def measure(plan: CompilePlan, held_out: HeldOut) -> str:
-    """Which correlation at which level."""
+    """The name of the correlation and the level."""
     return basis(agreement_of(plan, held_out, "compiled", plan.data.aspects[0].name))
 
 
@@ -87,7 +87,7 @@ def agreement_of(plan: CompilePlan, held_out: HeldOut, judge: str, aspect: str) 
 
 
 def gains(held_out: HeldOut, kind: str) -> list[str]:
-    """The paired differences and what they rest on."""
+    """The paired differences, with the number of sources, the methods, and their power."""
     found = {
         "single call": held_out.gain,
         "single call that knows the same": held_out.over_informed,
@@ -108,7 +108,7 @@ def gains(held_out: HeldOut, kind: str) -> list[str]:
 
 
 def undefined(plan: CompilePlan, held_out: HeldOut) -> list[str]:
-    """Which groups count 0 and which are left out, and what the other conventions would give; empty without any."""
+    """How many groups count 0 or are left out, and the average by other conventions; empty if there are none."""
     counts = {}
     for judge in COMPARED:
         found = [agreement_of(plan, held_out, judge, aspect.name) for aspect in plan.data.aspects]
@@ -137,19 +137,21 @@ def _better(gain: Difference, calls: float, single: float) -> str:
         return f"No, it is worse: {interval(gain)}."
     told = f"These sources cannot tell: {interval(gain)}."
     return (
-        f"{told} It takes more calls, so that the single call is the cheaper choice." if dearer(calls, single) else told
+        f"{told} It takes more calls, so that the single call is the cheaper choice."
+        if costs_more(calls, single)
+        else told
     )
 
 
 def _advice(gain: Difference, calls: float, single: float) -> str:
-    """What the held-out sources say about one aspect."""
+    """The advice for one aspect."""
     if gain.low is not None and gain.low > 0:
         return "use the compiled judge"
     if gain.high is not None and gain.high < 0:
         return "use the single call"
-    if gain.value == 0 and not dearer(calls, single):
-        return "the single call it is"
-    return "these sources cannot tell" + (", the single call is cheaper" if dearer(calls, single) else "")
+    if gain.value == 0 and not costs_more(calls, single):
+        return "the compiled judge does not differ from the single call"
+    return "these sources cannot tell" + (", the single call is cheaper" if costs_more(calls, single) else "")
 
 
 def _power(differences: Mapping[str, Difference]) -> list[str]:

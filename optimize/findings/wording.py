@@ -1,4 +1,4 @@
-"""What a compile chose and learnt, in words."""
+"""The choices of a compile, its changed instructions and its guides in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def describe(point: Point, calls: float = 1.0) -> str:
 
     Args:
         point: The choice.
-        calls: LM calls per item that it takes; without rounds some judges ask more than once, others not even once.
+        calls: Its LM calls per item, because some judges without rounds make several calls, and metrics none.
     """
     single = "single call" if round(calls) == 1 else "n = 0"
     parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
@@ -35,7 +35,7 @@ def describe(point: Point, calls: float = 1.0) -> str:
 
 
 def in_words(variant: JudgeVariant) -> str:
-    """A variant as figures name it."""
+    """The name of a variant in figures."""
     known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
     asked = "" if variant.asked == FREE else f", {variant.asked} points"
     reading = "" if variant.reading == "alone" else f", {variant.reading}"
@@ -59,12 +59,12 @@ def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:
 
 
 def guides(judge: CompiledJudge) -> dict[str, str]:
-    """Aspect -> the guide to its raters that the judge holds, where it holds one."""
+    """Aspect -> the guide in the judge's instructions, for aspects with a guide."""
     found = {aspect: guide_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
     return {aspect: guide for aspect, guide in found.items() if guide}
 
 
 def guides_text(judge: CompiledJudge) -> str:
-    """The guides, as people read them."""
+    """All guides as one text for people."""
     found = guides(judge)
     return "\n\n".join(f"{aspect}\n\n{guide}" for aspect, guide in found.items()) or "The judge holds no guide."

@@ -1,4 +1,4 @@
-"""What a compile measures beside agreement: how far its scores are from the raters, what more ratings would bring.
+"""What a compile measures in addition to agreement: calibration of scores, and the learning curve.
 
 Uses the search and the plan of a compile; chooses nothing.
 """

@@ -1,9 +1,9 @@
-"""Calibration of the chosen judges: the map from their scores to the raters' scale, and what it changes on held-out.
+"""Calibration of the chosen judges: the map from their scores to the raters' scale, and its effect on held-out.
 
-The map is fitted to the ratings of train and dev, on the scores that the judge was chosen by: those of a train source
-come from judges that learnt without it (`search.choice_scores`), for a judge is nearer to ratings that it has seen than
-to others, and the map would trust it too much. Sources whose ratings do not differ say nothing of rank, so that no
-judge is chosen by them; they say as much as others of the raters' scale, and are asked about here.
+The map is fitted on train and dev, with the scores that the judge was chosen by. Scores of a train source come from
+judges tuned without it (`search.choice_scores`): a judge is closer to ratings that it has seen, and a map fitted to
+such scores would be too steep. Sources whose ratings are all equal cannot serve for choosing, because they rank
+nothing; for the map they are as good as others, and are scored here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from debate_judge.programs.compiled import CompiledJudge
 
 
 def calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
-    """Aspect -> map, for the aspects of one unit; none for a judge of pairs, whose outcomes are no scores of a text.
+    """Aspect -> map, for the aspects of one unit; none for a judge of pairs, whose outcomes do not rate single texts.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -27,7 +27,7 @@ def calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
     if chosen.judge.compares:
         return {}
     parts = plan.choice(aspects, ranked=False)
-    # Whatever learns from examples has not seen these groups: an example is a group whose ratings differ.
+    # No judge was tuned on these groups, because examples are groups whose ratings differ.
     places = [(aspect.name, group.id) for aspect in aspects for group in parts["train"].groups]
     others = CrossFitted(chosen.judge, {place: chosen.at("train", place) or chosen.judge for place in places})
     fixed = {aspect.name: found.scores.granularity(aspect.name, point) for aspect in aspects}
@@ -45,14 +45,14 @@ def calibrations(run: Run, found: SearchResult) -> dict[str, Calibration]:
 
 
 def calibration_label(label: str) -> str:
-    """The name, in stages and progress, of what is asked for the calibration of a unit."""
+    """The name of a unit's calibration in stages and progress."""
     return f"{label}: calibration"
 
 
 def calibration_effects(plan: CompilePlan, judge: CompiledJudge, held_out: HeldOut) -> dict[str, CalibrationEffect]:
-    """Aspect -> what its calibration changes on held-out; no entry where the judge has none.
+    """Aspect -> the effect of its calibration on held-out, for aspects with a calibration.
 
-    With folds the scores of each are mapped by what was fitted without it.
+    With folds, the scores of each fold are mapped by the calibration that was fitted without it.
     """
     found = {}
     for aspect in plan.data.aspects:

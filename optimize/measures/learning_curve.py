@@ -1,10 +1,10 @@
-"""The learning curve: held-out agreement after learning from fewer train sources, to see whether more would pay.
+"""The learning curve: held-out agreement after tuning on fewer train sources, to see whether more ratings would help.
 
-Held fixed is what was chosen for each aspect: rounds, persona, Tie-breaker, reading, granularity. It is given what the
-tuner learns from 0, 4, 8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve says
-what learning is worth to this judge; with fewer ratings another one might have been chosen, and dev serves whole. An
-aspect whose chosen judge knows nothing of the raters is shown with what the tuner learnt: more ratings might make it
-worth choosing. With folds, those of the first repeat, each fold holds fixed what was chosen for it.
+The choices for each aspect (rounds, persona, Tie-breaker, reading, granularity) are fixed. The judge is tuned on 0, 4,
+8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve measures the effect of tuning
+on this judge; with fewer ratings another judge might have been chosen, and all of dev is used throughout. For an aspect
+whose chosen judge has no knowledge of the raters, the curve uses what the tuner found, because with more ratings it
+might be chosen. With folds, the first repeat is used, and each fold keeps its own choices.
 """
 
 from __future__ import annotations
@@ -37,33 +37,32 @@ from debate_judge.runs.tracking.tracker import Tracker
 logger = logging.getLogger(__name__)
 
 FIRST: Mapping[Level, int] = {"summary": 4, "sample": 16, "system": 4}
-"""Sources of the first step that learns; without groups a source is a single text, and of four of them little is
-learnt."""
+"""Train sources of the first step with tuning; more at sample level, where a source may be a single text."""
 
 _WORTH_A_STEP = 4 / 3
-"""Times by which a step has to be larger than the one before."""
+"""Least ratio of all train sources to those of the step before."""
 
 
 @dataclass(frozen=True)
 class LearningStep:
-    """What the judge does after learning from so many sources."""
+    """The judge after tuning on `sources` train sources."""
 
     sources: int
     table: AgreementTable
-    """On held-out."""
+    """Agreement on held-out."""
     difference: Difference | None
-    """In the objective, averaged over aspects: minus the step before; None for the first."""
+    """Agreement minus that of the step before, averaged over aspects; None for the first step."""
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """All steps; the first has learnt nothing, the last learns from all train sources."""
+    """All steps, from no train source to all of them."""
 
     steps: tuple[LearningStep, ...]
     fixed: Mapping[str, Point]
-    """Aspect -> what is held fixed, with folds by the first of them; its knowledge is the kind that is learnt."""
+    """Aspect -> the fixed choices, with folds those of the first; their `knowledge` is the kind that is tuned."""
     added: tuple[str, ...]
-    """Aspects whose chosen judge knows nothing of the raters."""
+    """Aspects whose chosen judge has no knowledge of the raters."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; every number finite or null."""
@@ -82,7 +81,7 @@ class LearningCurve:
 
 
 def require_learning(settings: Settings) -> None:
-    """Refuse a learning curve of a compile that learns nothing.
+    """Refuse a learning curve of a compile without tuning.
 
     Raises:
         InputError: It has no tuner and shows no examples.
@@ -97,7 +96,7 @@ def require_learning(settings: Settings) -> None:
 
 
 def tracked_curve(run: Run, tracker: Tracker, proofs: Sequence[Proof]) -> LearningCurve | None:
-    """The learning curve, with its figure and numbers in the run; None where the settings do not ask for one.
+    """Measure the learning curve and log it in the run; None if the settings do not ask for one.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -119,7 +118,7 @@ def tracked_curve(run: Run, tracker: Tracker, proofs: Sequence[Proof]) -> Learni
 
 
 def sizes_of(sources: int, level: Level) -> list[int]:
-    """Numbers of train sources: 0, the first step doubled as long as that leaves a step to all, and all."""
+    """The numbers of train sources: 0, the first step and its doubles up to 3/4 of all, and all."""
     found, size = [0], FIRST[level]
     while size * _WORTH_A_STEP <= sources:
         found.append(size)
@@ -128,12 +127,12 @@ def sizes_of(sources: int, level: Level) -> list[int]:
 
 
 def learning_curve(run: Run, proofs: Sequence[Proof], whole: int | None = None) -> LearningCurve:
-    """Learn from more and more of train, and score held-out with what was chosen.
+    """Tune on growing parts of train, and score held-out with the fixed choices.
 
     Args:
-        run: The compile; what it has learnt from all of train comes from its store of replies.
+        run: The compile; its tuning on all of train is repeated from the stored replies.
         proofs: The held-out parts, with the searches that chose for each.
-        whole: Train sources that those of the run are a sample of, for an estimate; by default they are all.
+        whole: For an estimate, the number of train sources that those of the run are a sample of.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -155,14 +154,14 @@ def learning_curve(run: Run, proofs: Sequence[Proof], whole: int | None = None) 
 
 @dataclass(frozen=True)
 class _Half:
-    """Held-out parts whose judges learn from the same train; the one part of a single split."""
+    """The held-out parts whose judges share a train part; one part for a single split."""
 
     run: Run
     proofs: Sequence[Proof]
     everything: TunedJudges
-    """Learnt from all of train."""
+    """The judges tuned on all of train."""
     fixed: Sequence[Mapping[str, Point]]
-    """For each part: aspect -> what is held fixed."""
+    """For each held-out part: aspect -> the fixed choices."""
 
     @classmethod
     def of(cls, run: Run, proofs: Sequence[Proof]) -> _Half:
@@ -177,7 +176,7 @@ class _Half:
 
     @property
     def added(self) -> list[str]:
-        """Aspects whose chosen judge knows nothing of the raters."""
+        """Aspects whose chosen judge has no knowledge of the raters."""
         return [
             aspect
             for proof, fixed in zip(self.proofs, self.fixed, strict=True)
@@ -186,7 +185,7 @@ class _Half:
         ]
 
     def scores(self, part: int | None, size: int) -> dict[str, list[GroupScores]]:
-        """Of all parts, after learning from `part` of the train sources, or from all; `size` names it."""
+        """The scores on all held-out parts after tuning on `part` train sources, None for all; `size` is for labels."""
         learnt = self.everything if not part else learn(_with_part(self.run, part))
         found = []
         for proof, fixed in zip(self.proofs, self.fixed, strict=True):
@@ -207,7 +206,7 @@ def _merged(parts: Sequence[Mapping[str, list[GroupScores]]]) -> dict[str, list[
 
 
 def first_sources(train: Corpus, size: int, seed: int) -> Corpus:
-    """A part of train of so many sources, in its order; each part holds the smaller ones."""
+    """A part of train with `size` sources, in train's order; it contains all smaller parts."""
     order = list(range(len(train.groups)))
     random.Random(f"learning curve {seed}").shuffle(order)
     kept = set(order[:size])
@@ -215,7 +214,7 @@ def first_sources(train: Corpus, size: int, seed: int) -> Corpus:
 
 
 def _with_part(run: Run, size: int) -> Run:
-    """The run with a part of train, and a name of its own for what tuners keep."""
+    """The run with a part of train, and with its own identity, under which tuners keep their state."""
     plan = run.plan
     part = first_sources(plan.data.splits.train, size, plan.settings.seed)
     splits = replace(plan.data.splits, train=part)
@@ -223,7 +222,7 @@ def _with_part(run: Run, size: int) -> Run:
 
 
 def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
-    """The chosen point, with the first kind of knowledge that was learnt where it knows nothing."""
+    """The chosen point; if it has no knowledge of the raters, with the first kind that was tuned."""
     kinds = [*learnt.space.knowledge[1:], *(variant.knowledge for variant in learnt.space.rewritten)]
     if chosen.knowledge != NO_KNOWLEDGE or not kinds:
         return chosen
@@ -233,13 +232,13 @@ def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
 def _scores(
     run: Run, learnt: TunedJudges, points: Mapping[str, Point], searches: Mapping[str, SearchResult], size: int
 ) -> dict[str, list[GroupScores]]:
-    """The scores of the judges at these points, aspects sharing calls as those of the compiled judge do."""
+    """Aspect -> held-out scores of the judges at these points; aspects share calls as in the compiled judge."""
     held_out = run.plan.data.splits.held_out
     judges: dict[str, Judge] = {}
     for unit in run.plan.units:
         for aspect in unit:
             point = points[aspect.name]
-            # A kind that was not learnt from so few sources is no knowledge there.
+            # If tuning on so few sources did not give this kind of knowledge, the variant is the untuned judge.
             judge = learnt.variants[label_of(unit)][point.variant].judge
             judges[aspect.name] = judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
     aspects = {aspect.name: aspect for aspect in run.plan.data.aspects}

@@ -1,4 +1,4 @@
-"""How good what a compile makes is: the loop over folds, and what is exported in view of the figures.
+"""Measures the compiled judge: held-out scores, the loop over folds, and which judge is exported.
 
 Uses selection, held-out scoring and the ledger of looks; writes nothing.
 """

@@ -1,20 +1,20 @@
-"""What the compared judges' scores of held-out sources say: agreement, gains, decisions, raters.
+"""Compares the judges on held-out sources: agreement, gains, decisions, and agreement with single raters.
 
-With folds (`data/folds.py`) every source is held out once in a repeat, from another compiled judge than those of other
-folds. What is figured is the same as for one held-out part, on the groups of all folds:
+With folds (`data/folds.py`) every source is held out once in each repeat, and each fold has its own compiled judge. The
+figures are computed as for a single held-out part, on the groups of all folds:
 
-- At summary level a group's value is that of its fold's judge, and with repeats the mean of its values in all of them.
-  Figures are means over the groups, and intervals t intervals of these values.
-- At sample and system level the scores of all folds are pooled, and one correlation is computed in each repeat; with
-  repeats the figure is their mean, its interval from resampling groups for all of them jointly. Judges of folds need
-  not use the scale alike, which counts against them: the pooled correlation is rather too low.
-- Decisions, and agreement beside single raters, are those of the first repeat.
+- At summary level the value of a group is computed from the scores of its fold's judge; with repeats it is the mean
+  over repeats. Figures are means over groups, with t intervals of these values.
+- At sample and system level the scores of all folds are pooled, with one correlation for each repeat; the figure is
+  the mean over repeats, with an interval from resampling groups in all repeats jointly. The judges of different folds
+  may use the scale differently, which lowers the pooled correlation a little.
+- Decisions and agreement with single raters are those of the first repeat.
 
-What the intervals ignore: folds share sources that they learn from and choose by, so that the values of groups are not
+The intervals have a known limit: folds share sources to tune on and to choose by, so the values of groups are not
 independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
 variance of K-fold cross-validation, 2004; Nadeau and Bengio, Inference for the generalization error, 2003). The
-intervals tell what other sources would change and not what learning from other ones would, and are somewhat too narrow
-for the procedure. How far folds and repeats lie apart stands beside them (`FoldFigures`).
+intervals account for other held-out sources but not for other sources to tune on, and so are somewhat too narrow for
+the procedure. The differences between folds and repeats are reported with them (`FoldFigures`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
     """Agreement of the compared judges, and the compiled one's gain.
 
     Args:
-        plan: Of the compile.
-        proofs: Of the single split, or of each fold of each repeat.
+        plan: The plan of the compile.
+        proofs: One for a single split, else one for each fold of each repeat.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
@@ -81,8 +81,8 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
 
 
 def _together(repeats: Sequence[Mapping[str, Sequence[GroupScores]]]) -> Mapping[str, Sequence[GroupScores]]:
-    """The aspects of all repeats as if each were an aspect: the mean over these is that over both, and a group, which
-    is the same in all of them, has the mean of its values."""
+    """The scores of all repeats as further aspects: a mean over these aspects is the mean over aspects and repeats, and
+    the value of a group is its mean over repeats."""
     if len(repeats) == 1:
         return repeats[0]
     return {f"{aspect} {n}": groups for n, scores in enumerate(repeats) for aspect, groups in scores.items()}
@@ -104,7 +104,7 @@ def _calls(proofs: Sequence[Proof]) -> dict[str, dict[str, float]]:
 
 
 def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[str, list[Judgement]]:
-    """Aspect -> judgements in the order of the measured sources."""
+    """Aspect -> judgements, in the order of the measured sources."""
     found = {}
     for aspect in plan.data.aspects:
         by_item = {
@@ -119,7 +119,7 @@ def _judgements(plan: CompilePlan, proofs: Sequence[Proof], judge: str) -> dict[
 
 
 def _calibrated(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, list[GroupScores]]:
-    """Scores of the compiled judges on the raters' scale, in the order of the measured sources."""
+    """Aspect -> scores of the compiled judges mapped to the raters' scale, in the order of the measured sources."""
     found = {}
     for aspect in plan.data.aspects:
         maps = [proof.judge.aspects[aspect.name].calibration for proof in proofs]
@@ -149,7 +149,7 @@ def _beside_raters(plan: CompilePlan, scores: Scores) -> dict[str, dict[str, Rat
 
 
 def _decisions(plan: CompilePlan, scores: Scores, proofs: Sequence[Proof]) -> dict[str, dict[str, Decided]]:
-    """Decisions at the fixed threshold, and the compiled judge's at the cut of dev where that is another one."""
+    """Decisions at the fixed threshold, and the compiled judge's at the cut tuned on dev if that differs."""
     questions = plan.data.questions
     at = partial(decide, resamples=plan.settings.resamples, seed=plan.settings.seed)
     found = {"single": at(scores["single"], questions)}
@@ -171,7 +171,7 @@ def _dev_cut(proof: Proof, aspect: str, question: Question) -> Question:
 
 
 def _one_cut(cuts: Sequence[Question], scores: Sequence[list[GroupScores]]) -> tuple[Question, list[GroupScores]]:
-    """One cut for all folds, the mean of theirs, and their scores moved by as much: no decision changes."""
+    """One cut for all folds: the mean of theirs. Each fold's scores are shifted accordingly, so no decision changes."""
     if len(cuts) == 1:
         return cuts[0], scores[0]
     places = [one.threshold if one.cut is None else one.cut for one in cuts]

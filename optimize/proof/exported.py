@@ -1,4 +1,5 @@
-"""What a compile has found out, and which judge is exported: the compiled one, unless its gain is not shown."""
+"""The results of a compile, and which judge is exported: the compiled one, or the single call if that is cheaper and
+not shown to be worse."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.tracking.looks import Looks
 
 SAME_COST = 1.05
-"""Times the calls of a single call up to which a judge takes no more of them."""
+"""Up to this many times the calls of a single call, a judge counts as no more expensive."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Exported:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileEvidence:
-    """What a compile has found out."""
+    """The results of a compile."""
 
     judge: CompiledJudge
-    """As compiled, exported or not; with folds the one that uses all sources."""
+    """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge."""
     held_out: HeldOut
@@ -39,16 +40,16 @@ class CompileEvidence:
     exported: Exported
 
 
-def dearer(calls: float, single: float) -> bool:
-    """Whether a judge takes more calls than a single call does."""
+def costs_more(calls: float, single: float) -> bool:
+    """Whether a judge with `calls` LM calls per item is more expensive than one with `single`."""
     return calls > SAME_COST * single
 
 
 def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut) -> Exported:
-    """The compiled judge, or the single call where the compiled judge takes more calls and its gain is not shown, or
-    where it is worse; with `--keep compiled` the compiled one all the same.
+    """Choose the judge to export.
 
-    Without an interval nothing is known of the gain, and the compiled judge is exported.
+    The single call, if held-out shows that the compiled judge is worse, or if it takes more calls and its gain is not
+    shown. Otherwise, or with `--keep compiled`, or if there is no interval of the gain, the compiled judge.
     """
     gain = held_out.gain
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
@@ -58,7 +59,7 @@ def choose_export(plan: CompilePlan, compiled: CompiledJudge, held_out: HeldOut)
         return Exported(compiled, "compiled", "the compiled judge, which is better than a single call")
     if gain.high < 0:
         found = "held-out shows that it is worse than a single call"
-    elif dearer(calls, single):
+    elif costs_more(calls, single):
         found = (
             f"held-out does not show that it is better than a single call, and it takes {calls:.1f} calls per item "
             f"instead of {single:.1f}"

@@ -1,4 +1,4 @@
-"""How far the folds of a compile lie apart, and what must be said of figures that come from folds."""
+"""The figures of single folds, and the note on how to read figures from folds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from debate_judge.optimize.proof.held_out import FoldFigures, HeldOut, Proof, Sc
 
 
 def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
-    """What differs between the folds of one repeat."""
+    """The figures of the folds of one repeat."""
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
@@ -31,7 +31,7 @@ def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
 
 
 def procedure_note(plan: CompilePlan) -> str:
-    """What held-out figures of folds are about."""
+    """What held-out figures from folds measure."""
     sources, repeats = len(plan.data.measured.groups), plan.data.repeats
     folds = sum(len(half) for half in repeats[0].halves)
     again = f", drawn {len(repeats)} times" if len(repeats) > 1 else ""
@@ -44,7 +44,7 @@ def procedure_note(plan: CompilePlan) -> str:
 
 
 def folds_json(plan: CompilePlan, held_out: HeldOut) -> dict[str, Any]:
-    """What the folds differ in, as JSON values."""
+    """The figures of all folds as JSON values."""
     return {
         "count": len(held_out.folds[0].sources),
         "repeats": [asdict(repeat) for repeat in held_out.folds],

@@ -1,4 +1,4 @@
-"""The held-out evidence: each compared judge scores, once, the sources that nothing was chosen on."""
+"""Held-out scores: each of the compared judges scores the sources that were not used for tuning or choosing."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
-"""One call of the Scorer; one call of the Scorer that knows of the raters what the compiled judge knows, so that what
-the debate adds is told apart from what was learnt; the debate as it comes; the debate as compiled. The first reads
-every candidate alone, unless the user has all of them read side by side; the second reads as the compiled one does; the
-third alone, or where a light search is to spare calls in the cheapest reading."""
+"""The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
+raters, which separates the effect of the debate from that of tuning; the untuned debate; the compiled debate. The first
+reads each candidate alone, unless the user has set `together`; the second has the reading of the compiled judge; the
+third reads alone, or in a light search in the cheapest reading."""
 
 DEV_CUT = "compiled-dev-cut"
-"""The compiled judge once more, its scores turned into decisions at the cut that was best on dev."""
+"""The compiled judge once more, with decisions at the cut that was best on dev."""
 
 
 HeldOutScores = Mapping[str, Mapping[str, tuple[list[Judgement], Granularity]]]
-"""Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity that they are read in."""
+"""Judge name, of `COMPARED` -> aspect -> its judgements in corpus order, and the granularity of reported scores."""
 
 Scores = Mapping[str, Mapping[str, Sequence[GroupScores]]]
 """Judge name -> aspect -> scores by group."""
@@ -38,16 +38,17 @@ Scores = Mapping[str, Mapping[str, Sequence[GroupScores]]]
 
 @dataclass(frozen=True)
 class Proof:
-    """One held-out part, and what the compared judges made of it."""
+    """One held-out part, and the compared judges' scores on it."""
 
     plan: CompilePlan
-    """Its splits have the part; of a fold or of the whole compile."""
+    """The plan of the fold or of the whole compile, whose splits contain the part."""
     judge: CompiledJudge
-    """As compiled without the part."""
+    """The judge compiled without the part."""
     searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge; scores of dev are read off it, for the cut."""
+    """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
     scored: HeldOutScores
     repeat: int = 0
+    """Number of the repeat, from 0."""
 
     @property
     def held_out(self) -> Corpus:
@@ -55,7 +56,7 @@ class Proof:
 
     @property
     def scores(self) -> dict[str, dict[str, list[GroupScores]]]:
-        """As `Scores`."""
+        """Judge name -> aspect -> scores by group."""
         return {
             name: {a.name: group_scores(self.held_out, a, *judged[a.name]) for a in self.plan.data.aspects}
             for name, judged in self.scored.items()
@@ -64,22 +65,22 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """What differs between the folds of one repeat; averages over aspects, at the level and in the correlation that
-    are chosen by, None where a fold's ratings do not tell."""
+    """The figures of the folds of one repeat: averages over aspects, in the correlation and at the level to choose by;
+    None if a fold's ratings leave it undefined."""
 
     sources: tuple[int, ...]
-    """Of each fold."""
+    """Number of held-out sources of each fold."""
     compiled: tuple[float | None, ...]
     """Agreement of each fold's compiled judge on its held-out sources."""
     gain: tuple[float | None, ...]
-    """The same minus that of the single call."""
+    """That agreement minus the single call's."""
     whole: float | None
     """Agreement of the compiled judges on all sources of the repeat."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What the compared judges did on held-out."""
+    """The comparison on held-out."""
 
     tables: Mapping[str, AgreementTable]
     """Judge name, of `COMPARED` -> agreement."""
@@ -88,28 +89,28 @@ class HeldOut:
     gain: Difference
     """Compiled minus single call, in the objective, averaged over aspects."""
     gains: Mapping[str, Difference]
-    """The same, aspect by aspect, with intervals that hold for all aspects together in 95 % of cases: each is one of
-    1 - .05 / aspects (Bonferroni)."""
+    """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
+    (Bonferroni: each has the level 1 - .05 / aspects)."""
     over_informed: Difference
-    """Compiled minus the single call that knows the same, likewise: what the debate adds."""
+    """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
     over_uncompiled: Difference
-    """Compiled minus uncompiled, likewise."""
+    """Compiled minus uncompiled, averaged over aspects."""
     judged: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements of the measured sources in their order; with folds those of the
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources; with folds those of the
     first repeat, each by the judge of its fold."""
     scores: Scores
-    """The same as scores, which agreement was computed from."""
+    """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
-    """Aspect -> the compiled judge's scores on the raters' scale, with folds by the map of each; without aspects for
-    which a judge has none."""
+    """Aspect -> the compiled judge's scores mapped to the raters' scale, with folds by each fold's map; aspects without
+    a map are missing."""
     decisions: Mapping[str, Mapping[str, Decided]]
-    """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, where the corpus calls for any."""
+    """Judge name, of `COMPARED` or `DEV_CUT` -> aspect -> decisions, for aspects whose ratings define any."""
 
     raters: Mapping[str, Mapping[str, RaterAgreement]]
-    """Judge name, of `COMPARED` -> aspect -> how it stands beside single raters; empty where only means are known."""
+    """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
 
     folds: tuple[FoldFigures, ...] = ()
-    """By repeat; empty for a single split."""
+    """One for each repeat; empty for a single split."""
 
     def judgements(self, judge: str) -> Mapping[str, list[Judgement]]:
         """Aspect -> judgements of a judge of `COMPARED`, in the order of the measured sources."""
@@ -121,13 +122,13 @@ class HeldOut:
 
 
 def above_zero(figure: Agreement) -> bool:
-    """Whether agreement above chance is shown: the interval lies above 0, or without an interval the value does."""
+    """Whether agreement above chance is shown: the interval, or without one the value, is above 0."""
     end = figure.value if figure.low is None else figure.low
     return end is not None and end > 0
 
 
 def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
-    """Let the two single calls, the uncompiled and the compiled judge score held-out.
+    """Score held-out with all compared judges.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -135,11 +136,12 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     plan = run.plan
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
-    # Copies, for a judge may keep what it has derived, and the plan may be carried out again.
+    # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
     single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.thrifty else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in items})
     once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
-    # A single call is the first turn of the debate that knows the same and reads alike: none is made twice for it.
+    # In this order: a single call is the first turn of the debate with the same knowledge and reading, whose reply is
+    # then in the store.
     asked = {
         "uncompiled": shared_judges(dict.fromkeys(items, uncompiled)),
         "single": shared_judges(dict.fromkeys(items, single)),

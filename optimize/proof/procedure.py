@@ -1,4 +1,4 @@
-"""Tune, choose, score held-out: once for a single split, in a loop over folds else."""
+"""Tunes, chooses and scores held-out: once for a single split, else in a loop over folds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 def prove(run: Run) -> tuple[Selected, list[Proof]]:
-    """Compile a judge, and let it, or those of the folds, score what they have not seen.
+    """Compile a judge, and score held-out sources with it, or with the judges of all folds.
 
     Returns:
-        What is chosen for the judge of the compile, and what its held-out figures rest on.
+        The judge to export, and the held-out scores: one `Proof` for a single split, else one for each fold.
 
     Raises:
-        InputError: Too many of the items that are chosen by have no score.
+        InputError: Too many of the items to choose by have no score.
         dspy.LMError: The LM failed for good.
     """
     if run.plan.data.repeats:
@@ -29,17 +29,16 @@ def prove(run: Run) -> tuple[Selected, list[Proof]]:
 
 
 def _by_folds(run: Run) -> tuple[Selected, list[Proof]]:
-    """The same for each fold, and a judge that learns and is chosen by all sources.
+    """Compile and score for each fold, and compile the judge to export on all sources.
 
-    Folds run one after the other: the calls of one search are many more than may be in flight, so that two searches at
-    once would be no faster.
+    Folds run one after the other: a single search already has more calls than may be in flight at once.
     """
     proofs: list[Proof] = []
     of_whole: TunedJudges | None = None
     for repeat, folds in enumerate(run.plan.data.repeats):
         for half in folds.halves:
             learnt = learn(run.on(half[0]))
-            # The judge of the whole learns from the first half of the first repeat, as half of its folds do.
+            # The exported judge is tuned on the first half of the first repeat, like half of the folds.
             of_whole = of_whole or learnt
             for splits in half:
                 logger.info("fold %d of %d: %s", len(proofs) + 1, _count(run), _sizes(splits))

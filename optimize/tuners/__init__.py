@@ -1,7 +1,7 @@
-"""Tuners: from a judge and training examples to better instructions. `TUNERS` names them.
+"""Tuners improve the instructions of a judge by training examples. `TUNERS` names them.
 
-A tuner is one file with a function `Tuning -> Judge`, or `Tuning -> Tuned` where it can also say what it learnt without
-which examples; it uses the runner, metric and feedback that it is handed.
+A tuner is one file with a function `Tuning -> Judge`, or `Tuning -> Tuned` if it also returns judges tuned without part
+of the examples. It uses the runner, metric and feedback that are in `Tuning`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True)
 class GuideLimits:
-    """How much is shown to the reflecting LM, and how much it may write."""
+    """Limits for the LM that writes guides."""
 
     words: int = 220
-    """Of one guide."""
+    """Most words of a guide."""
     tokens: int = 14_000
-    """Of the rated texts in one prompt."""
+    """Most tokens of rated texts in a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What a tuner works with. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
+    """The input of a tuner. A prediction of an example is a `dspy.Prediction` with `judgements`, one per item."""
 
     judge: Judge
     """The judge to improve; never changed, a tuner returns a copy."""
@@ -57,17 +57,17 @@ class Tuning:
     """The LM that writes guides and instructions (`--reflection-lm`)."""
     guide: GuideLimits = GuideLimits()
     personas: Mapping[str, str]
-    """Name -> text: instructions that are worth a try for the Critic."""
+    """Name -> text: personas, as instructions to try for the Critic."""
     effort: Effort
     seed: int
     label: str
     """What is tuned, for logs and progress."""
     folder: Path | None = None
-    """Where a tuner may keep its state, so that it goes on there; its name changes whenever the result could."""
+    """Folder for a tuner's state, so that it can resume; its name depends on everything that determines the result."""
 
     @property
     def rounds(self) -> int:
-        """Of the debates by which candidates are evaluated: as many as the judge holds."""
+        """Rounds of the debates by which candidates are evaluated: the judge's own number."""
         return self.judge.debate_config.rounds
 
     def metric(self, example: dspy.Example, prediction: dspy.Prediction) -> float:
@@ -79,30 +79,30 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Fold:
-    """What a tuner learnt without a part of its examples, so that these can tell what it is worth."""
+    """A judge that was tuned without part of the examples, which can then be used to evaluate it."""
 
     judge: Judge
     unseen: frozenset[int]
-    """Places in `Tuning.examples` of the examples that nothing in the judge rests on."""
+    """Indices in `Tuning.examples` of the examples that the judge was not tuned on."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuner returns."""
+    """The result of a tuner."""
 
     judge: Judge
     folds: tuple[Fold, ...] = ()
-    """The same learnt from other parts of the examples. Examples that none of them leaves unseen do not count when the
-    judge is compared with others."""
+    """Judges tuned in the same way without parts of the examples. Examples that are unseen in no fold do not count when
+    the judge is compared with others."""
     start: Tuned | None = None
-    """What it started from, where that is worth a try by itself: a guide before all instructions were rewritten."""
+    """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
 
 
 Tuner = Callable[[Tuning], "Judge | Tuned"]
 
 
 def as_tuned(found: Judge | Tuned) -> Tuned:
-    """What a tuner returned, whichever of the two it was."""
+    """A tuner's result as `Tuned`."""
     return found if isinstance(found, Tuned) else Tuned(found)
 
 

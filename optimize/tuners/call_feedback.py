@@ -1,8 +1,8 @@
-"""Feedback on one call of a debate: what it did to the score, measured by the raters.
+"""Feedback on one call of a debate: how it changed the score, compared with the ratings.
 
-A tuner that reflects shows an LM single calls, each with its prompt and reply. What is said beside such a call has to
-be about that very call, so it is found again: the item by the prompt's texts, the turn by how much of the debate the
-prompt held. Told are numbers, and sentences of the guide; no text under evaluation is repeated.
+A reflecting tuner shows an LM single calls, each with its prompt and reply. The feedback has to be about that call, so
+the call is looked up in the example: the item by the texts in the prompt, the turn by the debate in the prompt.
+Feedback contains numbers and sentences of the guide, but no text under evaluation.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from debate_judge.programs.roles.role import material
 from debate_judge.programs.transcript import Turn
 
 Trace = Sequence[tuple[Any, Mapping[str, Any], Any]]
-"""Calls as DSPy traces them: predictor, inputs, prediction."""
+"""Calls in DSPy's trace: (predictor, inputs, prediction)."""
 
 _ITEM = ("source", "context", "candidate")
-"""Input fields that tell the items of an example from one another."""
+"""Input fields that identify an item of an example."""
 
 _CITED = 0.6
-"""Share of a sentence's content words that a reply must have, to count as resting on that sentence of the guide."""
+"""Least share of the content words of a guide's sentence in a reply that counts as using that sentence."""
 
 _CONTENT = 4
-"""Letters from which on a word is counted as content."""
+"""Least number of letters of a content word."""
 
 
 @dataclass(frozen=True)
 class JudgedCall:
-    """A call, found again in the debate that it was part of."""
+    """A call with its place in a debate."""
 
     item: Item
     mean: float
-    """Of the raters."""
+    """The mean rating."""
     judgement: Judgement
     turn: Turn | None
-    """What was read from the reply; None where the call ended the debate unread."""
+    """The turn made from the reply; None if the reply was unreadable and ended the debate."""
     before: float | None
-    """The score that stood when the call was made."""
+    """The score before the call."""
     after: float | None
-    """The score that stood when the call had been answered: the turn's own, or that of the next turn with a score."""
+    """The score after the call: the turn's own, or that of the next turn with a score."""
     reply: str
 
     @property
     def slack(self) -> float:
-        """The largest difference from the raters' mean that is no issue: half a step of the scale."""
+        """The largest difference from the mean rating that is not an issue: half a step of the scale."""
         return self.item.aspect.scale.step / 2
 
 
@@ -61,17 +61,17 @@ def call_feedback(
     call: tuple[Mapping[str, Any], Any],
     role: str,
 ) -> str:
-    """Say what came of one call.
+    """Describe the effect of one call.
 
     Args:
-        example: Of `optimize.examples`.
-        prediction: Its `judgements`, one per question, and the `guide` that the roles read.
-        trace: All calls about the example, those about one item in the order in which they were made.
-        call: Inputs and prediction of the call, as they stand in the trace.
-        role: Who made it, as transcripts have it.
+        example: From `optimize.examples`.
+        prediction: With `judgements`, one per question, and the `guide` in the roles' prompts.
+        trace: All calls about the example; calls about one item are in the order in which they were made.
+        call: Inputs and prediction of the call, the same objects as in the trace.
+        role: The role that made the call, as named in transcripts.
 
     Returns:
-        One statement a line; about the whole example where the call cannot be told from others.
+        A statement on each line; feedback on the whole example if the call cannot be identified.
     """
     found = _found(example, prediction, trace, call, role)
     if found is None:
@@ -88,7 +88,7 @@ def call_feedback(
 
 
 def cited(guide: str, reply: str) -> list[str]:
-    """The sentence of a guide that a reply takes up most of, in a list; empty where it takes up none."""
+    """The sentence of a guide with the largest share of words in a reply, in a list; empty if no share is large."""
     said = _words(reply)
     best, most = "", 0.0
     for sentence in re.split(r"(?<=[.;!?])\s+|\n+", guide):
@@ -103,7 +103,7 @@ def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= _CONTENT}
 
 
-# --- which call it was ---
+# --- the call's place in the debate ---
 
 
 def _found(
@@ -116,7 +116,7 @@ def _found(
         return None
     item, judgement = example.questions[number], prediction.judgements[number]
     own = [read for one, read, _ in trace if one is predictor and _is_about(read, item)]
-    # A second try and further samples read the same debate: one turn came of them together.
+    # A second attempt and further samples have the same debate in their prompts and form one turn.
     debates = list(dict.fromkeys(str(read.get("debate", "")) for read in own))
     place = debates.index(str(inputs.get("debate", "")))
     turns = judgement.transcript.turns
@@ -141,7 +141,7 @@ def _is_about(inputs: Mapping[str, Any], item: Item) -> bool:
     return "candidate" in known and all(inputs[name] == own[name] for name in known)
 
 
-# --- what came of it ---
+# --- the call's effect ---
 
 
 def _reason(judgement: Judgement) -> str:
@@ -149,7 +149,7 @@ def _reason(judgement: Judgement) -> str:
 
 
 def _change(call: JudgedCall) -> float:
-    """By how much the score came closer to the raters' mean (less than 0) or went further away (more than 0)."""
+    """The change of the distance to the mean rating: negative if the score came closer."""
     if call.before is None or call.after is None:
         return 0.0
     return abs(call.after - call.mean) - abs(call.before - call.mean)
@@ -206,13 +206,13 @@ def _critique(call: JudgedCall) -> Iterator[str]:
 
 
 def _outcome(call: JudgedCall) -> Iterator[str]:
-    """How the debate ended after the call, where it went on."""
+    """The final score, if the debate changed the score after the call."""
     if isinstance(call.judgement, Verdict) and call.after is not None and call.judgement.score != call.after:
         yield f"In the end the debate gave {call.judgement.score:g}, {_off(call.judgement.score, call)}."
 
 
 def _place(example: dspy.Example, prediction: dspy.Prediction, call: JudgedCall) -> Iterator[str]:
-    """Where the candidate's final score leaves the raters' order, and by how much."""
+    """The pairs of which the candidate's final score is in the wrong order."""
     number = next(i for i, item in enumerate(example.questions) if item is call.item)
     rated = [
         (i, mean, judgement.score)

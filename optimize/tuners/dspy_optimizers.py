@@ -1,4 +1,4 @@
-"""What tuners that are DSPy optimizers have in common: errors that end the run there, and their silence."""
+"""Helpers for tuners that use DSPy optimizers: fatal errors end the optimizer, and its output is suppressed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 
 class Abort(BaseException):
-    """Carries a fatal error past DSPy's `except Exception`, which would score it and go on."""
+    """Carries an error past DSPy's `except Exception`, which would score it 0 and go on."""
 
 
 @contextlib.contextmanager
 def aborting() -> Iterator[None]:
-    """Let any error of the block, which a DSPy optimizer runs, end the optimizer."""
+    """Let any error in the block, which a DSPy optimizer runs, end the optimizer."""
     try:
         yield
     except Exception as error:
@@ -23,10 +23,10 @@ def aborting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def narrated_nowhere(progress: bool = True) -> Iterator[None]:
-    """Run an optimizer in this block: what it tells goes nowhere, and an aborted one raises what it was aborted by.
+    """Run an optimizer in the block without its output; an `Abort` is raised as the error that it carries.
 
     Args:
-        progress: Whether what goes to stderr is shown all the same: bars and warnings.
+        progress: Whether stderr, with progress bars and warnings, is shown nevertheless.
     """
     import optuna
 

@@ -1,10 +1,10 @@
-"""The guide tuner: writes down what is known of the raters, from their ratings, into the instructions.
+"""The guide tuner: has an LM write a guide to the raters from their ratings, and adds it to the instructions.
 
-A reflecting LM sees rated train sources beside the judge's own scores and reasons, and writes how these raters rate.
-It writes several guides, each from other train sources; each is judged on the train sources that it has not seen, by
-what it adds to the judge's agreement there. The best one is revised once on what it still gets wrong, and the revision
-is kept if it does better on sources that neither of the two has seen. All calls go through the run's store and limits,
-so that a stopped compile does not pay for them again.
+A reflecting LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
+It writes several guides, each without part of the train sources, and each is evaluated on these by its gain in
+agreement. The best one is revised once on half of its unseen sources, and the revision is kept if it does better on the
+other half, which neither has seen. All calls use the run's store and limits, so that a stopped compile does not pay for
+them again.
 """
 
 from __future__ import annotations
@@ -29,44 +29,43 @@ from debate_judge.programs.transcript import Transcript
 logger = logging.getLogger(__name__)
 
 FEWEST_PROPOSALS = 4
-"""Guides that are written at any effort, each without a part of train. With fewer parts each author sees less of a
-small train set, and what is judged on the other sources is a poorer guide than train could give; judging costs the
-same."""
+"""Least number of guides that are written, each without a part of train. With fewer and larger parts, each author would
+see less of a small train set and write a poorer guide; evaluation costs the same."""
 
 
 @dataclass(frozen=True)
 class _Rated:
-    """A train example with what the judge said about it."""
+    """A train example with the judge's transcripts."""
 
     example: dspy.Example
     transcripts: list[Transcript]
     metric: float
-    """Of the judge at the rounds that guides are judged at."""
+    """The judge's metric with the rounds that guides are evaluated with."""
 
 
 @dataclass(frozen=True)
 class _Proposal:
     guide: str
     shown: frozenset[int]
-    """Places of the train examples that its author has seen."""
+    """Indices of the train examples that its author has seen."""
     judged: Mapping[int, _Rated]
-    """Place -> example that its author has not seen, with what the judge said about it under the guide."""
+    """Index -> example that its author has not seen, judged with the guide."""
     gain: float
-    """What it adds to the metric on these."""
+    """The mean gain of the metric on these."""
 
 
 class GuideOptimizer(Teleprompter):
     """A DSPy optimizer that writes a guide to the raters into a judge's instructions.
 
     Args:
-        evaluate: Judge and items -> transcripts; the judge is asked with at most `rounds` rounds.
+        evaluate: (judge, items) -> transcripts of at most `rounds` rounds.
         reflect: The LM that writes guides.
-        rounds: Rounds of debate at which guides are judged.
+        rounds: Rounds of debate that guides are evaluated with.
         statistic: The correlation within a group.
-        proposals: Guides that are written, each from other sources.
-        limits: Lengths.
-        seed: Of the folds.
-        label: Aspects, for the log.
+        proposals: Number of guides to write, each from other sources.
+        limits: Limits of lengths.
+        seed: For the division of the examples.
+        label: Names of the aspects, for the log.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class GuideOptimizer(Teleprompter):
             student: The judge; it is not changed.
             trainset: Examples as `optimize.examples` makes them, of one or several aspects.
             teacher: Not used.
-            valset: Not used: guides are judged on the part of `trainset` that their author has not seen.
+            valset: Not used: guides are evaluated on the part of `trainset` that their author has not seen.
             kwargs: Not used.
 
         Raises:
@@ -115,7 +114,7 @@ class GuideOptimizer(Teleprompter):
         return self.learn(student, trainset).judge
 
     def learn(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
-        """As `compile`, with the proposals as folds: each was written without the examples that it was judged on."""
+        """`compile`, with the proposals as folds: each was written without the examples that it was evaluated on."""
         places: dict[str, list[int]] = {}
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
@@ -129,7 +128,7 @@ class GuideOptimizer(Teleprompter):
         folds = []
         for number in range(len(parts)):
             proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number in proposals}
-            # The judge holds the guides to all aspects: a source that one author saw is unseen for no aspect.
+            # The judge holds the guides to all aspects, so a source seen by the author of one is seen for all.
             seen = {
                 group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
             }
@@ -146,7 +145,7 @@ class GuideOptimizer(Teleprompter):
     ) -> tuple[str, dict[int, _Proposal]]:
         """The best guide for one aspect, or an empty text if none could be written, and the proposal of each part."""
         rated = self._judged(student, examples)
-        # Of an aspect with few examples a part may hold none, or all: nothing could be judged, or written, then.
+        # With few examples of an aspect, a part may have none or all of them, and cannot be used.
         usable = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {0: []}
         proposals = {n: p for n, unseen in usable.items() if (p := self._proposal(student, rated, unseen)) is not None}
         if not proposals:
@@ -170,7 +169,7 @@ class GuideOptimizer(Teleprompter):
         return found
 
     def _proposal(self, student: Judge, rated: Sequence[_Rated], unseen: Sequence[int]) -> _Proposal | None:
-        """A guide written without the examples `unseen`, with what it adds there."""
+        """A guide written without the examples `unseen`, with its gain on these."""
         seen = [i for i in range(len(rated)) if i not in set(unseen)]
         guide = self._author(rated).write(_material(rated[i] for i in seen))
         if guide is None:
@@ -179,7 +178,7 @@ class GuideOptimizer(Teleprompter):
         return _Proposal(guide, frozenset(seen), judged, _gain(rated, judged))
 
     def _under(self, student: Judge, rated: Sequence[_Rated], guide: str, places: Sequence[int]) -> dict[int, _Rated]:
-        """Place -> its example with what the judge says about it under the guide."""
+        """Index -> its example, judged with the guide."""
         if not places:
             return {}
         judged = self._judged(guided(student, guide), [rated[i].example for i in places])
@@ -205,17 +204,17 @@ class GuideOptimizer(Teleprompter):
 
 
 def _gain(before: Sequence[_Rated], after: Mapping[int, _Rated]) -> float:
-    """What the metric gains on the examples of `after`; 0 without any."""
+    """The mean gain of the metric on the examples of `after`; 0 without any."""
     return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
 
 
 def _joined(guides: Mapping[str, str], aspects: int) -> str:
-    """One text of the guides to several aspects."""
+    """The guides to several aspects as one text."""
     return "\n".join(text if aspects == 1 else f"{name}:\n{text}" for name, text in guides.items() if text)
 
 
 def guided(judge: Judge, guide: str) -> Judge:
-    """A copy of the judge with the guide in the instructions of the predictors that everything else follows from."""
+    """A copy of the judge with the guide in the instructions of the `informed` predictors."""
     copy = judge.deepcopy()
     for name, predictor in copy.named_predictors():
         if name in informed(judge):
@@ -225,18 +224,18 @@ def guided(judge: Judge, guide: str) -> Judge:
 
 
 def informed(judge: Judge) -> tuple[str, ...]:
-    """Names of the predictors that are given a guide: the Scorer's, whose task all roles of a debate read, else all."""
+    """Names of the predictors that get a guide: the Scorer's, whose instructions all roles read, else all."""
     names = judge.tunable()
     return ("scorer.predict",) if "scorer.predict" in names else names
 
 
 def guide_of(judge: Judge) -> str:
-    """The guide that a judge holds, or an empty text."""
+    """The guide in a judge's instructions, or an empty text."""
     return next((found for text in judge.instructions().values() if (found := guide_in(text))), "")
 
 
 def _material(rated: Iterable[_Rated]) -> list[RatedSource]:
-    """What the reflecting LM is shown of these examples, each source once."""
+    """The rated sources of these examples for the reflecting LM, each once."""
     return merged(source for one in rated for source in rated_sources(one.example, one.transcripts))
 
 
@@ -245,15 +244,15 @@ def _groups(example: dspy.Example) -> frozenset[str]:
 
 
 def _parts(examples: Sequence[dspy.Example], proposals: int, seed: int) -> list[frozenset[int]]:
-    """The examples that each proposal's author does not see: a partition by sources, so that authors of guides to other
-    aspects see the same ones, in one part less where there are too few."""
+    """The examples that each proposal's author does not see: a partition by sources, with fewer parts if there are few
+    sources. By sources, so that the authors of guides to different aspects see the same ones."""
     by_source: dict[frozenset[str], list[int]] = {}
     for place, example in enumerate(examples):
         by_source.setdefault(_groups(example), []).append(place)
     places = list(by_source.values())
     random.Random(seed).shuffle(places)
     parts = max(1, min(proposals, len(places) - 1))
-    # One guide from all but a third; with fewer than three sources nothing can be kept back.
+    # A single guide is written from two thirds; with fewer than three sources from all.
     kept_back = [places[: len(places) // 3]] if parts == 1 else [places[i::parts] for i in range(parts)]
     return [frozenset(place for own in part for place in own) for part in kept_back]
 
@@ -270,7 +269,7 @@ def tune(tuning: Tuning) -> Tuned:
     """
     if not informed(tuning.judge) or not tuning.examples:
         return Tuned(tuning.judge)
-    # One round tells most of what a debate makes of a guide, at a fraction of a whole debate's calls.
+    # One round shows most of a guide's effect on a debate, for a fraction of its calls.
     rounds = min(1, tuning.rounds)
     optimizer = GuideOptimizer(
         evaluate=lambda judge, items: tuning.runner.converse(judge, items, rounds, f"{tuning.label}: guide"),

@@ -1,6 +1,7 @@
-"""The author of guides: what a reflecting LM is asked for, and what a guide may not hold.
+"""Has a reflecting LM write guides to the raters, and checks them.
 
-A guide that is too long or quotes a shown text is asked for once more with what was wrong, then cut to what may stand.
+If a guide is too long or quotes a shown text, the LM is asked once more with what was wrong; if it still is, the guide
+is cut.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quote
 from debate_judge.programs.roles.parsing import escape
 
 MOST_PACKS = 3
-"""Drafts that are written for one guide where its sources exceed the limit in tokens."""
+"""Most drafts for one guide, if its sources exceed the limit in tokens."""
 
 QUOTE = 7
-"""Consecutive words in common with a shown text that count as a quotation."""
+"""Least number of consecutive words in common with a shown text that counts as a quotation."""
 
 
 class WriteGuide(dspy.Signature):
@@ -78,9 +79,9 @@ class GuideAuthor:
 
     Args:
         lm: The reflecting LM.
-        task: What is rated.
-        aspect: In which aspect.
-        limits: Lengths.
+        task: The task.
+        aspect: The aspect.
+        limits: Limits of lengths.
     """
 
     lm: dspy.BaseLM
@@ -98,7 +99,7 @@ class GuideAuthor:
         return self._ask(MergeGuides, sources, {"drafts": text}) or drafts[0]
 
     def revise(self, former: str, sources: Sequence[RatedSource]) -> str | None:
-        """The guide `former`, under which the sources were judged, revised by as many of them as one prompt holds."""
+        """A revision of the guide `former` by sources that were judged with it, as many as fit into one prompt."""
         return self._draft(former, pack(sources, self.limits.tokens, 1)[0])
 
     def _draft(self, former: str, shown: Sequence[RatedSource]) -> str | None:
@@ -142,7 +143,7 @@ class GuideAuthor:
 
 
 def spread_of(means: Sequence[float], scale: Scale) -> str:
-    """How many means lie at each point of a scale, each counted at the nearest, and how many at its very ends."""
+    """How many mean ratings are nearest to each point of a scale, and how many exactly at its ends."""
     counts = Counter(scale.at(mean, "whole") for mean in means)
     points = ", ".join(f"{count} near {point:g}" for point, count in sorted(counts.items()))
     ends = " and ".join(f"{sum(m == end for m in means)} at exactly {end:g}" for end in (scale.low, scale.high))
@@ -150,12 +151,12 @@ def spread_of(means: Sequence[float], scale: Scale) -> str:
 
 
 def unquoted(text: str, shown: Sequence[RatedSource]) -> str:
-    """The text as it is, or without the sentences that quote where any does."""
+    """The text without the sentences that contain a quotation; unchanged if there are none."""
     return cut(text, len(text), shown) if quoted(text, shown, QUOTE) else text
 
 
 def cut(guide: str, words: int, shown: Sequence[RatedSource]) -> str:
-    """The guide without sentences that quote, and without those at its end that exceed the limit."""
+    """The guide without sentences that contain a quotation, cut after the last sentence within the limit of words."""
     kept: list[str] = []
     for line in guide.splitlines():
         sentences = [s for s in line.replace(". ", ".\n").splitlines() if s.strip() and not quoted(s, shown, QUOTE)]

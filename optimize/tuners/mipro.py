@@ -1,11 +1,11 @@
 """MIPROv2, instructions only, seeded with the personas.
 
-Differences from `dspy.MIPROv2`, each for a reason: no few-shot examples are bootstrapped (the judge is zero-shot, as
-in the paper); the proposer sees what the guide's author sees, rated texts with the judge's scores, and what the
-debates did to these, in place of code and a summary of the data; instruction candidates are the original, the judge's
-seeds (the personas) and the LM's proposals, for the tunable predictors alone; a candidate is evaluated on all groups
-at once over one event loop, with the exact mean (DSPy rounds to two decimals of a percent), and an outage or an
-interrupt ends the run (DSPy would score the candidate 0 and go on).
+Differences from `dspy.MIPROv2`, and why: No few-shot examples are bootstrapped, because the judge is zero-shot as in
+the paper. In place of code and a summary of the data, the proposer sees what the guide's author sees, rated texts with
+the judge's scores, and what the debates did to these. Instruction candidates are the original, the judge's seeds (the
+personas) and the LM's proposals, for the tunable predictors only. A candidate is evaluated on all groups at once in one
+event loop, with the exact mean (DSPy rounds to two decimals of a percent). An outage or an interrupt ends the run (DSPy
+would score the candidate 0 and go on).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _SeededMIPRO(dspy.MIPROv2):
             rng=self.rng,
             init_temperature=self.init_temperature,
         )
-        # The place of a summary, which DSPy would have the LM write from the examples as they are.
+        # The rated texts take the place of DSPy's summary, which an LM would write from the examples.
         proposer.use_dataset_summary = True
         packs = self._material(program)
         candidates: dict[int, list[str]] = {}
@@ -86,7 +86,7 @@ class _SeededMIPRO(dspy.MIPROv2):
         return candidates
 
     def _material(self, program: Judge) -> list[list[RatedSource]]:
-        """Rated sources with the judge's scores and what is to be said about them, in packs for one prompt each."""
+        """Rated sources with the judge's scores and feedback, in packs for one prompt each."""
         tuning, found = self._tuning, []
         for example, transcripts in self._held(program, tuning.examples):
             judgements = [program.verdict(transcript, tuning.rounds) for transcript in transcripts]

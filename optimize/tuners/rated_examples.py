@@ -1,4 +1,4 @@
-"""Which rated candidates of train a judge is shown as examples."""
+"""Chooses the rated candidates of train that a judge shows as examples in its prompts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 
 PER_SOURCE = 4
-"""Candidates that share a source where sources have several: a source costs more tokens than they do, and how raters
-tell its candidates apart shows their use of the scale."""
+"""Most candidates of one source: several, because a source costs more tokens than its candidates, and ratings of the
+same source show how raters use the scale."""
 
 
 def with_rated_examples(
@@ -28,10 +28,10 @@ def with_rated_examples(
 
     Args:
         judge: The judge; it is not changed.
-        corpus: Train.
-        aspects: Those that the judge judges; each gets examples of its own.
-        wanted: How many, and whether those most like the item.
-        seed: Of the choice.
+        corpus: The train part.
+        aspects: The judge's aspects; each gets its own examples.
+        wanted: How many, and whether to choose the most similar ones for each item.
+        seed: For the choice.
         without: Ids of groups whose ratings must not be shown.
 
     Raises:
@@ -49,15 +49,15 @@ def with_rated_examples(
 def choose_examples(
     corpus: Corpus, aspect: Aspect, count: int, *, seed: int, without: frozenset[str] = frozenset()
 ) -> list[RatedExample]:
-    """Rated candidates that span the scale, of as few sources as `PER_SOURCE` allows.
+    """Choose rated candidates that span the scale, from as few sources as `PER_SOURCE` allows.
 
-    The sources whose candidates are rated most differently come first, and of each the candidates whose ratings are
-    spread most evenly. Where sources have one candidate each, the ratings of all of them are spread evenly.
+    Sources with the largest range of ratings come first, and of each the candidates whose ratings are spread most
+    evenly. If sources have one candidate each, candidates with evenly spread ratings are chosen from all of them.
 
     Args:
-        corpus: Train.
-        aspect: Whose ratings count.
-        count: Examples to choose; fewer where there are not so many.
+        corpus: The train part.
+        aspect: The aspect of the ratings.
+        count: Number of examples; fewer if there are not so many.
         seed: Decides between equals.
         without: Ids of groups that must not be chosen.
 
@@ -97,7 +97,7 @@ def _rated(corpus: Corpus, aspect: Aspect, without: frozenset[str]) -> list[tupl
 def _spread(
     pairs: Sequence[tuple[RatedGroup, Candidate]], aspect: Aspect, count: int
 ) -> list[tuple[RatedGroup, Candidate]]:
-    """Up to `count` of the candidates, those nearest to evenly spaced ratings, from the best to the worst."""
+    """Up to `count` candidates with ratings nearest to evenly spaced ones, from the best to the worst."""
     left = sorted(pairs, key=lambda pair: -_rating(pair[1], aspect))
     if count >= len(left):
         return left

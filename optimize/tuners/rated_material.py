@@ -1,6 +1,6 @@
-"""What a reflecting LM is shown of the raters: rated sources with the judge's own scores, packed by tokens.
+"""The material for a reflecting LM: rated sources with the judge's own scores, packed into prompts by tokens.
 
-One JSON object per source, so that no text can pass itself off as a rating or as another source.
+Each source is one JSON object, so that no text can pose as a rating or as another source.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
 
 BYTES_PER_TOKEN = 4
-"""Of UTF-8 text, roughly; a limit in tokens is kept by this measure."""
+"""Approximate bytes of UTF-8 text per token, by which limits in tokens are kept."""
 
 _LONGEST_REASON = 400
-"""Characters of the judge's reasons, and of a rater's comment, that are shown."""
+"""Most characters of the judge's reasons, and of a rater's comment."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatedCandidate:
-    """A candidate with its ratings on one aspect, and what the judge made of it."""
+    """A candidate with its ratings in one aspect, and the judge's score."""
 
     text: str
     ratings: tuple[float, ...]
     """One per rater."""
     mean: float
     score: float | None
-    """The judge's; None where it left the candidate unscored."""
+    """The judge's score; None if the candidate is unscored."""
     reason: str = ""
+    """The judge's reasons."""
     comments: tuple[str, ...] = ()
-    """What the raters wrote about it."""
+    """The raters' comments."""
     number: int | None = None
-    """By which feedback calls it."""
+    """Its number in the feedback."""
 
     @property
     def difference(self) -> float:
-        """Absolute difference between judge and raters; 0 without a score."""
+        """The absolute difference of score and mean rating; 0 without a score."""
         return 0.0 if self.score is None else abs(self.score - self.mean)
 
     def record(self) -> dict[str, Any]:
@@ -66,15 +67,15 @@ class RatedSource:
     context: str
     candidates: tuple[RatedCandidate, ...]
     feedback: str = ""
-    """What is to be said about the scores of all candidates (`optimize.feedback`)."""
+    """Feedback on the scores of all candidates (`optimize.feedback`)."""
 
     @property
     def difference(self) -> float:
-        """Mean absolute difference between judge and raters."""
+        """The mean absolute difference of score and mean rating."""
         return sum(c.difference for c in self.candidates) / len(self.candidates)
 
     def line(self) -> str:
-        """The source as one line of JSON, the candidates that judge and raters differ on most first."""
+        """The source as one line of JSON, the candidates with the largest differences first."""
         ordered = sorted(self.candidates, key=lambda c: -c.difference)
         record: dict[str, Any] = {"source": self.source} if self.source else {}
         if self.context:
@@ -89,19 +90,19 @@ class RatedSource:
         return len(self.line().encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
 
     def within(self, tokens: int) -> RatedSource:
-        """The source with as many candidates as fit, spread over the ratings; at least two where it has two."""
+        """The source with as many candidates as fit, spread over the ratings; at least two if it has two."""
         kept = sorted(self.candidates, key=lambda c: c.mean)
         while len(kept) > 2 and replace(self, candidates=tuple(kept)).tokens > tokens:
-            # The ends of the scale stay: what lies between them says least about what earns the top or the bottom.
+            # The best and the worst rated ones are kept, because they show what the ends of the scale mean.
             del kept[len(kept) // 2]
         return replace(self, candidates=tuple(kept))
 
 
 def rated_sources(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
-    """The rated candidates of an example by source, with the judge's first score and its reason, before any debate.
+    """The rated candidates of an example by source, with the judge's first score and its reasons, before any debate.
 
     Args:
-        example: Of `optimize.examples`.
+        example: From `optimize.examples`.
         transcripts: One for each of its questions.
     """
     found = []
@@ -121,7 +122,7 @@ def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
     """Each source once, with the candidates of all that have its text and context."""
     found: dict[tuple[str, str], RatedSource] = {}
     for source in sources:
-        # Texts without a source are no candidates of one.
+        # Without a source, texts are not merged, unless they are equal.
         key = (source.source or source.candidates[0].text, source.context)
         known = found[key].candidates if key in found else ()
         found[key] = replace(source, candidates=(*known, *source.candidates))
@@ -131,9 +132,9 @@ def merged(sources: Iterable[RatedSource]) -> list[RatedSource]:
 def pack(sources: Iterable[RatedSource], tokens: int, most: int) -> list[list[RatedSource]]:
     """Put sources into at most `most` packs of at most `tokens` tokens, each source once.
 
-    The largest differences come first, within a pack and into it; but every fourth source is one that judge and raters
-    agree on, for what the raters let pass shows there alone, and where not all sources fit those would be left out.
-    A source that alone exceeds the limit loses candidates, and is shown in a pack of its own if that is not enough.
+    Sources with the largest differences are packed first, and come first in each pack. But every fourth source is one
+    with the smallest differences, because only these show what raters do not mind, and they would be left out if not
+    all sources fit. A source that alone exceeds the limit loses candidates; if it still does, it gets its own pack.
     """
     packs: list[list[RatedSource]] = []
     room: list[int] = []
@@ -155,7 +156,7 @@ def _difference(source: RatedSource) -> float:
 
 
 def _mixed(ordered: Sequence[RatedSource]) -> Iterator[RatedSource]:
-    """Three from the front, then one from the back, until all are out."""
+    """Three from the front, then one from the back, in turn."""
     left = deque(ordered)
     for number in range(len(ordered)):
         yield left.pop() if number % 4 == 3 else left.popleft()

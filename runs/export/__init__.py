@@ -1,6 +1,6 @@
-"""Exported judges: written to a folder of JSON files, read back, and given an LM to score with.
+"""Exported judges: saved as a folder of JSON files, read again, and connected to an LM to score texts.
 
-Uses the runner; asks MLflow for nothing but an export that is kept there.
+Uses the runner, and MLflow only to fetch an export that is stored there.
 """
 
 from debate_judge.runs.export.folder import Export, LoadedJudge, find, load, open_judge, read, save

@@ -1,4 +1,4 @@
-"""Exported judges: written as a folder of JSON, and loaded again to score texts from Python.
+"""Exported judges: saves a judge as a folder of JSON, and loads it again to score texts from Python.
 
     from debate_judge import load
 
@@ -73,24 +73,23 @@ def save(
 ) -> Path:
     """Write a judge so that it can be used without the data that it was compiled on.
 
-    The folder appears complete or not at all. An export that is there already is replaced if it is of the same
-    program; one of another program is kept beside it. Keys, passwords and absolute paths are left out.
+    The folder is written completely or not at all. An existing export of the same program is replaced; one of another
+    program is kept under another name. Keys, passwords and absolute paths are left out.
 
     Args:
         folder: Folder to write; its parents are made.
         judge: The judge.
-        lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Nothing else is kept.
+        lm: Its LM: `spec`, and optionally `api_base`, `temperature`, `max_tokens`. Other entries are dropped.
         evidence: JSON values about its agreement with the raters.
         name: Its name, for people.
-        demos: Whether to keep demonstrations, which hold texts of the training data; the manifest then says so.
+        demos: Whether to keep demonstrations, which contain texts of the training data; the manifest then says so.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: The folder holds something that is no export, the judge's class cannot be imported by its name, or
-            the judge shows rated examples and `demos` is false: without them it would be another judge than the one
-            whose evidence is given.
+        InputError: The folder contains something that is not an export, the judge's class cannot be imported by its
+            name, or the judge shows rated examples and `demos` is false: without them the evidence would not hold.
     """
     folder = Path(folder)
     if not demos:
@@ -134,15 +133,15 @@ def load(
     Args:
         path: Its folder, or for one in MLflow `models:/NAME/VERSION`, `models:/NAME@ALIAS` or the id of its run.
         lm: Another LM than the one it was compiled with; the evidence in the export does not hold for that one.
-        api_base: Address of an OpenAI-compatible server. One that the export names is not used unless it is given
-            here as well: texts and key go there.
-        concurrency: LM calls in flight at once.
+        api_base: Address of an OpenAI-compatible server. An address in the export is not used unless it is given here,
+            too, because texts and key are sent there.
+        concurrency: Most LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
-        InputError: It cannot be found or is no usable export, `lm` is no LM, or only the export says where the calls
-            would go.
+        InputError: It cannot be found or is not a usable export, `lm` is not an LM, or the address of the LM is only in
+            the export.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
     return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
@@ -157,7 +156,7 @@ def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = US
         store: Where MLflow addresses are looked up.
 
     Raises:
-        InputError: It cannot be found or is no usable export.
+        InputError: It cannot be found or is not a usable export.
     """
     return fetch(str(path), judges, store) if in_mlflow(str(path)) else read(path, judges)
 
@@ -170,7 +169,7 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
             "kind": chosen.judge.kind,
             "config": chosen.judge.config(),
             "granularity": chosen.granularity,
-            # The number keeps two names apart that are one on a file system.
+            # The number keeps names different that would be the same on a file system.
             "state": f"state/{number}-{file_name}.json",
         }
         left_out = 0 if demos else sum(len(p.demos) for _, p in chosen.judge.named_predictors())
@@ -182,7 +181,7 @@ def _manifest(judge: CompiledJudge, states: Mapping[str, State], demos: bool) ->
         if texts := held_texts(states[name]):
             aspects[name]["holds_texts"] = texts
     task = task_record(judge.task)
-    # Through JSON once: floats and tuples must have the form that a reader computes the fingerprint from.
+    # Through JSON, so that floats and tuples have the form in which a reader computes the fingerprint.
     plain = json.loads(json.dumps([task, aspects, states], allow_nan=False))
     return {
         "format": FORMAT,
@@ -229,7 +228,7 @@ def _versions() -> dict[str, str]:
 
 
 def _portable(value: Any) -> Any:
-    """`value` with absolute paths cut to their last part: a path of one machine means nothing on another."""
+    """`value` with absolute paths cut to their last part, because they have no meaning on another machine."""
     if isinstance(value, Mapping):
         return {str(k): _portable(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -268,7 +267,7 @@ def _write_json(file: Path, value: Any) -> None:
 
 
 def _put(temporary: Path, folder: Path, fingerprint: str, kinds: Collection[str]) -> None:
-    """Move the new export to its place; an export of another judge that is there is kept under another name."""
+    """Move the new export to its place; an existing export of another judge is kept under another name."""
     old: Path | None = None
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:

@@ -1,4 +1,4 @@
-"""Exports that are kept in MLflow, fetched by the address of a registered model or of a run's artifact."""
+"""Fetches exports from MLflow by the address of a registered model or of a run's artifact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debate_judge.runs.export.manifest import Export, read
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 
 EMBEDDED = Path("runs/store/mlflow.db")
-"""The store that a compile writes to by default, below the folder that it was started in."""
+"""The default store of compiles, below the working directory."""
 
 _VARIABLE = "MLFLOW_TRACKING_URI"
 
@@ -32,12 +32,12 @@ _REMEDY = "set MLFLOW_TRACKING_URI to the store that holds it; the compile print
 
 @dataclass(frozen=True)
 class MLflowStore:
-    """Where exports, models and runs are looked for."""
+    """Where to look for exports, models and runs."""
 
     uri: str | None = None
-    """Its address, where one is named."""
+    """Tracking URI; None for the one set for MLflow."""
     folder: Path = EMBEDDED.parent
-    """Folder of the embedded store, which is taken where nothing names another one."""
+    """Folder of the embedded store, used if no tracking URI is given or set."""
 
 
 USUAL_STORE = MLflowStore()
@@ -56,31 +56,31 @@ def in_mlflow(address: str) -> bool:
 def fetch(address: str, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:
     """Read an export from MLflow.
 
-    The tracking store is the one that is named here, else the one that MLflow has been told of
-    (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI), else the embedded one.
+    The tracking store is `store.uri`, else the one set for MLflow (`mlflow.set_tracking_uri`, MLFLOW_TRACKING_URI),
+    else the embedded one in `store.folder`.
 
     Args:
         address: `models:/NAME/VERSION`, `models:/NAME@ALIAS`, `runs:/RUN/PATH`, or the id of a compile's run.
         judges: As in `runs.export.load`.
-        store: Where it is looked for.
+        store: Where to look for it.
 
     Raises:
         InputError: There is no such store, nothing at this address in it, or no export there.
     """
     run = _RUN.fullmatch(address)
     uri = address if run is None else f"runs:/{run[1]}/{run[2] or _EXPORT}"
-    # The judge is wholly in memory once it is read, so the copy need not stay.
+    # An export is read into memory completely, so the copy can be deleted.
     with _downloaded(uri, "a store with the run or the registered model of a compile", store) as place:
         return read(place, judges)
 
 
 def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
-    """The text that a run holds as the artifact `name`.
+    """The text of a run's artifact.
 
     Args:
         run_id: MLflow's id of the run.
         name: Path of the artifact in the run.
-        folder: Folder of an embedded store; None for the tracking store that `fetch` takes.
+        folder: Folder of an embedded store; None for the tracking store of `fetch`.
 
     Raises:
         InputError: There is no such store, no such run or no such artifact.
@@ -92,7 +92,7 @@ def run_artifact(run_id: str, name: str, folder: Path | None = None) -> str:
 
 @contextmanager
 def _downloaded(uri: str, expected: str, place: MLflowStore) -> Iterator[str]:
-    """The place of a copy, for as long as the block lasts."""
+    """Download into a temporary folder, which exists during the block; yields the path of the copy."""
     prepare_mlflow()
     from mlflow.artifacts import download_artifacts
 
@@ -112,10 +112,10 @@ def _downloaded(uri: str, expected: str, place: MLflowStore) -> Iterator[str]:
 
 @contextmanager
 def _store(uri: str, place: MLflowStore) -> Iterator[str]:
-    """The URI of the store, which is MLflow's for as long as the block lasts.
+    """Set MLflow's tracking URI during the block; yields it.
 
-    MLflow resolves `models:/` with its global URI, whichever one a call is given, and makes an empty database where it
-    finds none: by default in the working directory.
+    MLflow resolves `models:/` with its global URI, whatever URI a call is given, and creates an empty database if there
+    is none, by default in the working directory.
     """
     import mlflow
 
@@ -127,7 +127,7 @@ def _store(uri: str, place: MLflowStore) -> Iterator[str]:
     if store == before:
         yield store
         return
-    # Setting it sets the variable as well, from which MLflow then reads it.
+    # Setting the URI also sets the environment variable, which MLflow reads.
     variable = os.environ.get(_VARIABLE)
     mlflow.set_tracking_uri(store)
     try:

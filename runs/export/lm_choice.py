@@ -1,8 +1,8 @@
-"""Which LM an export is scored with, and where its calls go: an address that only the export names is not used.
+"""The LM that scores with an export, and its address: an address that is only in the export is not used.
 
 An export may come from anywhere. Calls carry the texts and the user's key, so they go to the provider that the spec
-names or to an address that the user has given: by `--api-base`, by the provider's environment variable, or by saying
-yes to the export's own (`confirmed`).
+names or to an address that the user has given: by `--api-base`, by the provider's environment variable, or by
+confirming the export's address (`confirmed`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def lm_of(
     """Spec, address and further arguments of `make_lm`: those of the compile, unless others are given here.
 
     Raises:
-        InputError: Only the export says where the calls would go.
+        InputError: The address is only in the export.
     """
     own = export.manifest["lm"]
     spec = lm or own["spec"]
@@ -39,7 +39,7 @@ def lm_of(
             "LM: --lm",
         )
     if lm is None and "://" in spec:
-        # Some of LiteLLM's providers take an address in place of a model's name.
+        # For some of LiteLLM's providers the model's name is an address.
         raise InputError(
             "the export's LM is an address, to which texts and key would go",
             file=export.folder,
@@ -53,7 +53,7 @@ def lm_of(
 
 
 def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The address that only the export names; None where the calls go elsewhere, or where the user names it as well."""
+    """The export's address, if calls would go there and the user has not given it, too; else None."""
     own: Mapping[str, Any] = export.manifest["lm"]
     address: str | None = own.get("api_base")
     if not address or api_base or (lm is not None and lm != own["spec"]):
@@ -63,10 +63,10 @@ def foreign_address(export: Export, lm: str | None, api_base: str | None) -> str
 
 
 def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | None:
-    """The address to use after the user was asked on the terminal whether to trust the export's; else `api_base`.
+    """The export's address, after the user has confirmed it in the terminal; `api_base` if there is nothing to confirm.
 
     Raises:
-        InputError: The user said no, or there is no terminal to ask at.
+        InputError: The user did not confirm it, or there is no terminal.
     """
     address = foreign_address(export, lm, api_base)
     if address is None:

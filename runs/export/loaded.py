@@ -1,6 +1,6 @@
-"""A judge that was loaded from an export, with an LM to ask: scores for texts, from ordinary Python.
+"""A judge that was loaded from an export and is connected to an LM, to score texts from Python.
 
-It works where an event loop is running already (notebooks, web servers), because it runs its own in a thread.
+It works where an event loop is already running (notebooks, web servers), because it runs its own in a thread.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ROW = {"text", "source", "context", "references"}
 class LoadedJudge:
     """A judge ready to score. Close it, or use it as a context manager, to end its thread and connections.
 
-    Several threads may use one judge at the same time. So may processes that are forked after it was loaded: each
-    opens connections and a journal of its own when it first scores, and takes nothing of its parent's but the program.
+    Several threads may use one judge at the same time. So may processes that are forked after it was loaded: each opens
+    its own connections and journal when it first scores, and shares only the program with its parent.
 
     Args:
-        export: What to judge by.
-        connect: Makes a running runner, and enters whatever must be closed after it into the stack.
+        export: The export.
+        connect: Makes a running runner, and adds everything that must be closed later to the stack.
     """
 
     def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
@@ -66,10 +66,10 @@ class LoadedJudge:
         if self._closed:
             raise ValueError("the judge was closed; load it again")
         if self._runner.inherited:
-            # A lock of the parent's may have been held, for ever here, when this process was forked.
+            # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
             with self._locks.setdefault(os.getpid(), threading.Lock()):
                 if self._runner.inherited:
-                    # Not closed but kept: the parent still works with these connections and this loop's selector.
+                    # Kept and not closed, because the parent still uses these connections and this loop's selector.
                     self._inherited += [self._runner, self._opened]
                     self._start()
         return self._runner
@@ -114,20 +114,20 @@ class LoadedJudge:
 
         Args:
             text: The candidate.
-            source: The text that it was written for: the article of a summary, the dialogue before a reply; empty for a
-                judge of texts by themselves.
-            context: A text that belongs to the source, where the task has one: the fact that a dialogue is about.
+            source: The text that it was written for: the article of a summary, the dialogue before a reply; empty if
+                texts are judged by themselves.
+            context: A text that belongs to the source, if the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
-            scale: `raters` maps each score to what the raters would give on average (`Score.judge_score` is the
-                judge's own), by a map that the compile fitted to ratings of train and dev; no order changes.
+            scale: `raters` maps each score to the expected mean rating, with the map that the compile fitted on train
+                and dev; the order of scores stays the same, and `Score.judge_score` is the judge's own score.
 
         Returns:
             Aspect name -> score, in the task's order.
 
         Raises:
             InputError: an unknown aspect, a text that is empty, or no map in the export.
-            dspy.LMError: The LM cannot be used at all; other failures are scores with a reason in `unscored`.
+            dspy.LMError: The LM cannot be used at all; after other failures the reason is in the score's `unscored`.
         """
         row = {"text": text, "source": source, "context": context, "references": references}
         return self.score_many([row], aspects=aspects, scale=scale)[0]
@@ -139,9 +139,9 @@ class LoadedJudge:
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score many texts at once, with as many LM calls in flight as the judge was loaded for.
+        """Score many texts concurrently.
 
-        Rows of one source that follow one another are judged together where the judge does so.
+        Consecutive rows of one source are judged together if the judge does so.
 
         Args:
             rows: Mappings with `text` and `source`, and optionally `context` and `references`.
@@ -170,11 +170,11 @@ class LoadedJudge:
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
     ) -> list[dict[str, Score]]:
-        """Score candidates of one source, in the same calls where the judge has them, or their aspects, share calls.
+        """Score candidates of one source, in shared calls if the judge judges candidates or aspects together.
 
         Args:
             texts: The candidates.
-            source: As for `score`, of all of them.
+            source: Their source, as for `score`.
             context: As for `score`.
             aspects: Which aspects; all by default.
             scale: As for `score`.
@@ -186,14 +186,14 @@ class LoadedJudge:
         return self.score_many(rows, aspects=aspects, scale=scale)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
-        """Judge items as they come, in order and with flat memory; see `runs.runner.streaming.judge_in_order`."""
+        """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""
         return judge_in_order(self._running(), self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:
-        """Have each role speak about one of `items`, so that a fault that concerns every item is told at once.
+        """Ask each role about one of `items`, so that a failure that concerns all items is found at once.
 
         Raises:
-            InputError: A role cannot be played by this LM.
+            InputError: The LM cannot play one of the roles.
             dspy.LMError: The LM cannot be used at all.
         """
         by_aspect: dict[str, list[Item]] = {}
@@ -227,7 +227,7 @@ class LoadedJudge:
                 remedy=did_you_mean(unknown[0], _ROW),
             )
         for name in ("text", "source"):
-            # A judge of texts by themselves is given an empty source, but never by oversight.
+            # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
             if not isinstance(row.get(name), str) or (name == "text" and not row[name].strip()):
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", found=row.get(name))
         context, references = row.get("context") or "", row.get("references") or ()
@@ -283,13 +283,13 @@ def open_judge(
     options: LMOptions | None = None,
     max_tokens: int | None = None,
 ) -> LoadedJudge:
-    """Give an export its LM; for the arguments see `runs.export.folder.load`, for the options `programs.lm.options`.
+    """Connect an export to its LM; for the arguments see `runs.export.folder.load`, for options `programs.lm.options`.
 
     Raises:
-        InputError: The address would be one that only the export names.
+        InputError: The address of the LM is only in the export.
     """
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
-    # Bounded, so that a judge that serves for months does not grow.
+    # Limited, so that the memory of a long-running service does not grow.
     recent = Memory(room=10_000)
 
     def connect(opened: ExitStack) -> JudgeRunner:

@@ -1,8 +1,8 @@
-"""The written form of an exported judge: from values to JSON, and back with every field checked.
+"""The files of an exported judge: conversion to JSON, and reading with every field checked.
 
-An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no
-code that came with it. A judge of the user's own is recorded as `module:Class` and imported from there, if the caller
-has named it. No LM is made here; for a judge that scores, see `runs.export.folder`.
+An export is a folder with `manifest.json` and one DSPy state per aspect, all of it JSON: reading one runs no code from
+it. A user's own judge is recorded as `module:Class` and imported only if the caller has named it. No LM is made here;
+for a judge that scores, see `runs.export.folder`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from debate_judge.programs.roles.examples import is_rated
 
 FORMAT = "debate-judge export"
 SCHEMA_VERSION = 2
-"""Raised when a judge's kinds, configuration or predictors are renamed; exports of earlier versions are not read."""
+"""Increased when kinds, configurations or predictors of judges are renamed; earlier exports are then refused."""
 
 MANIFEST = "manifest.json"
 
 _PLACES = (MANIFEST, f"artifacts/{MANIFEST}", f"artifacts/*/{MANIFEST}", f"*/{MANIFEST}")
-"""Where an export may sit in a folder: it is the folder, or it came inside an MLflow model."""
+"""Where the manifest may be below a folder: directly in it, or inside an MLflow model."""
 
 _STATE_KEYS = ("signature", "demos", "fields")
-"""What of a predictor's DSPy state belongs to the program; the rest is an LM and leftovers of the tuning."""
+"""The parts of a predictor's DSPy state that belong to the program; the rest is an LM and traces of the tuning."""
 
 _REMEDY = "compile the judge again, or restore the folder from a copy"
 
@@ -50,7 +50,7 @@ class Export:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the program: task, aspects, configurations, instructions. The LM is no part of it."""
+        """Hash of the program: task, aspects, configurations, instructions; without the LM."""
         return str(self.manifest["fingerprint"])
 
 
@@ -75,7 +75,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 
 def program_fingerprint(task: object, aspects: object, states: Mapping[str, object]) -> str:
-    """Hash of everything that decides what the judge asks and how it reads the answers; all are JSON values."""
+    """Hash of all that determines the judge's prompts and how it reads replies; the arguments are JSON values."""
     return fingerprint({"task": task, "aspects": aspects, "states": states})
 
 
@@ -88,7 +88,7 @@ def program_state(judge: Judge, demos: bool) -> State:
 
 
 def held_texts(state: State) -> dict[str, int]:
-    """How many texts of the data a judge's state holds, by what they are; empty where it holds none."""
+    """The number of texts of the data in a judge's state, by their kind; empty if there are none."""
     demos = [demo for own in state.values() for demo in own.get("demos", ())]
     rated = sum(map(is_rated, demos))
     found = {"rated_examples": rated, "demonstrations": len(demos) - rated}
@@ -100,11 +100,11 @@ def read(path: str | Path, judges: Collection[str] = ()) -> Export:
 
     Args:
         path: The folder.
-        judges: `module:Class` of the judges outside this project that the caller trusts: their modules are imported.
-            No export can have a module imported that is not named here.
+        judges: `module:Class` of the judges outside this project that the caller trusts. Only modules named here are
+            imported.
 
     Raises:
-        InputError: It is no export, was made by another version of the format, is incomplete or was changed.
+        InputError: It is not an export, was made by another version of the format, is incomplete or was changed.
     """
     folder = _locate(Path(path))
     root = json_object(folder / MANIFEST, remedy=_REMEDY)
@@ -200,14 +200,14 @@ def _check_lm(root: Record) -> None:
 def _state_file(folder: Path, entry: Record) -> Record:
     name = entry.text("state")
     file = folder / name
-    # A manifest from somewhere else must not make us read what lies outside its folder.
+    # A manifest from elsewhere must not point to files outside its folder.
     if not file.resolve().is_relative_to(folder.resolve()):
         raise entry.error("the state lies outside the export", "state", found=name)
     return json_object(file, remedy=_REMEDY)
 
 
 def _check_kind(entry: Record, judges: Collection[str]) -> None:
-    """Refuse a judge that is neither this project's nor one that the caller has named."""
+    """Refuse a judge that is neither part of this project nor named by the caller."""
     name = entry.text("kind")
     if ":" not in name:
         entry.choice("kind", KINDS, "update this project if a newer version has it")
@@ -255,7 +255,7 @@ def _calibration(record: Record) -> Calibration:
 
 
 def _apply(judge: Judge, state: Record) -> None:
-    """Give the judge its tuned instructions; they win over whatever its configuration says."""
+    """Load the tuned instructions into the judge; they replace those of its configuration."""
     predictors = dict(judge.named_predictors())
     if set(predictors) != set(state.values):
         raise state.error(

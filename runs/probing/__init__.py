@@ -1,4 +1,4 @@
-"""`probe`: what moves a judge's scores that should not, each manipulation of held-out candidates as an effect.
+"""`probe`: measures biases of a judge, as the effects of manipulating held-out candidates on their scores.
 
 Uses the runner, exports, tracking, reports, estimates and the entrants of a comparison; knows no optimizer.
 """

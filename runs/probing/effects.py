@@ -1,4 +1,4 @@
-"""What manipulations do to scores: the mean change with its interval, and the share of candidates that are moved."""
+"""The effects of manipulations on scores: the mean change with its interval, and the share of candidates moved."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from debate_judge.runs.probing.measuring import Scored, ScoredTwice
 from debate_judge.runs.probing.perturbations import PROBES, Direction
 
 ALL = "all aspects"
-"""The entry beside the aspects, where these have one scale."""
+"""Name of the entry for all aspects together, if these have the same scale."""
 
 HALF = 0.5
-"""Points that a score has to move at most to count as moved."""
+"""Upper limit, in points, of the change from which on a score counts as moved (`step_of`)."""
 
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeEffect:
-    """What one manipulation does to one judge's scores. The figures have t intervals over groups."""
+    """The effect of one manipulation on one judge's scores, with t intervals over groups."""
 
     change: Measure | None
-    """Mean change of the score in points, after minus before, paired over candidates; None without any."""
+    """Mean change of the score in points, after minus before, paired over candidates; None without candidates."""
     moved: Measure | None
-    """Share of candidates whose score moves by the scale's step, or by half a point where that is less, in the
-    direction that is a bias; in either direction where none is."""
+    """Share of candidates whose score moves by `step_of` the scale or more, in the direction of the bias; in either
+    direction for manipulations without one."""
     items: int
-    """Candidates with both scores."""
+    """Number of candidates with both scores."""
     unscored_before: int
+    """Number of candidates without a score before the manipulation."""
     unscored_after: int
-    """Candidates that lose their score by the manipulation."""
+    """Number of candidates that have a score before the manipulation only."""
     skipped: int
-    """Candidates that it cannot be applied to."""
+    """Number of candidates that the manipulation cannot be applied to."""
 
     @property
     def shown(self) -> bool:
-        """Whether a bias is shown: the interval of the change lies above 0."""
+        """Whether a bias is shown: the interval of the change is above 0."""
         return self.change is not None and self.change.low is not None and self.change.low > 0
 
     def to_json(self) -> dict[str, object]:
@@ -53,7 +54,7 @@ class ProbeEffect:
 
 
 Effects = Mapping[str, Mapping[str, ProbeEffect]]
-"""Manipulation -> aspect, and `ALL` where there are several of one scale -> effect."""
+"""Manipulation -> aspect, or `ALL` if there are several with the same scale -> effect."""
 
 
 def effects_of(scored: Scored, aspects: Sequence[Aspect], items: int) -> dict[str, dict[str, ProbeEffect]]:
@@ -61,8 +62,8 @@ def effects_of(scored: Scored, aspects: Sequence[Aspect], items: int) -> dict[st
 
     Args:
         scored: Its scores before and after.
-        aspects: Those that it scored.
-        items: Candidates of each aspect.
+        aspects: The aspects that it scored.
+        items: Number of candidates in each aspect.
     """
     scales = {aspect.scale for aspect in aspects}
     found: dict[str, dict[str, ProbeEffect]] = {}
@@ -76,7 +77,7 @@ def effects_of(scored: Scored, aspects: Sequence[Aspect], items: int) -> dict[st
 
 
 def step_of(scale: Scale) -> float:
-    """How far a score has to move to count as moved."""
+    """The change from which on a score counts as moved: the scale's step, or half a point if that is less."""
     return min(scale.step, HALF)
 
 
@@ -101,19 +102,19 @@ def _effect(scored: Sequence[ScoredTwice], scale: Scale, direction: Direction, i
 
 
 def _share(found: Measure) -> Measure:
-    """The measure with its interval kept within 0 and 1."""
+    """The measure with its interval limited to [0, 1]."""
     if found.value is None or found.low is None or found.high is None:
         return found
     return Measure(found.value, max(0.0, found.low), min(1.0, found.high), found.method)
 
 
 def figures(effects: Effects, judge: str, *, whole: bool) -> dict[str, float | None]:
-    """Metric name -> value, as runs hold them: `probe/JUDGE/MANIPULATION/ASPECT/change` and so on.
+    """Metric name -> value, for runs: `probe/JUDGE/MANIPULATION/ASPECT/change` and so on.
 
     Args:
-        effects: Of one judge.
+        effects: The effects on one judge.
         judge: Its name.
-        whole: Whether those of all aspects together (or of the only one) are wanted, or those of single aspects.
+        whole: Whether to return those of all aspects together (or of the only one), or those of single aspects.
     """
     values: dict[str, float | None] = {}
     for probe, by_aspect in effects.items():

@@ -1,4 +1,4 @@
-"""What a probe would take, manipulation by manipulation, before anything is spent."""
+"""Estimates the cost of a probe before any call is made, for each manipulation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 SAMPLED = 48
-"""Items that each judge scores in the dry run under each manipulation, over all aspects."""
+"""Number of items, over all aspects, that each judge scores in the dry run with each manipulation."""
 
 AS_THEY_ARE = "as they are"
 
@@ -29,8 +29,8 @@ def estimate_probe(
     """Estimate a probe.
 
     Args:
-        target: The LM that would be asked.
-        setup: What would be scored.
+        target: The LM.
+        setup: The data to score.
         entrants: The judges.
         probes: The manipulations.
 
@@ -45,7 +45,7 @@ def estimate_probe(
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         copies = [_dry_run_copy(entrant) for entrant in entrants]
-        # What a manipulation shares with the candidates as they are has been asked then.
+        # First without manipulation, so that calls in common are counted there.
         for name, these in [(AS_THEY_ARE, []), *((probe.name, [probe]) for probe in probes)]:
             with stage(name):
                 probe_all(runner, sample, copies, these)

@@ -1,4 +1,4 @@
-"""Settings of a probe: what is probed, on which candidates, with which LM."""
+"""Settings of a probe: the judges, the candidates, the LM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ProbeLMFlags(EndpointFlags):
 
 @flag_group("tracking and output")
 class ProbeOutputFlags:
-    """Where a probe leaves what it found."""
+    """Where the results of a probe are written."""
 
     intervals: Literal["average", "all"] = setting("average", "columns of the table that show intervals", decides=False)
     name: str | None = setting(None, "name of the run in MLflow", decides=False)

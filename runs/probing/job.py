@@ -1,4 +1,4 @@
-"""The one flow of a probe, readable top to bottom: judges and data, one pass, effects, table, run."""
+"""The steps of a probe in their order: load judges and data, score, compute effects, print the table, log the run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from debate_judge.runs.runner.runner import JudgeRunner, require_scored
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """What a command line asks for, checked before a call is made."""
+    """Everything that the command line asks for, loaded and checked before any call."""
 
     arguments: ProbeFlags
     setup: EvalSetup
@@ -55,7 +55,7 @@ class ProbePlan:
 
     @property
     def notes(self) -> dict[str, str]:
-        """Judge -> what its figures have to be read with."""
+        """Judge -> a remark on how to read its figures, if there is one."""
         found = {one.name: tuned_elsewhere(one.held_out, self.setting) for one in self.entrants}
         return {name: note for name, note in found.items() if note}
 
@@ -155,7 +155,7 @@ def _lm(arguments: ProbeFlags, exports: list[Export]) -> tuple[str, str | None, 
 
 
 def estimated(plan: ProbePlan) -> list[Printed]:
-    """What the probes would take, before anything is spent.
+    """The table of an estimate.
 
     Raises:
         InputError: The lengths of replies, or the LM, cannot be used.
@@ -174,7 +174,7 @@ def estimated(plan: ProbePlan) -> list[Printed]:
 
 
 def _probe(plan: ProbePlan, runner: JudgeRunner) -> Found:
-    """Score, and see what the manipulations do.
+    """Score all candidates and compute the effects.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.

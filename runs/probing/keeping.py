@@ -1,4 +1,4 @@
-"""A probe as a run in MLflow, where runs are kept."""
+"""Logs a probe as a run in MLflow."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from debate_judge.runs.probing.report import Found
 
 
 def keep_run(arguments: ProbeFlags, found: Found, record: Mapping[str, Any], corpus: Corpus, held_out: str) -> None:
-    """Log a run to the server that is named, else to the store's own runs if it has any, and say where it is.
+    """Log a run to the server given by `--tracking-uri`, else to the store if it has runs, and print where it is.
 
-    A probe is not lost because its run could not be kept: that is a warning.
+    If the run cannot be logged, this is only a warning.
 
     Args:
-        arguments: Of the command.
+        arguments: Flags of the command.
         found: The effects.
-        record: The same as JSON.
-        corpus: What was probed.
-        held_out: Fingerprint of it as a held-out part, or empty.
+        record: The effects as JSON.
+        corpus: The probed part of the data.
+        held_out: Its fingerprint as a held-out part, or empty.
     """
     store = Path(arguments.store)
     if arguments.tracking_uri is None and not (store / "mlflow.db").is_file():

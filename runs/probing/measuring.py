@@ -1,8 +1,8 @@
-"""One pass in which judges score candidates as they are and under every manipulation.
+"""Scores candidates with all judges, unchanged and with every manipulation, in one pass.
 
-A judge that reads several candidates at once is asked about the same ones in the same places each time. Of every two
-neighbours one is manipulated in a first question and the other in a second one, so that a manipulated candidate stands
-among others that are as they were; were all manipulated, a judge that sets them against each other would show nothing.
+A judge that reads several candidates at once is always asked about the same ones in the same places. Of every two
+neighbours, one is manipulated in a first question and the other in a second one, so that a manipulated candidate is
+among unchanged ones. If all were manipulated, a judge that compares candidates would show no effect.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from debate_judge.runs.runner.shared_pass import PassJob, run_together
 from debate_judge.runs.runner.tables import CandidateTable, Seat, Seating, SharedSeating, seated_by_aspect
 
 TURNS = 2
-"""Questions that share the manipulated candidates of one table."""
+"""Number of questions that the manipulated candidates of one table are divided among."""
 
 
 @dataclass(frozen=True)
 class ScoredTwice:
-    """A candidate with the two scores that are compared; None where it has no score."""
+    """A candidate with its scores before and after a manipulation; None if it is unscored."""
 
     group: str
     before: float | None
@@ -32,11 +32,11 @@ class ScoredTwice:
 
 
 Scored = Mapping[str, Mapping[str, Sequence[ScoredTwice]]]
-"""Manipulation -> aspect -> candidates that it could be applied to, in corpus order."""
+"""Manipulation -> aspect -> the candidates that it can be applied to, in corpus order."""
 
 
 Moved = Mapping[Seat, tuple[CandidateTable, int]]
-"""Where an item is read as it is -> the question in which it is read manipulated, and its place in it."""
+"""Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class _Asked:
 
     entrant: Entrant
     shared: SharedSeating
-    """As the candidates are."""
+    """The questions about unchanged candidates."""
     items: Sequence[Item]
-    """One aspect after the other."""
+    """The items of one aspect after the other."""
     moved: Mapping[str, Moved]
-    """By manipulation."""
+    """Manipulation -> the questions about manipulated candidates."""
 
 
 def probe_all(
@@ -61,13 +61,13 @@ def probe_all(
     """Score all candidates with all judges, as they are and manipulated.
 
     Args:
-        runner: Asks.
-        setup: What is scored; its seed decides the wording of manipulations.
+        runner: The runner.
+        setup: The data; its seed determines the wording of manipulations.
         entrants: The judges.
         probes: The manipulations.
 
     Returns:
-        Judge -> its scores, and judge -> its judgements of the candidates as they are.
+        Judge -> its scores, and judge -> its judgements of the unchanged candidates.
 
     Raises:
         dspy.LMError: The LM failed for good; what was answered is in its store.
@@ -114,7 +114,7 @@ def _asked(
 def _changed(seating: Seating, probe: Manipulation, seed: int) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
     for number, table in enumerate(seating.tables):
         texts = table.texts
-        # Asked about in several aspects at once, a candidate is one text in all of them.
+        # In a question about several aspects, a candidate has the same text in all of them.
         first = {item.text: item for item in reversed(table.items)}
         new = {text: probe.applied(first[text], seed).text for text in texts}
         for turn in range(TURNS):
@@ -130,13 +130,13 @@ def _reversed(seating: Seating) -> Iterator[tuple[Seat, tuple[CandidateTable, in
         order = sorted(range(len(table.items)), key=lambda place: -stands[table.items[place].text])
         question = CandidateTable(tuple(table.items[place] for place in order))
         for new, old in enumerate(order):
-            # Who sits in the middle stays there.
+            # The candidate in the middle keeps its place.
             if 2 * stands[table.items[old].text] != len(stands) - 1:
                 yield (number, old), (question, new)
 
 
 def _tables(one: _Asked) -> list[CandidateTable]:
-    """Every different question."""
+    """All different questions."""
     tables = [*one.shared.seating.tables, *(table for moved in one.moved.values() for table, _ in moved.values())]
     return list({table.key: table for table in tables}.values())
 
@@ -146,7 +146,7 @@ def _job(one: _Asked, tables: Sequence[CandidateTable]) -> PassJob[Sequence[Judg
 
 
 def _twice(one: _Asked, probe: Manipulation, told: Mapping[str, Sequence[Judgement]]) -> dict[str, list[ScoredTwice]]:
-    """Aspect -> scores before and after; of a changed order those at the later and at the earlier place."""
+    """Aspect -> scores before and after; for a changed order, those at the later and at the earlier place."""
     found: dict[str, list[ScoredTwice]] = {name: [] for name in one.shared.aspects}
     moved, seating = one.moved[probe.name], one.shared.seating
     for item, seat in zip(one.items, seating.seats, strict=True):

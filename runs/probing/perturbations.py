@@ -1,10 +1,10 @@
-"""The manipulations of a probe: deterministic templates that leave what a candidate says as it is.
+"""The manipulations of a probe: templates that do not improve the content of a candidate.
 
-Judges are known to reward some of them: long answers and the answer that comes first (verbosity and position bias,
-Zheng et al. 2023), claims of authority (Chen et al. 2024; Ye et al. 2024, who also measure most of the others),
-confident wording (Lee et al. 2025), and instructions in the text itself (prompt injection, Greshake et al. 2023, of
-judges Raina et al. 2024). The wordings here are the project's own; which of them a text gets, and which of its
-sentences is repeated, follows from the seed and the text.
+LM judges are known to reward some of them: long answers and the first answer (verbosity and position bias, Zheng et al.
+2023), claims of authority (Chen et al. 2024; Ye et al. 2024, who also measure most of the others), confident wording
+(Lee et al. 2025), and instructions in the text (prompt injection, Greshake et al. 2023; of judges, Raina et al. 2024).
+The wordings are this project's own. Which wording a text gets, and which of its sentences is repeated, depends only on
+the seed and the text.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
 
 Direction = Literal["up", "none", "earlier"]
-"""Of the change of a score that is a bias: up; none, where any change is noise; up where a candidate stands earlier."""
+"""The change of a score that is a bias: `up`; `none`, where any change is noise; `earlier`, up at an earlier place."""
 
 Change = Callable[[str, "Item", random.Random], str]
-"""From a text to the manipulated one; the same text where it cannot be manipulated."""
+"""(text, its item, random generator) -> the manipulated text; the same text if it cannot be manipulated."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Manipulation:
 
     name: str
     what: str
-    """What is done, in a line of a legend."""
+    """What is done, for the legend."""
     direction: Direction
     change: Change | None
-    """None where not the text but its place among others is changed."""
+    """None for a manipulation of the order of candidates."""
 
     def applied(self, item: Item, seed: int) -> Item:
-        """The item with its candidate manipulated; the same item where that is not possible."""
+        """The item with its candidate manipulated; the same item if that is not possible."""
         if self.change is None:
             return item
         text = "\0".join([str(seed), self.name, item.source, item.context, item.text])
@@ -51,7 +51,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…])([\"'”’)\]]*)\s+")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, by their ends; joined by spaces they are the text with its white space evened out."""
+    """The sentences of a text; joined by spaces, they are the text with single spaces."""
     marked = _SENTENCE.sub("\\1\0", text.strip())
     return [" ".join(part.split()) for part in marked.split("\0") if part.strip()]
 
@@ -81,7 +81,7 @@ def _spaced(text: str, item: Item, dice: random.Random) -> str:
 
 
 def _around(pairs: Sequence[tuple[str, str]]) -> Change:
-    """Put one of several openings and closings around the text; `{label}` is what the task calls a candidate."""
+    """Puts one of several openings and closings around the text; `{label}` is the task's candidate label."""
 
     def change(text: str, item: Item, dice: random.Random) -> str:
         label, scale = item.task.candidate_label, item.aspect.scale

@@ -1,4 +1,4 @@
-"""The table of a probe, its legend, and the whole as JSON. Only renders; every number comes in finished."""
+"""Renders the results of a probe: the table, its legend, and JSON. Computes no figures."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Found = Mapping[str, Effects]
 def render(
     found: Found, setup: EvalSetup, setting: Setting, notes: Mapping[str, str], *, all_intervals: bool = False
 ) -> list[Printed]:
-    """One row for each judge and manipulation, then what the figures are.
+    """The table, with a row for each judge and manipulation, and its legend.
 
     Args:
         found: The effects.
-        setup: What was probed.
+        setup: The probed data.
         setting: Part of the data, split and LM.
         notes: Judge -> a remark.
-        all_intervals: Show the interval in each column, and not only in that of all aspects.
+        all_intervals: Whether to show the interval in each column, and not only in that of all aspects.
     """
     names = [aspect.name for aspect in setup.aspects]
     together = any(ALL in by_aspect for effects in found.values() for by_aspect in effects.values())
@@ -91,7 +91,7 @@ def _legend(found: Found, setup: EvalSetup, setting: Setting, notes: Mapping[str
 
 
 def _plainest(effects: Effects) -> Mapping[str, ProbeEffect]:
-    """The effects of the manipulation that most candidates could be given."""
+    """The effects of the manipulation that could be applied to most candidates."""
     return max(effects.values(), key=lambda by: sum(one.items + one.unscored_before for one in by.values()), default={})
 
 
