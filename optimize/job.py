@@ -30,7 +30,7 @@ from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.rated_data import rated_data
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.search.storage import only_process
+from debate_judge.optimize.search.storage import only_process, require_reachable
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import named, options_of, preset
@@ -131,6 +131,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         dspy.LMError: The LM failed for good; what was answered is kept, the same command goes on from there.
     """
     plan = prepared(settings, personas)
+    require_reachable(plan.study)
     with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
         runner.progress.phases = plan.phases

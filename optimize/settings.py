@@ -148,6 +148,10 @@ class OutputFlags:
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
     replies: str | None = REPLIES
+    studies: str | None = setting(
+        None, "PostgreSQL database that a team keeps its studies in; or set DEBATE_STUDIES", metavar="URL",
+        decides=False,
+    )  # fmt: skip
     json: str | None = JSON_FILE
 
 
