@@ -19,13 +19,14 @@ from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, TOGETHER_AT_
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.spots import ChoicePart
-from debate_judge.optimize.search.storage import FORMAT
+from debate_judge.optimize.search.storage import FORMAT, STUDIES
 from debate_judge.optimize.search.study import Search, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
 from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.sharing.database import database_address
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -133,10 +134,17 @@ class CompilePlan:
         return replace(self, data=replace(self.data, splits=splits, repeats=()), of_fold=True)
 
     @property
-    def study(self) -> Path | None:
-        """The file of the search's study. A fold's study is in memory: after a stop it is made again from the stored
-        replies."""
-        return None if self.of_fold else Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
+    def study(self) -> Path | str | None:
+        """The file of the search's study, or the address of the database that a team keeps its studies in. A fold's
+        study is in memory: after a stop it is made again from the stored replies.
+
+        Raises:
+            InputError: What is given is no address of such a database.
+        """
+        if self.of_fold:
+            return None
+        address = database_address(self.settings.studies, STUDIES, "DEBATE_STUDIES")
+        return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
 
     @property
     def breadth(self) -> Breadth:

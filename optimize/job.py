@@ -30,13 +30,12 @@ from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.rated_data import rated_data
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.search.storage import only_process
+from debate_judge.optimize.search.storage import only_process, require_reachable
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import named, options_of, preset
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.make_lm import make_lm, replies_folder
+from debate_judge.programs.make_lm import make_lm, open_replies, replies_folder
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -135,6 +134,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
     """
     plan = prepared(settings, personas)
+    require_reachable(plan.study)
     with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
         runner.progress.phases = plan.phases
@@ -254,11 +254,11 @@ def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     replies = replies_folder(settings.store, settings.lm)
     # Compiles at once share their replies, but for those of batch jobs, which would be made twice.
     turns = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
-    with only_process(turns), closing(Journal(replies)) as journal:
+    with only_process(turns), closing(open_replies(replies, settings.lm, settings.replies)) as kept:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,
-            store=journal,
+            store=kept,
             concurrency=settings.concurrency,
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,

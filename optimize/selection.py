@@ -27,7 +27,7 @@ from debate_judge.optimize.search.knowledge import (
 )
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
 from debate_judge.optimize.search.points import FREE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.storage import FORMAT, Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
@@ -107,7 +107,7 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
         criterion=Criterion(plan.statistic, plan.data.level, settings.choose, settings.tolerance),
         breadth=plan.breadth,
         seed=settings.seed,
-        study="search",
+        study=f"{plan.identity}-{FORMAT}",
         storage=plan.study,
         race=not settings.no_race,
     )

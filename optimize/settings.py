@@ -15,7 +15,7 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, REPORT, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
@@ -147,6 +147,11 @@ class OutputFlags:
     )
     report: Literal["none", "plain", "full"] = REPORT
     store: str = STORE
+    replies: str | None = REPLIES
+    studies: str | None = setting(
+        None, "PostgreSQL database that a team keeps its studies in; or set DEBATE_STUDIES", metavar="URL",
+        decides=False,
+    )  # fmt: skip
     json: str | None = JSON_FILE
 
 

@@ -145,6 +145,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
         api_base=api_base,
         concurrency=arguments.concurrency,
         store=store,
+        replies=arguments.replies,
         options=limits(arguments),
         max_tokens=arguments.max_tokens,
     )

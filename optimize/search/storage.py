@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Dropped, Outcome
 from debate_judge.optimize.search.points import Point, Reading, Space
+from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.sharing.database import connect, only_holder, sqlalchemy_address
 
 if TYPE_CHECKING:
     import optuna
@@ -74,6 +77,39 @@ def finished(space: Space, point: Point, found: Found) -> optuna.trial.FrozenTri
     return optuna.trial.create_trial(values=means, user_attrs=by_unit, **known)
 
 
+STUDIES = "--studies"
+"""The flag that names a database."""
+
+
+@contextmanager
+def alone_in(name: str, storage: Path | str | None) -> Iterator[None]:
+    """Let one process at a time work with a study, on whatever machine of a team it runs; the others wait.
+
+    Args:
+        name: Of the study.
+        storage: Its file, or the address of a PostgreSQL database, which frees the study when its process is gone.
+
+    Raises:
+        InputError: The place cannot be written, or the database cannot be used.
+    """
+    if isinstance(storage, str):
+        with only_holder(storage, STUDIES, f"study {name}", "compiles the same"):
+            yield
+    else:
+        with only_process(storage):
+            yield
+
+
+def require_reachable(storage: Path | str | None) -> None:
+    """Refuse a database that cannot be used, before anything is spent.
+
+    Raises:
+        InputError: It cannot be reached.
+    """
+    if isinstance(storage, str):
+        connect(storage, STUDIES).close()
+
+
 @contextmanager
 def only_process(file: Path | None) -> Iterator[None]:
     """Let one process at a time work with a file, or with what it stands for; the others wait.
@@ -102,26 +138,58 @@ def only_process(file: Path | None) -> Iterator[None]:
         lock.release()
 
 
-def open_study(name: str, file: Path | None) -> optuna.Study:
-    """The study of this name, which goes on where it was if the file has it.
+def open_study(name: str, storage: Path | str | None) -> optuna.Study:
+    """The study of this name, which goes on where it was if its storage has it.
+
+    Args:
+        name: Of the study.
+        storage: Its file, the address of a PostgreSQL database, or None for one in memory.
 
     Raises:
-        InputError: The file cannot be read or written.
+        InputError: The storage cannot be read or written.
     """
     import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with _opened(storage) as opened:
+            return optuna.create_study(
+                study_name=name, storage=opened, directions=["maximize", "minimize"], load_if_exists=True
+            )
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def _opened(storage: Path | str | None) -> Iterator[optuna.storages.BaseStorage]:
     from optuna.storages import InMemoryStorage, JournalStorage
 
     from debate_judge.optimize.search.checked_log import CheckedLog
 
-    storage = InMemoryStorage() if file is None else JournalStorage(CheckedLog(file))
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if isinstance(storage, str):
+        # Two that make the tables at the same moment break each other.
+        with only_holder(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
+            yield _in_database(storage)
+    else:
+        yield InMemoryStorage() if storage is None else JournalStorage(CheckedLog(storage))
+
+
+def _in_database(address: str) -> optuna.storages.BaseStorage:
+    from optuna.exceptions import StorageInternalError
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
-        return optuna.create_study(
-            study_name=name, storage=storage, directions=["maximize", "minimize"], load_if_exists=True
-        )
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+        # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
+        return RDBStorage(sqlalchemy_address(address), engine_kwargs={"pool_pre_ping": True})
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        raise InputError(
+            "the database of the studies cannot be used: " + clean_text(str(error)).splitlines()[0],
+            field=STUDIES,
+            found=clean_text(address),
+            remedy="repair it as its message says, or leave the address out for files below --store",
+        ) from error
 
 
 def known_points(space: Space, study: optuna.Study) -> set[Point]:

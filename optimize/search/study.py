@@ -21,7 +21,7 @@ from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
 from debate_judge.optimize.search.race import Challenge, MayWin, race
-from debate_judge.optimize.search.storage import Found, finished, known_points, only_process, open_study, suggest
+from debate_judge.optimize.search.storage import Found, alone_in, finished, known_points, open_study, suggest
 
 if TYPE_CHECKING:
     import optuna
@@ -60,8 +60,9 @@ class SearchPlan:
     seed: int
     study: str
     """Name of the Optuna study; it must change whenever the result could."""
-    storage: Path | None
-    """File of the study; a study that was stopped there goes on where it was. None keeps it in memory."""
+    storage: Path | str | None
+    """File of the study, or address of a PostgreSQL database; a study that was stopped there goes on where it was. None
+    keeps it in memory."""
     strategy: Strategy = field(default_factory=Strategy)
     race: bool = True
     """Whether points are dropped that cannot plausibly be chosen; else all are asked about all groups."""
@@ -94,7 +95,7 @@ def search(
         on_trial: Is told of every distinct point, once.
     """
     outcomes = Outcomes(units, space, plan.criterion)
-    with only_process(plan.storage):
+    with alone_in(plan.study, plan.storage):
         _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage)).all()
     return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)))
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import DRAW_SYSTEMS, EXPORT, JSON_FILE, REPORT, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import (
+    DRAW_SYSTEMS,
+    EXPORT,
+    JSON_FILE,
+    REPLIES,
+    REPORT,
+    SEED,
+    STORE,
+    DataFlags,
+    resampling,
+)
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import EstimateFlags, LimitFlags, LMFlags
@@ -36,6 +46,7 @@ class EntrantFlags:
         repeated=True,
     )
     store: str = STORE
+    replies: str | None = REPLIES
 
 
 @flag_group("table")

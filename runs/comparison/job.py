@@ -14,9 +14,10 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.lm.journal import Journal, StoreError
+from debate_judge.programs.lm.journal import StoreError
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
+from debate_judge.programs.lm.reply import ReplyStore
+from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies, replies_folder
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
 from debate_judge.runs.comparison.entrants import Entrant
@@ -56,9 +57,9 @@ def run(arguments: CompareFlags) -> int:
     if arguments.estimate is not None:
         show(*estimated(arguments, work))
         return 0
-    journal = Journal(replies_folder(arguments.store, arguments.lm))
+    kept = open_replies(replies_folder(arguments.store, arguments.lm), arguments.lm, arguments.replies)
     try:
-        lm = _lm(arguments, journal)
+        lm = _lm(arguments, kept)
         if lm.destination is not None:
             print(lm.destination, file=sys.stderr)
         with JudgeRunner(lm) as runner:
@@ -71,7 +72,7 @@ def run(arguments: CompareFlags) -> int:
         print(describe(error, arguments.lm), file=sys.stderr)
         return 3
     finally:
-        journal.close()
+        kept.close()
     return 0
 
 
@@ -209,11 +210,11 @@ def _price(lm: JudgeLM, setting: Setting) -> Price | None:
     return lm.price if lm.batches is None else lm.price.batch()
 
 
-def _lm(arguments: CompareFlags, journal: Journal) -> JudgeLM:
+def _lm(arguments: CompareFlags, kept: ReplyStore) -> JudgeLM:
     return make_lm(
         arguments.lm,
         api_base=arguments.api_base,
-        store=UsageByJudge(journal),
+        store=UsageByJudge(kept),
         concurrency=arguments.concurrency,
         options=limits(arguments),
         **_sampling(arguments),

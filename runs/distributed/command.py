@@ -161,6 +161,7 @@ def _job(
         api_base=address or None,
         concurrency=arguments.concurrency // arguments.actors,
         store=str(replies_folder(arguments.store, spec).absolute()),
+        replies=arguments.replies,
         options=options,
         prices=None if options.prices is None else options.prices.read_text(encoding="utf-8"),
         max_tokens=arguments.max_tokens,

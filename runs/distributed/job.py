@@ -31,6 +31,7 @@ class ScoringJob:
     concurrency: int
     """LM calls that one actor may have in flight."""
     store: str
+    replies: str | None
     """Folder of the replies."""
     options: LMOptions
     prices: str | None

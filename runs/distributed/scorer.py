@@ -50,6 +50,7 @@ class PartScorer:
             api_base=job.api_base,
             concurrency=job.concurrency,
             store=Path(job.store),
+            replies=job.replies,
             options=options,
             max_tokens=job.max_tokens,
         )

@@ -124,6 +124,7 @@ def load(
     api_base: str | None = None,
     concurrency: int = 16,
     store: Path | None = None,
+    replies: str | None = None,
     judges: Collection[str] = (),
 ) -> LoadedJudge:
     """Load an export, ready to score.
@@ -137,6 +138,8 @@ def load(
             too, because texts and key are sent there.
         concurrency: Most LM calls in flight at once.
         store: Folder to keep the LM's replies in; by default the most recent ones are kept in memory.
+        replies: PostgreSQL database that shares the replies in `store` with a team; by default what the variable
+            DEBATE_REPLIES says.
         judges: `module:Class` of each judge outside this project that the export may use.
 
     Raises:
@@ -144,7 +147,9 @@ def load(
             the export.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
-    return open_judge(find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store)
+    return open_judge(
+        find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store, replies=replies
+    )
 
 
 def find(path: str | Path, judges: Collection[str] = (), store: MLflowStore = USUAL_STORE) -> Export:

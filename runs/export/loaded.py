@@ -18,10 +18,9 @@ from debate_judge.data.schema import ALL, Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
 from debate_judge.programs.judge import Item, Judgement
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Memory
-from debate_judge.programs.make_lm import make_lm
+from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.runs.export.lm_choice import lm_of
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.runner.preflight import Trial, preflight
@@ -280,6 +279,7 @@ def open_judge(
     api_base: str | None,
     concurrency: int,
     store: Path | None,
+    replies: str | None = None,
     options: LMOptions | None = None,
     max_tokens: int | None = None,
 ) -> LoadedJudge:
@@ -289,12 +289,14 @@ def open_judge(
         InputError: The address of the LM is only in the export.
     """
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
+    if replies is not None and store is None:
+        raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
     # Limited, so that the memory of a long-running service does not grow.
     recent = Memory(room=10_000)
 
     def connect(opened: ExitStack) -> JudgeRunner:
-        replies = recent if store is None else opened.enter_context(closing(Journal(store)))
-        made = make_lm(spec, api_base=api_base, store=replies, concurrency=concurrency, options=options, **settings)
+        kept = recent if store is None else opened.enter_context(closing(open_replies(store, spec, replies)))
+        made = make_lm(spec, api_base=api_base, store=kept, concurrency=concurrency, options=options, **settings)
         return opened.enter_context(JudgeRunner(made, progress=False))
 
     return LoadedJudge(export, connect)

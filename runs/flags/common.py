@@ -13,6 +13,9 @@ from debate_judge.runs.flags.declared import flag_group, setting
 
 SEED = setting(0, "seed of every random choice", ge=0)
 STORE = setting("runs/store", "folder for LM replies, studies, runs and exports", metavar="DIR", decides=False)
+REPLIES = setting(
+    None, "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES", metavar="URL", decides=False
+)
 JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", decides=False)
 MAX_UNSCORED = setting(
     0.2,

@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
 from debate_judge.runs.comparison.flags import PartFlags
-from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, STORE, DataFlags
+from debate_judge.runs.flags.common import EXPORT, JSON_FILE, MAX_UNSCORED, REPLIES, STORE, DataFlags
 from debate_judge.runs.flags.declared import command_settings, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import JudgeOptionFlags
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
@@ -65,6 +65,7 @@ class ProbeOutputFlags:
         decides=False,
     )
     store: str = STORE
+    replies: str | None = REPLIES
     json: str | None = JSON_FILE
 
 

@@ -15,8 +15,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.data.requirements import aspects_to_judge
 from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.make_lm import OFFLINE, make_lm, replies_folder
+from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies, replies_folder
 from debate_judge.runs.comparison.entrants import Entrant, entrants
 from debate_judge.runs.comparison.legend import Setting, part_of, tuned_elsewhere
 from debate_judge.runs.comparison.results import EvalSetup
@@ -72,12 +71,12 @@ def run(arguments: ProbeFlags) -> int:
         return 0
     # Where an export says which LM is asked.
     require_server(plan.spec, plan.api_base, arguments.store)
-    journal = Journal(replies_folder(arguments.store, plan.spec))
+    kept = open_replies(replies_folder(arguments.store, plan.spec), plan.spec, arguments.replies)
     try:
         lm = make_lm(
             plan.spec,
             api_base=plan.api_base,
-            store=journal,
+            store=kept,
             concurrency=arguments.concurrency,
             options=limits(arguments),
             **plan.sampling,
@@ -92,7 +91,7 @@ def run(arguments: ProbeFlags) -> int:
         print(describe(error, plan.spec), file=sys.stderr)
         return 3
     finally:
-        journal.close()
+        kept.close()
     record = document(found, plan.setup, plan.setting, plan.notes)
     show(*render(found, plan.setup, plan.setting, plan.notes, all_intervals=arguments.intervals == "all"))
     if arguments.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, SOURCES, STORE, SourcesText
+from debate_judge.runs.flags.common import COLUMNS, EXPORT, MAX_UNSCORED, REPLIES, SOURCES, STORE, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.engine import EngineFlags
 from debate_judge.runs.flags.lm import MAX_TOKENS, EndpointFlags, EstimateFlags, LimitFlags
@@ -43,4 +43,5 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     transcripts: str | None = setting(None, "also write every debate to this file, as JSON lines", metavar="FILE")
     max_unscored: float = MAX_UNSCORED
     store: str = STORE
+    replies: str | None = REPLIES
     max_tokens: int | None = setting(None, MAX_TOKENS, ge=1, shown="as compiled")

@@ -129,8 +129,7 @@ class Caller:
             max_tokens: Limit on the reply's length.
             keep: Called with the reply as soon as it is there, even if the call has been cancelled meanwhile.
             over: Called once, when nothing more can come of this call.
-            claim: Where other processes may want the same call: it is made while the claim is held, and is not made
-                if one of them has brought the reply, which is returned then. `over` has to release it.
+            claim: Held while the call is made, to be released by `over`; what it has `found` is returned instead.
 
         Raises:
             dspy.LMError: The call failed for good, the provider is down, or the budget is spent.
@@ -152,11 +151,9 @@ class Caller:
     async def _attempt(self, attempts: CallAttempts, call: PendingCall) -> Reply:
         """Wait for a place, and send once; raises as `call` does."""
         need, attempts.wait = self._need(call.size, call.max_tokens), None
-        # A call that was let through before goes first. Not while the provider is down: it may have failed by itself,
-        # and only another call would then show that the provider answers again.
+        # One that was let through before goes first, unless the provider is down and another must show its return.
         first = attempts.request is not None and not self.breaker.open
-        found = await acquire(self.limiter, need, call.claim, first=first)
-        if found is not None:
+        if (found := await acquire(self.limiter, need, call.claim, first=first)) is not None:
             return found
         comes_back = False
         attempts.request = request = self.requests.start(self._request(attempts, call, need))

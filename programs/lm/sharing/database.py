@@ -64,7 +64,12 @@ def database_address(given: str | None, flag: str, variable: str) -> str | None:
             found=clean_text(address),
             remedy=f"leave it out and set PGPASSWORD, keep it in ~/.pgpass, or give the whole address as {variable}",
         )
-    return "postgresql" + address[len(parts.scheme) :]
+    return libpq_address(address)
+
+
+def libpq_address(address: str) -> str:
+    """A database's address as libpq reads it, without the name of a driver."""
+    return "postgresql" + address[address.index("://") :]
 
 
 def _malformed(address: str, named: str) -> InputError:
@@ -77,8 +82,9 @@ def _malformed(address: str, named: str) -> InputError:
 
 
 def sqlalchemy_address(address: str) -> str:
-    """The same for MLflow and Optuna, whose own choice of driver would be another one."""
-    return "postgresql+psycopg" + address[address.index("://") :] if is_postgresql(address) else address
+    """The same for MLflow and Optuna: where an address names no driver they would choose one that is not installed."""
+    plain = urlsplit(address).scheme in ("postgresql", "postgres")
+    return "postgresql+psycopg" + address[address.index("://") :] if plain else address
 
 
 def connect(address: str, named: str) -> psycopg.Connection[Any]:
@@ -115,8 +121,8 @@ def unreachable(address: str, named: str, error: Exception) -> InputError:
         "the database cannot be used: " + (why.splitlines() or [type(error).__name__])[0],
         field=named,
         found=clean_text(address),
-        remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass; without the "
-        "database everything stays in --store",
+        remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass; or leave the "
+        "address out, and everything is kept in --store",
     )
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.sharing.database import connect, lock_number, unreachable
+from debate_judge.programs.lm.sharing import replies_table as table
+from debate_judge.programs.lm.sharing.database import unreachable
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,24 +27,12 @@ _LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds between two tries to reach a database that is away."""
-_AT_ONCE = 1000
-"""Rows of one statement."""
 _LAST = 30.0
 """Seconds that the end of a run waits for what is still to be sent; the next run sends the rest."""
 
-_TABLE = """
-CREATE TABLE debate_replies (
-    key uuid PRIMARY KEY,
-    lm text NOT NULL,
-    made timestamptz NOT NULL DEFAULT now(),
-    record text NOT NULL
-)
-"""
-"""The record is JSON and no `jsonb`, which has no place for the zero characters that a reply may hold."""
-
 
 @dataclass(slots=True, eq=False)
-class _Question:
+class _Wanted:
     """What a task waits for: the record of a key, and where it is to be claimed whether that was granted."""
 
     key: str
@@ -58,7 +47,7 @@ class _Work:
 
     puts: list[tuple[str, str]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
-    questions: list[_Question] = field(default_factory=list)
+    questions: list[_Wanted] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.puts or self.released or self.questions)
@@ -83,8 +72,7 @@ class DatabaseLink:
     ) -> None:
         self._address, self._named, self._lm, self._recorded = address, named, lm, recorded
         self._backlog = deque(backlog)
-        self._connection: psycopg.Connection[Any] | None = connect(address, named)
-        self._make_table(self._connection)
+        self._connection: psycopg.Connection[Any] | None = table.open_table(address, named)
         self._held: set[str] = set()
         self._work = _Work()
         self._changed = threading.Condition()
@@ -115,7 +103,7 @@ class DatabaseLink:
         with self._changed:
             if self._connection is None:
                 return True, None
-            question = _Question(key, claims, loop, loop.create_future())
+            question = _Wanted(key, claims, loop, loop.create_future())
             self._work.questions.append(question)
             self._changed.notify()
         return await question.answer
@@ -166,38 +154,21 @@ class DatabaseLink:
 
         backlog: list[str] = []
         try:
-            self._insert(connection, work.puts)
+            table.insert(connection, self._lm, work.puts)
             # Only now, so that whom they are granted to finds what was put.
             self._unlock(connection, work.released)
             granted = self._lock(connection, [q.key for q in work.questions if q.claims])
             wanted = {q.key for q in work.questions if not q.claims or q.key in granted}
-            self._answer(work.questions, granted, self._select(connection, list(wanted)))
+            self._answer(work.questions, granted, table.select(connection, list(wanted)))
             if not work:
-                backlog = [self._backlog.popleft() for _ in range(min(_AT_ONCE, len(self._backlog)))]
-                self._send_missing(connection, backlog)
+                backlog = [self._backlog.popleft() for _ in range(min(table.AT_ONCE, len(self._backlog)))]
+                found = ((key, self._recorded(key)) for key in table.missing(connection, backlog))
+                table.insert(connection, self._lm, [(key, record) for key, record in found if record is not None])
             self._pause = _FIRST_PAUSE
         except psycopg.Error as error:
             self._backlog.extend(backlog)
             self._lost(connection, error)
             self._set_aside(work)
-
-    def _insert(self, connection: psycopg.Connection[Any], rows: Sequence[tuple[str, str]]) -> None:
-        for start in range(0, len(rows), _AT_ONCE):
-            part = rows[start : start + _AT_ONCE]
-            connection.execute(
-                "INSERT INTO debate_replies (key, lm, record) SELECT key, %s, record "
-                "FROM unnest(%s::uuid[], %s::text[]) AS t (key, record) ON CONFLICT DO NOTHING",
-                (self._lm, [key for key, _ in part], [record for _, record in part]),
-            )
-
-    def _select(self, connection: psycopg.Connection[Any], keys: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for start in range(0, len(keys), _AT_ONCE):
-            part = keys[start : start + _AT_ONCE]
-            # As texts in the form of the keys: to build objects of uuids costs more than the query.
-            statement = "SELECT replace(key::text, '-', ''), record FROM debate_replies WHERE key = ANY(%s::uuid[])"
-            found.update(connection.execute(statement, (part,)).fetchall())
-        return found
 
     def _lock(self, connection: psycopg.Connection[Any], keys: Sequence[str]) -> set[str]:
         """Claim what can be claimed; a session would be granted its own locks again."""
@@ -215,8 +186,8 @@ class DatabaseLink:
             connection.execute("SELECT pg_advisory_unlock(n) FROM unnest(%s::bigint[]) AS t (n)", (numbers,))
             self._held.difference_update(keys)
 
-    def _answer(self, questions: Sequence[_Question], granted: set[str], found: dict[str, str]) -> None:
-        answers = defaultdict[asyncio.AbstractEventLoop, list[tuple[_Question, tuple[bool, str | None]]]](list)
+    def _answer(self, questions: Sequence[_Wanted], granted: set[str], found: dict[str, str]) -> None:
+        answers = defaultdict[asyncio.AbstractEventLoop, list[tuple[_Wanted, tuple[bool, str | None]]]](list)
         for question in questions:
             answers[question.loop].append((question, (question.key in granted, found.get(question.key))))
         for loop, several in answers.items():
@@ -226,23 +197,13 @@ class DatabaseLink:
                 # The loop has ended, and with it all that waited there.
                 self._tell(several, ended=True)
 
-    def _tell(self, answers: Sequence[tuple[_Question, tuple[bool, str | None]]], *, ended: bool = False) -> None:
+    def _tell(self, answers: Sequence[tuple[_Wanted, tuple[bool, str | None]]], *, ended: bool = False) -> None:
         for question, answer in answers:
             if not ended and not question.answer.done():
                 question.answer.set_result(answer)
             elif question.claims and answer[0]:
                 # Cancelled before it was granted: no caller would release it.
                 self.release(question.key)
-
-    def _send_missing(self, connection: psycopg.Connection[Any], keys: Sequence[str]) -> None:
-        if not keys:
-            return
-        statement = (
-            "SELECT replace(key::text, '-', '') FROM unnest(%s::uuid[]) AS t (key) "
-            "WHERE NOT EXISTS (SELECT FROM debate_replies r WHERE r.key = t.key)"
-        )
-        missing = [key for (key,) in connection.execute(statement, (list(keys),)).fetchall()]
-        self._insert(connection, [(key, record) for key in missing if (record := self._recorded(key)) is not None])
 
     def _set_aside(self, work: _Work) -> None:
         """Go on without the database: what was put is sent later, and every process makes its own calls."""
@@ -271,8 +232,7 @@ class DatabaseLink:
 
     def _reconnect(self) -> None:
         try:
-            connection = connect(self._address, self._named)
-            self._make_table(connection)
+            connection = table.open_table(self._address, self._named)
         except InputError:
             self._wait_longer()
             return
@@ -283,20 +243,6 @@ class DatabaseLink:
             "the database of replies is back; %d replies are sent",
             len(self._backlog),
         )
-
-    def _make_table(self, connection: psycopg.Connection[Any]) -> None:
-        import psycopg
-
-        try:
-            with connection.transaction():
-                # Two that make it at the same moment would break each other.
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number("debate_replies"),))
-                row = connection.execute("SELECT to_regclass('debate_replies')").fetchone()
-                if row is None or row[0] is None:
-                    connection.execute(_TABLE)
-        except psycopg.Error as error:
-            connection.close()
-            raise unreachable(self._address, self._named, error) from None
 
 
 def _number(key: str) -> int:
