@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.sharing.database import connect, driven_by_psycopg, libpq_address
 from debate_judge.runs.mlflow_setup import sqlite_file
 
 TIMEOUT = 4.0
@@ -44,6 +45,8 @@ def check_address(uri: str) -> None:
         _check_server(uri)
     elif scheme in _DATABASES and host:
         _check_port(uri, host, port or _DATABASES[scheme])
+        if driven_by_psycopg(uri):
+            connect(libpq_address(uri), "tracking URI").close()
     elif file is not None:
         _check_sqlite(file)
     elif not uri.startswith("databricks"):

@@ -14,6 +14,12 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.sharing.database import (
+    driven_by_psycopg,
+    libpq_address,
+    only_holder,
+    sqlalchemy_address,
+)
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.address import check_address, is_server
 from debate_judge.runs.tracking.shared_view import experiment_tags
@@ -74,13 +80,14 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
     if uri is None:
         uri = f"sqlite:///{store}/mlflow.db"
     check_address(uri)
+    uri = sqlalchemy_address(uri)
     prepare_mlflow()
     from filelock import FileLock, Timeout
 
     lock = store / "mlflow.lock"
     try:
         # Processes that create the tables of one database at the same moment break each other.
-        with explained(uri), FileLock(lock, timeout=120):
+        with explained(uri), FileLock(lock, timeout=120), _alone_in_database(uri):
             _make_tables(uri)
             return _open(uri, store, experiment)
     except Timeout as error:
@@ -89,6 +96,16 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
             file=lock,
             remedy="wait for it, or end it",
         ) from error
+
+
+@contextmanager
+def _alone_in_database(uri: str) -> Iterator[None]:
+    """The same among the machines of a team, where their database can tell."""
+    if driven_by_psycopg(uri):
+        with only_holder(libpq_address(uri), "tracking URI", "tables of runs", "opens the tracking store"):
+            yield
+    else:
+        yield
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Tracker:
 
     def __enter__(self) -> Tracker:
         self._place = open_place(self._uri, self._folder, self._experiment)
-        self._lock = RunLock(self._folder)
+        self._lock = RunLock(self._folder, self._place.uri)
         self._lock.acquire()
         try:
             self._run_id = self._place.start_run(self._name, {**standing_tags(), TAG: self._lock.name})

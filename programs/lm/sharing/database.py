@@ -67,6 +67,11 @@ def database_address(given: str | None, flag: str, variable: str) -> str | None:
     return libpq_address(address)
 
 
+def driven_by_psycopg(address: str) -> bool:
+    """Whether `sqlalchemy_address` of an address names the driver that this module uses."""
+    return urlsplit(sqlalchemy_address(address)).scheme == "postgresql+psycopg"
+
+
 def libpq_address(address: str) -> str:
     """A database's address as libpq reads it, without the name of a driver."""
     return "postgresql" + address[address.index("://") :]
