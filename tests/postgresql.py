@@ -26,6 +26,12 @@ def binaries() -> Path | None:
     return found[-1].parent if found else Path(on_path).parent if on_path else None
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class PostgresServer:
     """Runs for as long as its block, without forcing anything to the disk."""
 
@@ -35,9 +41,7 @@ class PostgresServer:
         self._bin = folder
         # Not below pytest's folders, which only their owner may enter: the server runs as another user.
         self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
 
     def __enter__(self) -> PostgresServer:
         if os.getuid() == 0:

@@ -1,0 +1,150 @@
+"""The team's services, as far as they can be tried without containers: what compose.yaml says fits what is accepted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from debate_judge.runs.export.process import SETTINGS, variable
+from debate_judge.runs.tracking.tracker import Tracker
+from tests.postgresql import PostgresServer, free_port
+
+ROOT = Path(__file__).parents[2]
+TEAM = ROOT / "runs" / "team"
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((TEAM / "compose.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def example() -> dict[str, str]:
+    lines = (TEAM / "example.env").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def filled_in(text: str, values: dict[str, str]) -> str:
+    """A text with its variables, as compose fills them in."""
+    return re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: values.get(m[1]) or m[2] or "", text)
+
+
+def test_images_have_a_major_version_and_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
+    assert set(compose["services"]) == {"database", "mlflow", "judge"}
+    for name, service in compose["services"].items():
+        assert re.search(r":\d+(\.\d+)*(-\w+)?$", service["image"]), name
+        assert service["healthcheck"]["test"][0] == "CMD", name
+        for needed, condition in service.get("depends_on", {}).items():
+            assert condition == {"condition": "service_healthy"}, (name, needed)
+    assert re.search(r"^FROM python:3\.\d+", (TEAM / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_secrets_come_from_a_file_that_git_ignores(compose: dict[str, Any]) -> None:
+    text = (TEAM / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"\$\{(\w+)", text)) == set(example())
+    assert {name for name, value in example().items() if value} & {"POSTGRES_PASSWORD", "OPENAI_API_KEY"} == set()
+    for service in compose["services"].values():
+        for name, value in service["environment"].items():
+            if re.search("PASSWORD|KEY", name):
+                assert value.startswith("${"), name
+            assert not re.search(r"://\w+:[^@]*@", str(value)), name
+    ignored = subprocess.run(["git", "check-ignore", "-q", "runs/team/.env"], cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+
+
+def test_ports_are_published_on_loopback_unless_the_user_says_otherwise(compose: dict[str, Any]) -> None:
+    ports = [port for service in compose["services"].values() for port in service["ports"]]
+    assert {filled_in(port, {}).rsplit(":", 2)[0] for port in ports} == {"127.0.0.1"}
+
+
+def test_what_is_mounted_and_built_from_is_there(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        for mounted in service["volumes"]:
+            source = mounted.split(":")[0]
+            assert (TEAM / source).is_file() if source.startswith(".") else source in compose["volumes"]
+        if "build" in service:
+            context = (TEAM / service["build"]["context"]).resolve()
+            assert context == ROOT
+            assert (context / service["build"]["dockerfile"]).is_file()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (wanted,) = re.findall(r"/source\[(\w+)\]", (TEAM / "Dockerfile").read_text())
+    assert wanted in extras
+
+
+def test_mlflow_takes_the_commands_and_the_judge_its_variables(compose: dict[str, Any]) -> None:
+    from mlflow.cli import cli
+
+    for name in ("mlflow", "judge"):
+        service = compose["services"][name]
+        program, *words = [filled_in(word, example()) for word in service["command"]]
+        assert program == "mlflow"
+        group, context = cli, None
+        while hasattr(group, "commands"):
+            context = group.make_context(words[0], words[1:], parent=context, resilient_parsing=True)
+            group, words = group.commands[words[0]], words[1:]
+        parsed = group.make_context(name, words)
+        assert parsed.params["host"] == "0.0.0.0"
+    own = {key for key in compose["services"]["judge"]["environment"] if key.startswith("DEBATE_")}
+    assert own <= {variable(name) for name in SETTINGS} | {"DEBATE_REPLIES"}
+
+
+def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres: PostgresServer) -> None:
+    named = set(re.findall(r"@database:5432/(\w+)", (TEAM / "compose.yaml").read_text()))
+    with psycopg.connect(postgres.new_database(), autocommit=True) as connection:
+        for statement in (TEAM / "databases.sql").read_text().split(";"):
+            connection.execute(statement.strip().encode())
+        made = {name for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}
+        assert named <= made | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
+        for name in ("mlflow", "studies"):
+            connection.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def served(compose: dict[str, Any], postgres: PostgresServer, tmp_path: Path) -> Any:
+    """MLflow's server by the command of compose.yaml, on a database and a port of this test."""
+    database, port = postgres.new_database(), free_port()
+    words = [filled_in(word, example()) for word in compose["services"]["mlflow"]["command"]]
+    here = {"0.0.0.0": "127.0.0.1", "5000": str(port), "/artifacts": str(tmp_path / "artifacts")}
+    words = [here.get(word, word).replace(":5000", f":{port}") for word in words]
+    words = [database.replace("://", "+psycopg://") if "@database" in word else word for word in words]
+    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words, "--workers", "1"], env=environment, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    yield f"http://127.0.0.1:{port}", process
+    os.killpg(process.pid, 15)
+    process.wait(60)
+
+
+def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(
+    served: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    address, process = served
+    while process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+                assert answer.status == 200
+            break
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    with Tracker(uri=address, store=tmp_path / "store", experiment="debate/x", run_name="mine") as tracker:
+        tracker.metrics({"agreement": 0.5})
+        tracker.details({"calls": 3.0})
+    run = tracker.place.client.get_run(tracker.run_id)
+    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
+    # The client knows nothing of the server's folder.
+    assert run.info.artifact_uri.startswith("mlflow-artifacts:/")
+    assert list((tmp_path / "artifacts").rglob("metrics.json"))
