@@ -147,6 +147,8 @@ def load(
             the export.
         dspy.LMError: The LM cannot be made, e.g. because its key is missing.
     """
+    if replies is not None and store is None:
+        raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
     return open_judge(
         find(path, judges), lm=lm, api_base=api_base, concurrency=concurrency, store=store, replies=replies
     )

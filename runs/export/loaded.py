@@ -289,8 +289,6 @@ def open_judge(
         InputError: The address of the LM is only in the export.
     """
     spec, api_base, settings = lm_of(export, lm, api_base, max_tokens)
-    if replies is not None and store is None:
-        raise InputError("replies are shared from a folder", field="replies", remedy="name a folder by `store` as well")
     # Limited, so that the memory of a long-running service does not grow.
     recent = Memory(room=10_000)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
+from debate_judge.runs.tracking.datasets import log_dataset
 from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, open_place
@@ -171,7 +172,7 @@ class Tracker:
             corpus: The groups of that part.
             digest: Fingerprint of the part.
         """
-        self._write(self._log_dataset, part, corpus, digest)
+        self._write(log_dataset, self.place.client, self.run_id, part, corpus, digest)
 
     def agreement(self, judge: str, table: AgreementTable) -> None:
         """Keep a judge's held-out agreement among the details, and the whole table as `agreement/JUDGE.json`.
@@ -267,28 +268,6 @@ class Tracker:
 
         # As objects, or a column of numbers with a gap would hold NaN.
         self.place.client.log_table(self.run_id, pd.DataFrame(rows, dtype=object), path)
-
-    def _log_dataset(self, part: Part, corpus: Corpus, digest: str) -> None:
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-        from mlflow.exceptions import MlflowException
-
-        location = clean_text(corpus.origin.location)
-        dataset = Dataset(
-            name=corpus.origin.name,
-            digest=digest[:36],
-            source_type="http" if "://" in location else "local",
-            source=json.dumps({"uri": location, "revision": corpus.origin.revision}),
-            profile=json.dumps(
-                {"groups": len(corpus.groups), "candidates": sum(len(g.candidates) for g in corpus.groups)}
-            ),
-        )
-        tags = [InputTag("mlflow.data.context", part)]
-        log = partial(self.place.client.log_inputs, self.run_id, datasets=[DatasetInput(dataset, tags)])
-        try:
-            log()
-        except MlflowException:
-            # MLflow looks whether the data set is known and then adds it: of two runs that do so at once one fails.
-            log()
 
     def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         cause = error if error is not None else self._failure

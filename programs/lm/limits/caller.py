@@ -23,11 +23,10 @@ from debate_judge.programs.lm.limits import control_call
 from debate_judge.programs.lm.limits.attempts import CallAttempts, PendingCall
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenEstimator, TokenNeed
 from debate_judge.programs.lm.limits.circuit_breaker import CircuitBreaker
-from debate_judge.programs.lm.limits.claimed_place import acquire
 from debate_judge.programs.lm.limits.control_call import ControlCall
 from debate_judge.programs.lm.limits.deadline import deadline
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
-from debate_judge.programs.lm.limits.rate_limiter import Limiter
+from debate_judge.programs.lm.limits.rate_limiter import Limiter, acquire_claimed
 from debate_judge.programs.lm.limits.requests import RequestsInFlight
 from debate_judge.programs.lm.limits.retries import Backoff, retry
 from debate_judge.programs.lm.options import LMOptions
@@ -153,7 +152,7 @@ class Caller:
         need, attempts.wait = self._need(call.size, call.max_tokens), None
         # One that was let through before goes first, unless the provider is down and another must show its return.
         first = attempts.request is not None and not self.breaker.open
-        if (found := await acquire(self.limiter, need, call.claim, first=first)) is not None:
+        if (found := await acquire_claimed(self.limiter, need, call.claim, first=first)) is not None:
             return found
         comes_back = False
         attempts.request = request = self.requests.start(self._request(attempts, call, need))

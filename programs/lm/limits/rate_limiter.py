@@ -18,6 +18,8 @@ from debate_judge.programs.lm.limits.bucket import Bucket
 from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.sharing.claims import CallClaim
 
 _CUT = 0.3
 """Share of the window that a refusal takes away where refusals are common; rare ones take less, in proportion."""
@@ -251,3 +253,35 @@ class Limiter:
             self._waiting.clear()
             self.in_flight, self._failed = 0, None
         return loop
+
+
+async def acquire_claimed(limiter: Limiter, need: TokenNeed, claim: CallClaim | None, *, first: bool) -> Reply | None:
+    """Wait for a place and for the claim; the reply, and no place, if another process has brought it meanwhile.
+
+    A call is claimed only when it may go out, so that processes which want the same calls share them out among
+    themselves. While it waits for another process it has no place, and what holds a claim waits for nothing but a
+    place: so no two processes can wait for each other.
+
+    Args:
+        limiter: Of the process.
+        need: What the call will use.
+        claim: Of the call; None where no other process can want it.
+        first: Whether it goes before all waiting calls.
+
+    Raises:
+        dspy.LMError: As `Limiter.acquire` raises it.
+    """
+    while True:
+        await limiter.acquire(need, first=first)
+        if claim is None or claim.held:
+            return None
+        granted = False
+        try:
+            granted = await claim.take()
+        finally:
+            if not granted or claim.found is not None:
+                limiter.release(need, unused=True)
+        if not granted:
+            await claim.wait()
+        if granted or claim.found is not None:
+            return claim.found
