@@ -63,8 +63,8 @@ class Browser:
         self._process.wait(_SECONDS)
         self._profile.cleanup()
 
-    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> OpenPage:
-        """Open a file and wait until it is loaded; what it requests and reports is recorded."""
+    def open(self, place: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> OpenPage:
+        """Open a file or an address and wait until it is loaded; what it requests and reports is recorded."""
         target = self._send("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self._send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         page = OpenPage(self, session)
@@ -74,7 +74,7 @@ class Browser:
         page.send("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.send("Emulation.setEmulatedMedia", {"features": [scheme]})
-        page.send("Page.navigate", {"url": file.resolve().as_uri()})
+        page.send("Page.navigate", {"url": place if isinstance(place, str) else place.resolve().as_uri()})
         self._do(self._connection.until(session, "Page.loadEventFired"))
         return page
 
@@ -105,6 +105,11 @@ class OpenPage:
         answer = self.send("Runtime.evaluate", asked)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression in the page is true."""
+        look = f"() => {{ if ({condition}) {{ clearInterval(timer); done(); }} }}"
+        self.value(f"new Promise(done => {{ const timer = setInterval({look}, 50); }})")
 
     def screenshot(self, path: Path, *, whole: bool = False) -> None:
         """Take a picture of the window, or of the whole page."""

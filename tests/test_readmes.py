@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "data/README.md", "optimize/README.md", "programs/README.md", "runs/README.md")
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-ELSEWHERE = ("export ", "python -m venv", "LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui")
+ELSEWHERE = ("export ", "python -m venv", "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
 """How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server."""
 
 QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")

@@ -16,6 +16,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import base_variable, key_variable
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.make_lm import replies_folder
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import read
 
@@ -55,7 +56,7 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
     export = read(folder)
     spec = str(given.get("lm") or export.manifest["lm"]["spec"])
     # A key or an address that was corrected since makes another judge.
-    account = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec)))
+    account = tuple(os.environ.get(name) for name in (key_variable(spec), base_variable(spec), "DEBATE_REPLIES"))
     own = json.dumps(export.manifest["lm"], sort_keys=True)
     identity = (export.fingerprint, own, *sorted(given.items()), account)
     # By process: a lock that was held while the process was forked is held for ever.
@@ -64,6 +65,8 @@ def judge_of_process(folder: str | Path, config: Mapping[str, Any]) -> LoadedJud
         if judge is None or judge.closed:
             limits = {name: given.pop(name, None) for name in ("rpm", "tpm", "budget")}
             common = {"lm": None, "api_base": None, "concurrency": 16, "store": None}
+            if "store" in given:
+                given["store"] = replies_folder(given["store"], spec)
             judge = open_judge(export, options=LMOptions.of(**limits), **{**common, **given})
             _judges[identity] = judge
         return judge

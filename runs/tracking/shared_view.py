@@ -18,17 +18,22 @@ TRAINING = "workflowType=machine_learning"
 _NOTE = "mlflow.note.content"
 _VIEW = f"mlflow.sharedViewState.{KEY}"
 
-_PARAMS = ("judge", "lm", "tuner", "max_rounds")
-_METRICS = (
-    "agreement",
-    "agreement_low",
-    "agreement_high",
-    "agreement_single",
-    "gain",
-    "gain_low",
-    "calls_per_item",
-    "unscored",
+_COLUMNS = (
+    "metrics.`agreement`",
+    "metrics.`agreement_low`",
+    "metrics.`agreement_high`",
+    "params.`judge`",
+    "params.`lm`",
+    "params.`tuner`",
+    "params.`max_rounds`",
+    "metrics.`agreement_single`",
+    "metrics.`gain`",
+    "metrics.`gain_low`",
+    "metrics.`calls_per_item`",
+    "metrics.`unscored`",
+    "attributes.`Models`",
 )
+"""From left to right, as MLflow names them."""
 
 GUIDE = """**Judges compared by their agreement with human raters.** The view *Agreement* is the table sorted by it.
 
@@ -53,13 +58,12 @@ def experiment_tags(present: Mapping[str, str]) -> dict[str, str]:
 
 
 def _view() -> str:
-    columns = [f"params.`{name}`" for name in _PARAMS] + [f"metrics.`{name}`" for name in _METRICS]
     state = {
         # Without trials, which have no held-out agreement.
         "searchFilter": "metrics.agreement > -2",
-        "orderByKey": "metrics.`agreement`",
+        "orderByKey": _COLUMNS[0],
         "orderByAsc": False,
-        "selectedColumns": [*columns, "attributes.`Models`"],
-        "columnOrder": columns,
+        "selectedColumns": _COLUMNS,
+        "columnOrder": _COLUMNS,
     }
     return json.dumps({"name": "Agreement", "createdAt": 0, "state": json.dumps(state)})

@@ -57,8 +57,10 @@ class Place:
     @property
     def ui_command(self) -> str:
         """The command that shows a store without a server of its own, quoted for any POSIX shell."""
-        # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns.
-        return f"LITELLM_LOCAL_MODEL_COST_MAP=True mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
+        # The UI imports LiteLLM, which fetches a price list first and, where there is no network, never returns. It
+        # also starts eight processes, of 330 MB each, for jobs of MLflow's own judges.
+        lean = "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false"
+        return f"{lean} mlflow ui --backend-store-uri {shlex.quote(clean_text(self.uri))}"
 
 
 def open_place(uri: str | None, store: Path, experiment: str) -> Place:

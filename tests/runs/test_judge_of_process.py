@@ -50,7 +50,7 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEBATE_BUDGET", "calls=2")
-    monkeypatch.setenv("DEBATE_STORE", str(tmp_path / "replies"))
+    monkeypatch.setenv("DEBATE_STORE", str(tmp_path / "store"))
     with FaultyServer(answer) as server:
         for number in (1, 2, 1):
             judge = judge_of_process(exported, {"api_base": server.url})
@@ -59,7 +59,7 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
             judge_of_process(exported, {"api_base": server.url}).score(text="Note 3.", source="A letter.")
         assert server.requests == 2
     judge.close()
-    assert list((tmp_path / "replies").glob("*.replies"))
+    assert list((tmp_path / "store" / "replies" / "openai_m").glob("*.replies"))
 
 
 @pytest.mark.parametrize(
