@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.browser import Browser
 
-WIDTH, HEIGHT, GAP = 740, 960, 16
+WIDTH, HEIGHT, GAP = 1000, 1330, 20
+
 COLOURS = 64
 """So many that texts stay smooth."""
 
@@ -33,14 +34,15 @@ def picture(page: Path, file: Path) -> None:
     with Browser() as browser, TemporaryDirectory() as folder:
         opened = browser.open(page, width=WIDTH, height=HEIGHT)
         top, debate = Path(folder) / "top.png", Path(folder) / "debate.png"
+        opened.value("document.documentElement.style.scrollbarWidth = 'none'")
         opened.screenshot(top)
-        opened.value("document.querySelector('#debates').scrollIntoView()")
+        opened.value("document.querySelector('#debates').scrollIntoView({behavior: 'instant'})")
         opened.screenshot(debate)
         whole = Image.new("RGB", (2 * WIDTH + GAP, HEIGHT), "#d0d7de")
         for number, part in enumerate((top, debate)):
             with Image.open(part) as shot:
                 whole.paste(shot, (number * (WIDTH + GAP), 0))
-    whole.quantize(COLOURS).save(file, optimize=True)
+    whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
 
 if __name__ == "__main__":
