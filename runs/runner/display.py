@@ -101,9 +101,9 @@ class ProgressDisplay:
             self._told_at = now
             print(time.strftime("%H:%M:%S"), self.line(), file=stream, flush=True)
 
-    def left(self, share: float) -> str:
-        """How long the rest takes at the pace so far."""
-        seconds = (self.clock() - self.started) * (1 - share) / share
+    def left(self, share: float, since: float | None = None) -> str:
+        """How long the rest takes at the pace since the beginning, or since another time."""
+        seconds = (self.clock() - (self.started if since is None else since)) * (1 - share) / share
         if seconds < 90:
             return f"about {seconds:.0f} s left"
         if seconds < 5400:

@@ -38,6 +38,11 @@ class ItemPass:
 
     what: str
     total: int | None
+    began: float
+    """Seconds of the display's clock."""
+    calls: int
+    """That the run had made before."""
+    usd: float
     done: int = 0
 
     def advance(self) -> None:
@@ -79,7 +84,7 @@ class RunProgress(ProgressDisplay):
             what: A few words.
             total: Number of items; None if unknown.
         """
-        one = ItemPass(what, total)
+        one = ItemPass(what, total, self.clock(), *self._spent())
         self._enter(STAGE.get())
         self._passes.append(one)
         try:
@@ -121,11 +126,13 @@ class RunProgress(ProgressDisplay):
             parts.append(f"agreement so far {self.agreement:.2f}")
         share = self.share
         known = share if share is not None and share >= _EXTRAPOLATED_FROM else None
-        parts.append(self._spent(known))
+        # Phases are shares of the whole run; without them nothing is known but of the pass that began last.
+        alone = None if self.phases or not self._passes else self._passes[-1]
+        parts.append(self._bill(known, (alone.calls, alone.usd) if alone else (0, 0.0)))
         if (silent := self._waiting()) is not None:
             parts.insert(0, f"waiting for the first reply of {self.lm.model} ({silent:.0f} s)")
         elif known is not None and known < 1:
-            parts.append(self.left(known))
+            parts.append(self.left(known, alone.began if alone else None))
         return " · ".join(parts)
 
     def detail(self) -> str:
@@ -135,14 +142,25 @@ class RunProgress(ProgressDisplay):
         last = self._passes[-1]
         return f"{last.what}: {last.done:,}" + (f" of {last.total:,}" if last.total else "")
 
-    def _spent(self, share: float | None) -> str:
-        """Calls and money, with what they may come to."""
-        meter = self.lm.meter
-        calls, price = meter.executed.total(), self.lm.price
-        text = f"{calls:,} LM calls" + (f" of about {_rounded(calls / share):,}" if share and calls else "")
-        usd = sum(meter.cost(price).values()) if price is not None else 0.0
+    def _spent(self) -> tuple[int, float]:
+        """Calls and US dollars so far."""
+        meter, price = self.lm.meter, self.lm.price
+        while True:
+            try:
+                return meter.executed.total(), sum(meter.cost(price).values()) if price is not None else 0.0
+            except RuntimeError:
+                # The loop's thread has added a role meanwhile; a pass must begin all the same.
+                continue
+
+    def _bill(self, share: float | None, before: tuple[int, float]) -> str:
+        """Calls and money, with what they may come to if what was spent since `before` is `share` of what will be."""
+        calls, usd = self._spent()
+        more = 0.0 if share is None else (1 - share) / share
+        extrapolated = share is not None and calls > before[0]
+        text = f"{calls:,} LM calls"
+        text += f" of about {_rounded(calls + (calls - before[0]) * more):,}" if extrapolated else ""
         if usd:
-            text += f", ${usd:.2f}" + (f" of about ${usd / share:.2f}" if share else "")
+            text += f", ${usd:.2f}" + (f" of about ${usd + (usd - before[1]) * more:.2f}" if extrapolated else "")
         return text
 
     def _waiting(self) -> float | None:

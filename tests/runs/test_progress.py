@@ -84,6 +84,24 @@ def test_nothing_is_extrapolated_from_the_beginning(clock: Clock) -> None:
         assert shown.line() == "3 LM calls · scoring: 1"
 
 
+def test_passes_without_phases_are_extrapolated_one_by_one(clock: Clock) -> None:
+    shown = progress(clock, Price(100.0, 100.0, 0.0))
+    with shown.over("judges", 10):
+        spend(shown, 40)
+        clock.now += 100
+    with shown.over("ablations", 10) as items:
+        for _ in range(5):
+            items.advance()
+        spend(shown, 20)
+        clock.now += 30
+        told = "60 LM calls of about 80, $6.00 of about $8.00 · about 30 s left · ablations: 5 of 10"
+        assert shown.line() == told
+    with shown.over("intervals", 4) as tables:
+        tables.advance()
+        clock.now += 10
+        assert shown.line() == "60 LM calls, $6.00 · about 30 s left · intervals: 1 of 4", "these ask no LM"
+
+
 def test_the_share_never_falls_and_steps_go_forwards(clock: Clock) -> None:
     shown, shares = progress(clock), []
     shown.phases = PHASES
