@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+from debate_judge.runs.mlflow_setup import sqlite_file
+from debate_judge.runs.tracking import store
 from tests.postgresql import PostgresServer, binaries
 
 ROOT = Path(__file__).parent.parent
+
+# LiteLLM would fetch a price list on import, in every process that a test starts, and wait where there is no network.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +42,46 @@ def postgres() -> Iterator[PostgresServer]:
 def database(postgres: PostgresServer) -> str:
     """The address of an empty database."""
     return postgres.new_database()
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run of the tests share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def new_tables(run_folder: Path) -> Callable[[Path], None]:
+    """Writes the database of a new tracking store, as a copy of one whose making took MLflow seconds."""
+    make = store._make_tables
+    made = run_folder / "tables.db"
+
+    def copy(file: Path) -> None:
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                first = run_folder / "tables.first.db"
+                first.touch()
+                make(f"sqlite:///{first}")
+                first.rename(made)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, file)
+
+    return copy
+
+
+@pytest.fixture(scope="session", autouse=True)
+def make_tables(new_tables: Callable[[Path], None]) -> Iterator[Callable[[str], None]]:
+    """Let every new tracking store begin with such a copy; the fixture is what otherwise makes its tables."""
+    make = store._make_tables
+
+    def copied(uri: str) -> None:
+        file = sqlite_file(uri)
+        if file is None or "?" in uri or not file.is_file() or file.stat().st_size:
+            make(uri)
+        else:
+            new_tables(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_make_tables", copied)
+        yield make

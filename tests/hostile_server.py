@@ -10,6 +10,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import chain, repeat
 from types import TracebackType
 
@@ -83,6 +84,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+@cache
 def gzip_bomb(size: int) -> bytes:
     """`size` bytes of blanks, packed a thousandfold."""
     packer = zlib.compressobj(9, wbits=31)

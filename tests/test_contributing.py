@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-SMALL = ("--effort", "light", "--trials", "2", "--max-rounds", "1", "--resamples", "100", "--no-preflight")
+SMALL = (
+    "--effort",
+    "light",
+    "--trials",
+    "2",
+    "--max-rounds",
+    "1",
+    "--resamples",
+    "100",
+    "--no-preflight",
+    "--folds",
+    "2",
+)
 RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
 
 
@@ -35,7 +48,8 @@ def run(path: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_judge_is_one_file(tmp_path: Path) -> None:
+def test_a_judge_is_one_file(tmp_path: Path, new_tables: Callable[[Path], None]) -> None:
+    new_tables(tmp_path / "store" / "mlflow.db")
     code = blocks()
     for name in ("worst_flaw.py", "test_worst_flaw.py"):
         (tmp_path / name).write_text(code[name, ""], encoding="utf-8")
@@ -77,7 +91,8 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path) -> None:
+def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path, new_tables: Callable[[Path], None]) -> None:
+    new_tables(copy / "store" / "mlflow.db")
     answers = [("It is red.", [1, 2]), ("It is a sweet fruit that grows on trees.", [4, 5]), ("Eat it ripe.", [3, 3])]
     rows = [
         {

@@ -20,6 +20,8 @@ ELSEWHERE = ("export ", "python -m venv", "LITELLM_LOCAL_MODEL_COST_MAP=True MLF
 """How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server."""
 
 QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
+TWICE = ("--folds", "2")
+"""Instead of six folds, where the command does not say how many."""
 
 
 def commands(readme: str) -> list[list[str]]:
@@ -105,6 +107,10 @@ def tried(arguments: list[str]) -> list[str]:
         rest += ["--task", "summarization"]
     if name == "compile":
         # What repeats something is tried with the smallest thing to repeat.
+        if not {"--folds", "--repeats"} & set(rest):
+            rest += TWICE
+        if "--name" not in rest:
+            rest += ["--aspects", "coherence"]
         rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve"} & set(rest) else "1"]
     if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]

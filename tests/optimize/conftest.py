@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from debate_judge.runs.mlflow_setup import sqlite_file
-from debate_judge.runs.tracking import store
+from debate_judge.optimize.search import study
+from debate_judge.optimize.search.points import Probe, Space
 
 
 @pytest.fixture(scope="session")
-def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tables") / "mlflow.db"
+def _suggestions() -> dict[str, Probe]:
+    return {}
 
 
-@pytest.fixture(autouse=True)
-def _tables_made_once(_made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every new tracking store a copy of the first one's empty tables, whose making takes MLflow seconds.
+@pytest.fixture
+def remembered_sampler(_suggestions: dict[str, Probe], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the sampler once for each state of a search, for tests that go through the same search many times.
 
-    How they are made is tested in tests/runs/test_tracking_store.py.
+    It decides by nothing but its arguments, which tests/optimize/test_search.py tests without this.
     """
-    make = store._make_tables
+    sampled = study._sampled
 
-    def copied(uri: str) -> None:
-        file = sqlite_file(uri)
-        fresh = file is not None and file.is_file() and not file.stat().st_size
-        if file is not None and fresh and _made.exists():
-            shutil.copyfile(_made, file)
-            return
-        make(uri)
-        if file is not None and fresh:
-            shutil.copyfile(file, _made)
+    def remembered(trials: Sequence[Any], space: Space, seed: int, left: Sequence[Probe]) -> Probe:
+        key = repr(([(t.params, t.state, t.values) for t in trials], space, seed, list(left)))
+        if key not in _suggestions:
+            _suggestions[key] = sampled(trials, space, seed, left)
+        return _suggestions[key]
 
-    monkeypatch.setattr(store, "_make_tables", copied)
+    monkeypatch.setattr(study, "_sampled", remembered)

@@ -14,6 +14,8 @@ from debate_judge.optimize.search import checked_log
 from debate_judge.optimize.search.outcomes import SearchResult
 from tests.optimize.searches import BROAD, Fake, run, told, varied
 
+pytestmark = pytest.mark.usefixtures("remembered_sampler")
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchResult, bytes]:

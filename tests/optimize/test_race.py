@@ -27,6 +27,8 @@ from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
 from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, varied
 
+pytestmark = pytest.mark.usefixtures("remembered_sampler")
+
 # --- blocks ---
 
 

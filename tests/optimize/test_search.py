@@ -152,25 +152,28 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
 
 # --- what is chosen ---
 
+ONE_STANDARD = replace(SPACE, granularities=("given",))
+"""The same 26 probes, each of one point for a length."""
+
 
 def test_what_is_clearly_better_is_chosen_at_any_price(tmp_path: Path) -> None:
     best = ("guide", "plain", 3, True)
     fake = Fake(lambda p: 0.1 if (p.knowledge, p.persona, p.rounds, p.tie_breaker) == best else 4.0)
-    found = run(fake, tmp_path / "s.log")
+    found = run(fake, tmp_path / "s.log", space=ONE_STANDARD)
     assert (found.chosen.point.knowledge, found.chosen.point.persona, found.chosen.point.rounds) == best[:3]
     assert found.chosen.calls == 7.5
 
 
 def test_of_what_is_equal_the_plainest_single_call_is_chosen(tmp_path: Path) -> None:
     # Everything ranks perfectly.
-    found = run(Fake(lambda p: 0.0), tmp_path / "s.log")
+    found = run(Fake(lambda p: 0.0), tmp_path / "s.log", space=ONE_STANDARD)
     assert found.chosen.point == Point("none", "strict", 0, False, "given")
 
 
 def test_cheaper_means_fewer_calls_and_not_fewer_rounds(tmp_path: Path) -> None:
     # A debate that mostly ends at once may cost less than one that has fewer rounds.
     fake = Fake(lambda p: 0.0 if p.rounds else 5.0, calls=lambda p: 2.5 if p.persona == "mild" and p.rounds == 3 else 4)
-    found = run(fake, tmp_path / "s.log")
+    found = run(fake, tmp_path / "s.log", space=ONE_STANDARD)
     assert (found.chosen.point.persona, found.chosen.point.rounds) == ("mild", 3)
 
 

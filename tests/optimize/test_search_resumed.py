@@ -16,6 +16,8 @@ from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.study import search
 from tests.optimize.searches import BROAD, EVERYTHING, SPACE, Fake, breadth, plan, run, told, varied
 
+pytestmark = pytest.mark.usefixtures("remembered_sampler")
+
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:

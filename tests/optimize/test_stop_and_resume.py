@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -61,8 +62,12 @@ def result(folder: Path, tuner: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("tuner", ["guide", "gepa"])
-def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(tmp_path: Path, tuner: str) -> None:
+def test_a_killed_compile_resumes_to_the_same_result_without_paying_twice(
+    tmp_path: Path, tuner: str, new_tables: Callable[[Path], None]
+) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
+    for folder in (straight, killed):
+        new_tables(folder / "store" / "mlflow.db")
     process = start(straight, 0.0, tuner)
     errors = process.communicate(timeout=300)[1]
     assert process.returncode == 0, errors.decode()

@@ -30,7 +30,7 @@ from tests.runs.estimated import OFFLINE, estimated, items, judges
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     whole = data.load("sample", None)
-    return replace(whole, groups=whole.groups[:12])
+    return replace(whole, groups=whole.groups[:4])
 
 
 def executed(name: str, corpus: Corpus, lm: JudgeLM) -> dict[str, int]:

@@ -1,13 +1,15 @@
-"""`score.py` as its users run it, over HTTP, against a server that fails: the file it leaves, and what it says."""
+"""The score command over HTTP against a server that fails: the file it leaves, and what it says."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
+from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
 from tests.faulty_server import FaultyServer
@@ -24,17 +27,17 @@ ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150
 
+HURRY = {"attempt": 2.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2, "probe": 0.1}
+"""Waits short enough for a test."""
+
 SCALED = """
-import sys
+import json, sys
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 
-score.limits = lambda arguments: LMOptions(
-    attempt=2.0, retries=4, first_wait=0.01, longest_wait=0.2, probe=0.1, patience=float(sys.argv[1])
-)
+score.limits = lambda arguments: LMOptions(**json.loads(sys.argv[1]))
 sys.exit(score.main(sys.argv[2:]))
 """
-"""The command with waits short enough for a test."""
 
 
 def answer(body: bytes) -> str:
@@ -71,13 +74,27 @@ class Command:
     source: Path
 
     def __call__(
-        self, server: FaultyServer, name: str = "out", *more: str, key: str = "sk-1", patience: float = 60.0
+        self,
+        server: FaultyServer,
+        name: str = "out",
+        *more: str,
+        key: str = "sk-1",
+        patience: float = 60.0,
+        process: bool = False,
     ) -> Done:
         out = self.folder / f"{name}.jsonl"
         flags = {"--program": self.program, "--in": self.source, "--out": out, "--store": self.folder / name}
         flags |= {"--api-base": server.url, "--concurrency": "8"}
+        arguments = [*(str(part) for pair in flags.items() for part in pair), *more]
+        limits = {**HURRY, "patience": patience}
+        if not process:
+            err = io.StringIO()
+            with pytest.MonkeyPatch.context() as patch, redirect_stderr(err):
+                patch.setenv("OPENAI_API_KEY", key)
+                patch.setattr(score, "limits", lambda arguments: LMOptions(**limits))
+                return Done(score.main(arguments), err.getvalue(), out.read_bytes())
         done = subprocess.run(
-            [sys.executable, "-c", SCALED, str(patience), *(str(p) for pair in flags.items() for p in pair), *more],
+            [sys.executable, "-c", SCALED, json.dumps(limits), *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": key},
             capture_output=True,
             text=True,
@@ -109,7 +126,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 @pytest.fixture(scope="module")
 def undisturbed(command: Command) -> bytes:
     with FaultyServer(answer) as server:
-        done = command(server, "undisturbed")
+        done = command(server, "undisturbed", process=True)
     assert done.code == 0, done.err
     rows = [json.loads(line) for line in done.rows.splitlines()]
     assert [row["score"] for row in rows] == [1 + (i * 7 + i % 2) % 5 for i in range(COUNT)]
@@ -134,7 +151,7 @@ def test_a_mix_of_faults_changes_nothing(command: Command, undisturbed: bytes) -
 def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(command: Command, undisturbed: bytes) -> None:
     with FaultyServer(answer, latency=0.005) as server:
         server.key, server.revoke_after = "sk-secret-1", 200
-        stopped = command(server, "revoked", key="sk-secret-1")
+        stopped = command(server, "revoked", key="sk-secret-1", process=True)
         assert stopped.code == score.EXIT_LM
         assert "HTTP 401" in stopped.err
         assert "OPENAI_API_KEY" in stopped.err
@@ -146,7 +163,7 @@ def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(comman
         assert 0 < stopped.rows.count(b"\n") < COUNT
         assert 0 < server.refused <= 8
         server.key, server.revoke_after = "sk-2", None
-        done = command(server, "revoked", key="sk-2")
+        done = command(server, "revoked", key="sk-2", process=True)
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert set(server.answered.values()) == {1}
@@ -159,7 +176,7 @@ def test_a_server_that_comes_back_is_waited_for(command: Command, undisturbed: b
         return None
 
     with FaultyServer(answer, script, latency=0.002) as server:
-        done = command(server, "back")
+        done = command(server, "back", process=True)
     assert done.code == 0, done.err
     assert done.rows == undisturbed
     assert done.err.count("does not answer") == 1

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from debate_judge.runs.tracking.tracker import Tracker
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def _really_made(make_tables: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking_store, "_make_tables", make_tables)
 
 
 def _enter(store: Path, uri: str) -> None:
