@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from debate_judge.optimize.findings.summary import next_steps
-from debate_judge.optimize.job import Result
+from debate_judge.optimize.job import Result, TrackedRun
 from debate_judge.optimize.settings import Settings
 
 
@@ -17,7 +17,7 @@ def test_commands_can_be_pasted_whatever_the_folder_is_called() -> None:
         plan=SimpleNamespace(settings=Settings()),
         export=Path("my runs/exports/it's"),
         report=None,
-        tracked=SimpleNamespace(ui_hint="mlflow ui", link="http://localhost"),
+        tracked=TrackedRun(run_id="1", ui_command=None, link="http://localhost/1", runs_link="http://localhost"),
     )
     (line,) = (line for line in next_steps(cast(Result, result)).splitlines() if line.startswith("Score "))
     words = shlex.split(line)
