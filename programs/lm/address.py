@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -79,10 +80,12 @@ def address_of(url: str | None, field: str = "--api-base") -> str | None:
 
 
 def without_credentials(url: str) -> str:
-    """An address without user, password and query, which may hold keys."""
-    scheme, separator, rest = url.partition("://")
+    """An address without user, password, query and fragment, any of which may hold a key."""
+    url = re.sub(r"[?#].*", "", url, flags=re.DOTALL)
+    # Only the first: a gateway's path may hold another address.
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     host, slash, path = rest.partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]
+    return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 def is_loopback(host: str) -> bool:

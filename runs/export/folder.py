@@ -23,6 +23,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.lm.address import without_credentials
 from debate_judge.programs.lm.redaction import clean
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, fetch, in_mlflow
@@ -213,15 +214,8 @@ def _refuse_examples(judge: CompiledJudge) -> None:
 def _lm_record(lm: Mapping[str, Any]) -> dict[str, Any]:
     record = {k: lm[k] for k in _LM_SETTINGS if k in lm}
     if lm.get("api_base"):
-        record["api_base"] = _public_address(str(lm["api_base"]))
+        record["api_base"] = without_credentials(str(lm["api_base"]))
     return record
-
-
-def _public_address(url: str) -> str:
-    """The address without user, password and query, any of which may hold a key."""
-    scheme, separator, rest = re.sub(r"[?#].*", "", url).rpartition("://")
-    host, slash, path = rest.partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 def _versions() -> dict[str, str]:

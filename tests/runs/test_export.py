@@ -145,6 +145,8 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
         ("localhost:8000/v1/", "localhost:8000/v1/"),
         ("https://key@host/a@b?k=1#x", "https://host/a@b"),
         ("user:p%40ss@host", "host"),
+        ("http://host?api_key=secret", "http://host"),
+        ("https://key@gateway/http://host/v1", "https://gateway/http://host/v1"),
         (None, None),
     ],
 )
