@@ -20,6 +20,9 @@ Granularity = Literal["given", "half", "whole"]
 
 GRANULARITIES: tuple[Granularity, ...] = ("given", "half", "whole")
 
+_ROUNDING = 1e-9
+"""Share by which decimal fractions may differ, e.g. 0.3 - 0.1 from 0.2."""
+
 ALL = "all"
 """What a user names instead of aspects to have every one."""
 
@@ -45,11 +48,11 @@ class Scale:
     def __post_init__(self) -> None:
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step)):
             raise InputError("a scale needs finite numbers", found=(self.low, self.high, self.step))
-        if self.low >= self.high or not 0 < self.step <= self.high - self.low:
+        if self.low >= self.high or not 0 < self.step <= (self.high - self.low) * (1 + _ROUNDING):
             raise InputError(
                 "not a scale",
                 expected="low < high and 0 < step <= high - low",
-                found=f"low={self.low:g}, high={self.high:g}, step={self.step:g}",
+                found=f"low={self.low:.15g}, high={self.high:.15g}, step={self.step:.15g}",
             )
 
     def contains(self, value: float) -> bool:
@@ -58,7 +61,7 @@ class Scale:
     @property
     def binary(self) -> bool:
         """Whether this is a scale of two values, so that yes and no are ratings on it."""
-        return self.step == self.high - self.low
+        return math.isclose(self.step, self.high - self.low, rel_tol=_ROUNDING)
 
     def at(self, value: float, granularity: Granularity) -> float:
         """Round `value`, which is on the scale, to the granularity; halves go up, and the result is on the scale."""
@@ -69,7 +72,7 @@ class Scale:
         return min(snapped, self.high)
 
     def __str__(self) -> str:
-        return f"{self.low:g} to {self.high:g}"
+        return f"{self.low:.15g} to {self.high:.15g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,9 @@ class GuessedTask:
         for aspect in self.task.aspects:
             scale = aspect.scale
             lines += ["", f"[aspects.{_key(aspect.name)}]", f"definition = {_quoted(aspect.definition)}"]
-            lines += [f"low = {scale.low:g}", f"high = {scale.high:g}"]
+            lines += [f"low = {scale.low:.15g}", f"high = {scale.high:.15g}"]
             if scale.step != 1:
-                lines.append(f"step = {scale.step:g}")
+                lines.append(f"step = {scale.step:.15g}")
             elif not scale.binary:
                 lines.append("# step = 1    # with it all scores are whole points; without it they tie less")
         return "\n".join(lines) + "\n"
@@ -202,8 +202,8 @@ def _fits(task: Task, values: Mapping[str, Sequence[object]]) -> bool:
 
 def _definition(name: str, scale: Scale) -> str:
     if scale.binary:
-        return f"Whether {_words(name)} holds: {scale.low:g} no, {scale.high:g} yes."
-    return f"How good the text is in {_words(name)}. {scale.low:g} is the worst, {scale.high:g} the best."
+        return f"Whether {_words(name)} holds: {scale.low:.15g} no, {scale.high:.15g} yes."
+    return f"How good the text is in {_words(name)}. {scale.low:.15g} is the worst, {scale.high:.15g} the best."
 
 
 def _words(name: str) -> str:

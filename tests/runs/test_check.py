@@ -152,6 +152,7 @@ def test_guessed_aspects_have_names_that_a_task_file_can_have(tmp_path: Path, he
         ("pass Fail", (0, 1), 1),
         ("-0.5 0.25", (-1, 1), 1),
         ("150 320.5", (150, 321), 1),
+        ("150 12345678.5", (150, 12345679), 1),
     ],
 )
 def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple[float, float], step: float) -> None:
