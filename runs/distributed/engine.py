@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.distributed.slice_reading import SliceReading
 
 NAMESPACE = "debate"
-_STARTS = 3
+_STARTS = 5
 """Times that Ray is started here before it is given up."""
 _READERS = 2
 """CPUs for the tasks that read, where Ray is started here."""

@@ -33,7 +33,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 
 TASK = Task("summarization", "article", "summary", (Aspect("consistency", "Every claim is supported.", Scale(1, 5)),))
-WORDS = ["The", "council", "voted", "on", "the", "plan", "for", "the", "bridge", "after", "a", "long", "debate", "about", "its", "cost", "and", "its", "place."]
+WORDS = ("council", "voted", "plan", "bridge", "debate", "cost", "place", "river", "year", "tax", "mayor", "street")
 
 
 @dataclass
