@@ -91,9 +91,6 @@ class ActorNews:
     lessee: str
     meter: MeterCopy
     items: int = 0
-    unscored: int = 0
-    memory: int = 0
-    """Resident bytes."""
     process: int = 0
     closed: bool = False
     """Whether it has stopped, and all that it had in flight is kept."""

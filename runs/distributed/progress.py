@@ -43,7 +43,6 @@ class RunTotals:
     rows: RowTotals = field(default_factory=RowTotals)
     meters: dict[str, MeterCopy] = field(default_factory=dict)
     """Lessee -> its latest counts; those of a dead one are kept."""
-    memory: dict[str, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     notes: set[str] = field(default_factory=set)
     """What a user has to know of the reading."""
@@ -99,8 +98,6 @@ class RunTotals:
         for one in news:
             self._count(one.lessee, one.meter)
             self._items[one.lessee] = one.items
-            if one.memory:
-                self.memory[one.lessee] = one.memory
 
     def _count(self, lessee: str, meter: MeterCopy) -> None:
         """Keep the later of two copies, which come by two ways."""

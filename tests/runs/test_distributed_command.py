@@ -18,6 +18,7 @@ from debate_judge.runs.distributed import engine
 from debate_judge.runs.distributed.job import ScoringJob
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
+from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_csv, write_jsonl
@@ -142,6 +143,30 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     assert command() == 0
     assert "of them were there already" in capsys.readouterr().err
     assert len(command.rows()) == 80
+    assert max(command.server.asked.values()) == 1
+
+
+def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    command.server.latency = 0.02
+
+    def interrupt(line: ProgressLine, totals: RunTotals) -> None:
+        if totals.rows.rows:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressLine, "show", interrupt)
+        assert command() == score.EXIT_INTERRUPTED
+    said = capsys.readouterr().err
+    assert "what is in flight is waited for" in said
+    assert "the same command goes on" in said
+    finished = len(command.rows())
+    assert 0 < finished < 120
+    assert command() == 0
+    assert len(command.rows()) == 120
+    # Also what was in flight when it was stopped.
     assert max(command.server.asked.values()) == 1
 
 
