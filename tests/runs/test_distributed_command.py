@@ -15,10 +15,10 @@ from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.distributed import engine
+from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.job import ScoringJob
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
-from debate_judge.runs.distributed.progress import ProgressLine, RunTotals
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_csv, write_jsonl
@@ -152,12 +152,15 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     write_jsonl(command.folder / "in-0.jsonl", range(30))
     command.server.latency = 0.02
 
-    def interrupt(line: ProgressLine, totals: RunTotals) -> None:
-        if totals.rows.rows:
+    look = RunDriver._look
+
+    def interrupt(driver: RunDriver, stop: bool) -> bool:
+        if driver._totals.rows.rows and not stop:
             raise KeyboardInterrupt
+        return look(driver, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ProgressLine, "show", interrupt)
+        patch.setattr(RunDriver, "_look", interrupt)
         assert command() == score.EXIT_INTERRUPTED
     said = capsys.readouterr().err
     assert "what is in flight is waited for" in said
