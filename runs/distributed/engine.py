@@ -66,7 +66,10 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
     # Actors mostly wait for the LM, so that there may be more of them than CPUs.
-    started = {"num_cpus": actors + _READERS, "include_dashboard": False} if address is None else {"address": address}
+    started: dict[str, Any] = {"address": address}
+    if address is None:
+        # By itself it would join what the environment names, or what runs on this machine.
+        started = {"address": "local", "num_cpus": actors + _READERS, "include_dashboard": False}
     _init(ray, address is not None, {**started, **quiet})
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:

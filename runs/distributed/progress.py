@@ -50,6 +50,8 @@ class RunTotals:
     """Of it, what was said already."""
     failure: tuple[int, str] | None = None
     refusals: int = 0
+    down: bool = False
+    """Whether the provider does not answer."""
     _slices: dict[str, _SliceState] = field(default_factory=dict)
     _items: dict[str, int] = field(default_factory=dict)
     _text: int = 0
@@ -165,6 +167,8 @@ class DistributedProgress(ProgressDisplay):
         if self._price is not None and (usd := sum(meter.cost(self._price).values())):
             calls += f", ${usd:.2f}"
         parts.append(calls)
+        if totals.down:
+            parts.append("the LM does not answer")
         if totals.refusals:
             parts.append(f"{totals.refusals:,} refusals")
         if share is not None and 0.02 <= share < 0.99:
