@@ -88,6 +88,10 @@ MADE_UP = {
     ),
     "source=question,text=answer,helpfulness=score_help": ("source=question,text=answer,coherence=score_help",),
     "mine=scores.jsonl": ("mine=mine.jsonl",),
+    # Ray itself is started by tests/runs/test_ray.py.
+    "ray": ("local",),
+    "texts/*.jsonl": ("texts.jsonl",),
+    "scores.parquet": ("ray.jsonl",),
     # Too few for parts.
     "rated.jsonl": ("rated.jsonl", "--part", "all"),
     "50": ("12",),

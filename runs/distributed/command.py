@@ -55,7 +55,7 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     out = OutFolder(arguments.out)
     files = inputs.find_inputs(arguments.source)
     pieces = inputs.slices(files, arguments.columns, inputs.SLICE)
-    totals = RunTotals(sum(piece.size for piece in pieces))
+    totals = RunTotals({piece.name: piece.size for piece in pieces})
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
@@ -65,7 +65,7 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         left = [piece for piece in pieces if piece.name not in finished]
         for piece in pieces:
             if piece.name in finished:
-                totals.skip(finished[piece.name], piece.size)
+                totals.skip(piece.name, finished[piece.name])
         if left:
             job = _job(arguments, find(arguments), judge, aspects, out)
             _run(arguments, judge, aspects, job, left, totals)

@@ -102,7 +102,7 @@ class RunDriver:
         if status is None:
             return False
         self._totals.hear(status.news.values())
-        self._totals.refusals = status.refusals
+        self._totals.refusals, self._totals.down = status.refusals, status.down
         return status.resting
 
     def _stop(self) -> None:

@@ -20,10 +20,11 @@ from debate_judge.runs.distributed.service import AccountService, AccountStatus
 
 if TYPE_CHECKING:
     from debate_judge.runs.distributed.inputs import InputSlice
+    from debate_judge.runs.distributed.parts import ScoringPart
     from debate_judge.runs.distributed.slice_reading import SliceReading
 
 NAMESPACE = "debate"
-_STARTS = 3
+_STARTS = 5
 """Times that Ray is started here before it is given up."""
 _READERS = 2
 """CPUs for the tasks that read, where Ray is started here."""
@@ -65,11 +66,21 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
     # Actors mostly wait for the LM, so that there may be more of them than CPUs.
-    started = {"num_cpus": actors + _READERS, "include_dashboard": False} if address is None else {"address": address}
+    started: dict[str, Any] = {"address": address}
+    if address is None:
+        # By itself it would join what the environment names, or what runs on this machine.
+        started = {"address": "local", "num_cpus": actors + _READERS, "include_dashboard": False}
     _init(ray, address is not None, {**started, **quiet})
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         yield ray
+    except ray.exceptions.RayError as error:
+        raise InputError(
+            "Ray has failed",
+            field="--engine",
+            found=str(error).strip().rpartition("\n")[2],
+            remedy="mend the cluster; the same command goes on from the parts that stand, no LM call is paid twice",
+        ) from error
     finally:
         ray.shutdown()
 
@@ -154,15 +165,27 @@ class ScoringActor:
     """What Ray Data makes once for each actor, and calls for each part."""
 
     def __init__(self, job: ScoringJob, connect: Callable[[], Account]) -> None:
-        from debate_judge.runs.distributed.scorer import PartScorer
+        from debate_judge.runs.distributed.scorer import PartScorer, failure_of
 
-        self._scorer = PartScorer(job, connect())
+        self._failure: tuple[int, str] | None = None
+        try:
+            self._score = PartScorer(job, connect()).score
+        except Exception as error:
+            # A machine without a key, say: told by the driver, where Ray would only print a traceback.
+            self._failure = failure_of(error, job.lm or "")
+            if self._failure is None:
+                raise
 
     def __call__(self, batch: Any) -> Any:
         import pyarrow as pa
 
-        done = [self._scorer.score(pickle.loads(one.as_py())) for one in batch["part"]]
+        parts = [pickle.loads(one.as_py()) for one in batch["part"]]
+        done = [self._scored(part) for part in parts]
         return pa.table({"done": [pickle.dumps(one) for one in done]})
+
+    def _scored(self, part: ScoringPart) -> PartDone:
+        failure = self._failure
+        return self._score(part) if failure is None else PartDone(part.slice, part.name, failure=failure)
 
 
 @dataclass(frozen=True)

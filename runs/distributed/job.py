@@ -27,12 +27,13 @@ class ScoringJob:
     """The export's files, so that no machine but the driver's must reach its folder."""
     judges: tuple[str, ...]
     lm: str | None
-    api_base: str | None
+    api_base: str | None = field(repr=False)
     concurrency: int
     """LM calls that one actor may have in flight."""
     store: str
-    replies: str | None
     """Folder of the replies."""
+    replies: str | None = field(repr=False)
+    """Address of a database of replies, if there is one."""
     options: LMOptions
     prices: str | None
     """The content of `options.prices`."""
@@ -91,9 +92,6 @@ class ActorNews:
     lessee: str
     meter: MeterCopy
     items: int = 0
-    unscored: int = 0
-    memory: int = 0
-    """Resident bytes."""
     process: int = 0
     closed: bool = False
     """Whether it has stopped, and all that it had in flight is kept."""

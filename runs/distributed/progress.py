@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from debate_judge.programs.lm.prices import Price
@@ -26,6 +26,7 @@ def add_rows(into: RowTotals, more: RowTotals) -> None:
 class _SliceState:
     rows: RowTotals = field(default_factory=RowTotals)
     parts: int = 0
+    text: int = 0
     of: int | None = None
     failed: bool = False
 
@@ -35,14 +36,13 @@ class RunTotals:
     """What all actors have told.
 
     Args:
-        size: Bytes of the input.
+        sizes: Slice -> its bytes.
     """
 
-    size: int
+    sizes: Mapping[str, int]
     rows: RowTotals = field(default_factory=RowTotals)
     meters: dict[str, MeterCopy] = field(default_factory=dict)
     """Lessee -> its latest counts; those of a dead one are kept."""
-    memory: dict[str, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     notes: set[str] = field(default_factory=set)
     """What a user has to know of the reading."""
@@ -50,15 +50,23 @@ class RunTotals:
     """Of it, what was said already."""
     failure: tuple[int, str] | None = None
     refusals: int = 0
+    down: bool = False
+    """Whether the provider does not answer."""
     _slices: dict[str, _SliceState] = field(default_factory=dict)
     _items: dict[str, int] = field(default_factory=dict)
-    _read: float = 0.0
+    _text: int = 0
     """Bytes of text of the parts that are done."""
+    _known: list[int] = field(default_factory=lambda: [0, 0])
+    """Of the slices that are done: bytes of text, and bytes."""
+    _new: list[int] = field(default_factory=lambda: [0, 0])
+    """Rows that this run has made, and bytes of their texts."""
+    _skipped: int = 0
+    """Bytes of the slices that stood already."""
 
-    def skip(self, rows: RowTotals, size: int) -> None:
+    def skip(self, name: str, rows: RowTotals) -> None:
         """Take in a slice that stood already."""
         add_rows(self.rows, rows)
-        self._read += size
+        self._skipped += self.sizes[name]
 
     def add(self, done: PartDone) -> RowTotals | None:
         """Take in what an actor says; returns the rows of a slice that it completes."""
@@ -77,16 +85,21 @@ class RunTotals:
             add_rows(self.rows, done.rows)
             add_rows(state.rows, done.rows)
             state.parts += 1
-            self._read += done.size
-        return state.rows if state.of == state.parts and not state.failed else None
+            state.text += done.size
+            self._text += done.size
+            if not done.rows.kept:
+                self._new[0] += done.rows.rows
+                self._new[1] += done.size
+        if state.of != state.parts or state.failed:
+            return None
+        self._known = [self._known[0] + state.text, self._known[1] + self.sizes[done.slice]]
+        return state.rows
 
     def hear(self, news: Iterable[ActorNews]) -> None:
         """Take in what the ledger knows of the actors."""
         for one in news:
             self._count(one.lessee, one.meter)
             self._items[one.lessee] = one.items
-            if one.memory:
-                self.memory[one.lessee] = one.memory
 
     def _count(self, lessee: str, meter: MeterCopy) -> None:
         """Keep the later of two copies, which come by two ways."""
@@ -101,8 +114,17 @@ class RunTotals:
 
     @property
     def share(self) -> float:
-        """Of the input, about: texts are smaller than the files that they are in."""
-        return min(0.99, self._read / self.size) if self.size else 0.0
+        """Of what this run has to do, about; 0 where nothing is known of it.
+
+        Items that are scored but in no part yet count by the mean text of one, and texts by the share that they have
+        of files that are done; before one is, they are taken for all of it.
+        """
+        rows, text = self._new
+        left = sum(self.sizes.values()) - self._skipped
+        if not rows or left <= 0:
+            return 0.0
+        filled = self._known[0] / self._known[1] if self._known[1] and self._known[0] else 1.0
+        return min(0.99, (self._text + (self.items - rows) * text / rows) / (left * filled))
 
     def meter(self) -> Meter:
         """The counts of all actors together."""
@@ -129,7 +151,7 @@ class DistributedProgress(ProgressDisplay):
 
     @property
     def share(self) -> float | None:
-        return None if self._totals.rows.kept else self._totals.share
+        return self._totals.share or None
 
     def summary(self) -> str:
         totals = self._totals
@@ -145,6 +167,8 @@ class DistributedProgress(ProgressDisplay):
         if self._price is not None and (usd := sum(meter.cost(self._price).values())):
             calls += f", ${usd:.2f}"
         parts.append(calls)
+        if totals.down:
+            parts.append("the LM does not answer")
         if totals.refusals:
             parts.append(f"{totals.refusals:,} refusals")
         if share is not None and 0.02 <= share < 0.99:

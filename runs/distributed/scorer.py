@@ -31,6 +31,21 @@ _BEAT = 1.0
 """Seconds between two pieces of news."""
 
 
+def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
+    """Exit code and message of an error that ends the run in order; None for any other.
+
+    Args:
+        error: What was raised.
+        spec: Of the LM.
+    """
+    if isinstance(error, dspy.LMError):
+        return LM_FAILED, describe(error, spec)
+    if isinstance(error, OutageError):
+        remedy = "mend it and run the same command again; what was answered is kept and not paid again"
+        return LM_FAILED, f"error: the LM failed: {error}\n  remedy:   {remedy}"
+    return (INPUT_FAILED, f"error: {error}") if isinstance(error, (InputError, OSError)) else None
+
+
 class PartScorer:
     """Scores parts, several at a time where it is called from several threads.
 
@@ -61,7 +76,7 @@ class PartScorer:
         self._aspects = self._judge.choose(job.aspects)
         judges = [self._judge.compiled.aspects[name].judge for name in job.aspects]
         self._extra = extra_fields(judges, mapped=job.scale == "raters")
-        self._items = self._unscored = 0
+        self._items = 0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._closed = threading.Event()
@@ -80,16 +95,10 @@ class PartScorer:
         except CancelledError:
             # The judge was closed, as it is where the run is to stop.
             pass
-        except dspy.LMError as error:
-            failure = LM_FAILED, describe(error, self._job.lm or error.model or self._lm.model)
-        except OutageError as error:
-            remedy = "mend it and run the same command again; what was answered is kept and not paid again"
-            failure = LM_FAILED, f"error: the LM failed: {error}\n  remedy:   {remedy}"
-        except (InputError, OSError) as error:
-            failure = INPUT_FAILED, f"error: {error}"
-        except Exception:
+        except Exception as error:
+            failure = failure_of(error, self._job.lm or self._lm.model)
             # A closed judge takes no further item.
-            if not self._stopping.is_set():
+            if failure is None and not self._stopping.is_set():
                 raise
         meter = MeterCopy.of(self._lm.meter)
         return PartDone(part.slice, part.name, part.size, rows, failure=failure, lessee=self.lessee, meter=meter)
@@ -102,7 +111,6 @@ class PartScorer:
             guard.add(item, score)
             with self._lock:
                 self._items += 1
-                self._unscored += score.unscored is not None
         guard.finish()
         self._job.out.write_part(part.name, rows.encoded())
         return rows.tally
@@ -140,13 +148,4 @@ class PartScorer:
 
     def _news(self, closed: bool = False) -> ActorNews:
         meter = MeterCopy.of(self._lm.meter)
-        return ActorNews(self.lessee, meter, self._items, self._unscored, resident(), os.getpid(), closed)
-
-
-def resident() -> int:
-    """Bytes of memory that this process has; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return 0
+        return ActorNews(self.lessee, meter, self._items, os.getpid(), closed)

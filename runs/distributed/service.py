@@ -25,6 +25,8 @@ class AccountStatus:
     """Lessee -> its latest."""
     paid: Amounts
     refusals: int
+    down: bool
+    """Whether the provider answers no call of an actor that is alive."""
     resting: bool
     """Whether all actors that are alive have stopped."""
 
@@ -53,11 +55,16 @@ class AccountService:
         self._news: dict[str, ActorNews] = {}
         self._heard: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
+        self._down: dict[str, float] = {}
+        """Lessee -> when it has said that the provider does not answer."""
         self._stopping = False
 
     def exchange(self, report: LeaseReport) -> LeaseGrant:
         """See `AccountLedger.exchange`."""
         self._refusals[report.lessee] = report.refusals
+        self._down.pop(report.lessee, None)
+        if report.down:
+            self._down[report.lessee] = time.monotonic()
         return self._ledger.exchange(report)
 
     def tell(self, news: ActorNews) -> bool:
@@ -75,4 +82,5 @@ class AccountService:
         self._stopping = self._stopping or stop
         silent = time.monotonic() - _ALIVE
         resting = all(one.closed or self._heard[name] < silent for name, one in self._news.items())
-        return AccountStatus(dict(self._news), self._ledger.paid, sum(self._refusals.values()), resting)
+        down = any(told > silent for told in self._down.values())
+        return AccountStatus(dict(self._news), self._ledger.paid, sum(self._refusals.values()), down, resting)

@@ -3,7 +3,8 @@
     python tests/bench/mock_server.py --port 8765 --latency 0.2
 
 The debate about `Item-<k>` lasts k mod 4 rounds of criticism and then ends with NO ISSUE. Prints its port as
-its first line, so that port 0 can be used. `GET /stats` counts requests since the last `POST /reset`.
+its first line, so that port 0 can be used. `GET /stats` counts requests, and how many of them differ, since the last
+`POST /reset`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,15 @@ class Server:
 
     def reset(self) -> None:
         self.requests = 0
+        self.different: set[int] = set()
+        self.first = self.last = 0.0
         self.cpu = time.process_time()
+
+    def note(self, body: bytes) -> None:
+        self.requests += 1
+        self.different.add(hash(body))
+        self.last = time.monotonic()
+        self.first = self.first or self.last
 
     def reply(self, body: bytes) -> bytes:
         text = text_of(body)
@@ -75,12 +84,13 @@ class Connection(asyncio.Protocol):
     def handle(self, path: bytes, body: bytes) -> None:
         if path == b"/stats":
             cpu = time.process_time() - self.server.cpu
-            self.send(json.dumps({"requests": self.server.requests, "cpu": cpu}).encode())
+            counts = {"requests": self.server.requests, "different": len(self.server.different)}
+            self.send(json.dumps({**counts, "seconds": self.server.last - self.server.first, "cpu": cpu}).encode())
         elif path == b"/reset":
             self.server.reset()
             self.send(b"{}")
         else:
-            self.server.requests += 1
+            self.server.note(body)
             loop = asyncio.get_running_loop()
             loop.call_later(self.server.latency, self.send, self.server.reply(body))
 

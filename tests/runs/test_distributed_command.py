@@ -15,6 +15,7 @@ from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.distributed import engine
+from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.job import ScoringJob
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
@@ -142,6 +143,33 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     assert command() == 0
     assert "of them were there already" in capsys.readouterr().err
     assert len(command.rows()) == 80
+    assert max(command.server.asked.values()) == 1
+
+
+def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(30))
+    command.server.latency = 0.02
+
+    look = RunDriver._look
+
+    def interrupt(driver: RunDriver, stop: bool) -> bool:
+        if driver._totals.rows.rows and not stop:
+            raise KeyboardInterrupt
+        return look(driver, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDriver, "_look", interrupt)
+        assert command() == score.EXIT_INTERRUPTED
+    said = capsys.readouterr().err
+    assert "what is in flight is waited for" in said
+    assert "the same command goes on" in said
+    finished = len(command.rows())
+    assert 0 < finished < 120
+    assert command() == 0
+    assert len(command.rows()) == 120
+    # Also what was in flight when it was stopped.
     assert max(command.server.asked.values()) == 1
 
 
