@@ -41,6 +41,7 @@ class Scene:
             api_base=url,
             concurrency=4,
             store=str(folder / "replies"),
+            replies=None,
             options=self.options,
             prices=None,
             max_tokens=None,
