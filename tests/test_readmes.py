@@ -16,8 +16,17 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "data/README.md", "optimize/README.md", "programs/README.md", "runs/README.md")
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-ELSEWHERE = ("export ", "python -m venv", "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
-"""How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server."""
+ELSEWHERE = (
+    "export ",
+    "python -m venv",
+    "LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false",
+    "pip install",
+    "cp ",
+    "docker ",
+    "curl ",
+)
+"""How lines begin that are tried by hand: the two commands of .ci/run, a variable, MLflow's own server, and a team's
+services, whose file has tests of its own."""
 
 QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
 TWICE = ("--folds", "2")

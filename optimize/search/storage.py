@@ -93,11 +93,29 @@ def alone_in(name: str, storage: Path | str | None) -> Iterator[None]:
         InputError: The place cannot be written, or the database cannot be used.
     """
     if isinstance(storage, str):
-        with only_holder(storage, STUDIES, f"study {name}", "compiles the same"):
+        with only_holder(storage, STUDIES, f"study {name}", "compiles the same"), _explained(storage):
             yield
     else:
         with only_process(storage):
             yield
+
+
+@contextmanager
+def _explained(address: str) -> Iterator[None]:
+    """Turn what Optuna and its database raise, e.g. because the server has gone away, into an InputError."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise InputError(
+            "the database of the studies cannot be used: " + clean_text(str(error)).splitlines()[0],
+            field=STUDIES,
+            found=clean_text(address),
+            remedy="see that it runs, and run the same command again, which goes on from there; or leave the address "
+            "out for files below --store",
+        ) from error
 
 
 def require_reachable(storage: Path | str | None) -> None:
@@ -176,19 +194,17 @@ def _opened(storage: Path | str | None) -> Iterator[optuna.storages.BaseStorage]
 
 
 def _in_database(address: str) -> optuna.storages.BaseStorage:
-    from optuna.exceptions import StorageInternalError
     from optuna.storages import RDBStorage
-    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         # A search may last for hours between two trials: what the server has closed meanwhile is opened again.
         return RDBStorage(sqlalchemy_address(address), engine_kwargs={"pool_pre_ping": True})
-    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+    except RuntimeError as error:
         raise InputError(
-            "the database of the studies cannot be used: " + clean_text(str(error)).splitlines()[0],
+            "the database holds tables of something else, or of another version of Optuna",
             field=STUDIES,
             found=clean_text(address),
-            remedy="repair it as its message says, or leave the address out for files below --store",
+            remedy="give the studies a database of their own",
         ) from error
 
 

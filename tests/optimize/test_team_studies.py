@@ -6,6 +6,7 @@ import logging
 import threading
 import zlib
 from pathlib import Path
+from typing import Any
 
 import optuna
 import psycopg
@@ -17,6 +18,7 @@ from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.lm.sharing.database import DatabaseLock, database_address, sqlalchemy_address
 from tests.optimize.searches import Fake, breadth, run
 from tests.optimize.small_corpus import small_corpus
+from tests.postgresql import PostgresServer
 
 BROAD = breadth(3)
 
@@ -74,6 +76,32 @@ def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_g
         logging.getLogger(name).removeHandler(handler)
     assert told(found[0]) == told(straight)
     assert "judge on 127.0.0.1 compiles the same; waiting until it has ended" in caplog.text
+
+
+def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
+    postgres: PostgresServer, database: str, straight: SearchResult
+) -> None:
+    class Gone(Fake):
+        def scores(self, *arguments: Any, **options: Any) -> Any:
+            if len(self.asked) == 2:
+                postgres.stop()
+            return super().scores(*arguments, **options)
+
+    try:
+        with pytest.raises(InputError, match="the database of the studies cannot be used") as caught:
+            run(Gone(varied), database, BROAD)
+    finally:
+        postgres.start()
+    assert "goes on from there" in str(caught.value)
+    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+
+def test_a_database_of_something_else_is_refused(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
+        connection.execute("INSERT INTO alembic_version VALUES ('1bd49d398cd2')")
+    with pytest.raises(InputError, match="a database of their own"):
+        run(Fake(varied), database, BROAD)
 
 
 def test_a_database_that_cannot_be_reached_ends_a_compile_before_it_begins(

@@ -65,18 +65,32 @@ def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(server: FaultyServer, tmp_path: Path) -> None:
+@pytest.fixture
+def scoring(server: FaultyServer, tmp_path: Path) -> list[list[str]]:
+    """The arguments of two commands that score files which have texts in common."""
     task = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
     single = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False})
     judge = CompiledJudge(task, {"clarity": AspectJudge(single)})
     export = save(tmp_path / "export", judge, lm={"spec": "openai/mock"}, evidence={}, name="x")
     texts = [json.dumps({"group": f"g{n}", "source": "A letter.", "candidates": [note(n)]}) for n in range(40)]
-    commands = []
+    found = []
     for name, lines in {"a": texts[:30], "b": texts[10:]}.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
         arguments = ["--program", str(export), "--in", str(tmp_path / f"{name}.jsonl"), "--api-base", server.url]
-        arguments += ["--out", str(tmp_path / f"{name}.scores.jsonl"), "--store", str(tmp_path / "store")]
-        commands.append(lambda arguments=arguments: score.main([*arguments, "--concurrency", "4"]))
+        found.append([*arguments, "--out", str(tmp_path / f"{name}.scores.jsonl"), "--concurrency", "4"])
+    return found
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
+    machines: int, scoring: list[list[str]], server: FaultyServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """On one machine by the folder of replies; on two, each with a folder of its own, by a database."""
+    shared = ["--replies", request.getfixturevalue("database")] if machines > 1 else []
+    commands = [
+        lambda own=own, number=number: score.main([*own, *shared, "--store", str(tmp_path / f"store {number}")])
+        for number, own in zip((0, machines - 1), scoring, strict=True)
+    ]
     assert run_together(*commands) == [0, 0]
     assert set(server.answered.values()) == {1}
     a, b = ({r["group"]: r["score"] for r in rows(tmp_path / f"{name}.scores.jsonl")} for name in "ab")
