@@ -83,8 +83,9 @@ MADE_UP = {
     "openai/gpt-4o-mini": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
-    "single,geval,multiagent,debate,debate+tiebreak,chateval,MY-EXPORT": (
-        "single,geval,debate,runs/store/exports/my-judge",
+    "single,geval,debate+tiebreak,chateval,MY-EXPORT": ("single,geval,debate,runs/store/exports/my-judge",),
+    "single,geval,multiagent,debate,debate+tiebreak,chateval,rouge-l,bleu,runs/store/exports/half": (
+        "single,bleu,runs/store/exports/half",
     ),
     "source=question,text=answer,helpfulness=score_help": ("source=question,text=answer,coherence=score_help",),
     "mine=scores.jsonl": ("mine=mine.jsonl",),
