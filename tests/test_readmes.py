@@ -112,7 +112,8 @@ def tried(arguments: list[str]) -> list[str]:
             rest += TWICE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
-        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve"} & set(rest) else "1"]
+        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve", "--sources"} & set(rest) else "1"]
+        rest += ["--tuner", "none"] if "--sources" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]
     return [name, *rest]
