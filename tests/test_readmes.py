@@ -92,8 +92,9 @@ MADE_UP = {
     "openai/gpt-4o-mini": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
-    "single,geval,multiagent,debate,debate+tiebreak,chateval,MY-EXPORT": (
-        "single,geval,debate,runs/store/exports/my-judge",
+    "single,geval,debate+tiebreak,chateval,MY-EXPORT": ("single,geval,debate,runs/store/exports/my-judge",),
+    "single,geval,multiagent,debate,debate+tiebreak,chateval,rouge-l,bleu,runs/store/exports/half": (
+        "single,bleu,runs/store/exports/half",
     ),
     "source=question,text=answer,helpfulness=score_help": ("source=question,text=answer,coherence=score_help",),
     "mine=scores.jsonl": ("mine=mine.jsonl",),
@@ -124,7 +125,8 @@ def tried(arguments: list[str]) -> list[str]:
             rest += TWICE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
-        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve"} & set(rest) else "1"]
+        rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve", "--sources"} & set(rest) else "1"]
+        rest += ["--tuner", "none"] if "--sources" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]
     return [name, *rest]
