@@ -101,11 +101,6 @@ class Space:
         return tuple(self._variant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
 
     @property
-    def otherwise_read(self) -> tuple[JudgeVariant, ...]:
-        """The same judges, reading the candidates in another way than the judge's own."""
-        return self.in_other_readings(*self.heads)
-
-    @property
     def otherwise_asked(self) -> tuple[JudgeVariant, ...]:
         """The judge with its own persona, asked for scores in another way than its own."""
         return tuple(self._variant(k, self.personas[0], a) for k in self.knowledge for a in self.asked[1:])

@@ -35,7 +35,7 @@ ALONE = replace(SPACE, readings=("alone",))
 
 
 def price(point: Point) -> float:
-    return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 8)
+    return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 16)
 
 
 def run(fake: Fake, storage: Path | None = None, broad: Breadth | None = None, space: Space = SPACE) -> SearchResult:
@@ -112,10 +112,10 @@ def test_a_judge_side_by_side_knows_what_the_one_alone_knows() -> None:
     for variant in space.variants:
         alone, other = (found[replace(variant, reading=reading)].judge for reading in space.readings)
         assert other.instructions() == alone.instructions()
-        assert other.config() == {**alone.config(), "together": 8}
+        assert other.config() == {**alone.config(), "together": 16}
     fold = found[JudgeVariant("guide", "plain", reading="side by side")].at("train", ("clear", "g0"))
     assert fold is not None
-    assert (guide_of(fold), fold.together) == ("of some", 8)
+    assert (guide_of(fold), fold.together) == ("of some", 16)
 
 
 # --- with an LM that reads alone and side by side ---
@@ -177,7 +177,7 @@ def test_the_choice_weighs_what_it_reads_and_the_shares_of_calls(script: Script,
     # One call for each candidate, and one for each source.
     assert len(prompts) == 24 + 6
     assert found.scores.variants[found.chosen.point.variant].judge.config()["together"] == (
-        8 if chosen == "side by side" else 0
+        16 if chosen == "side by side" else 0
     )
 
 
