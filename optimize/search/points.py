@@ -13,8 +13,9 @@ NO_KNOWLEDGE = "none"
 FREE = "free"
 """How finely scores are asked for where the prompt does not say."""
 
-Reading = Literal["alone", "side by side", "joint"]
-"""Whether a call is about one candidate, about several of one source, or about these in all aspects."""
+Reading = Literal["alone", "side by side", "batch", "joint"]
+"""Whether a call is about one candidate, about several of one source, about several of different sources
+(`programs.debate.batches`), or about these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
