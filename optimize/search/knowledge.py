@@ -165,8 +165,8 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
             ways[ASKED] = variant.asked
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
-            joint = variant.reading == "joint"
-            ways |= {**read_as(self._space.readings[0]), JOINT: True} if joint else read_as(variant.reading)
+            shared = next((reading for reading in self._space.readings if reading != "alone"), "alone")
+            ways |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
         if ways:
             plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)
