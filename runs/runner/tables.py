@@ -68,8 +68,8 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
     few tables of one source and aspect as hold all, of nearly equal size; a judge that reads aspects jointly
     (`Judge.joint`) has tables of one source with all aspects of each candidate. A judge of batches
-    (`Judge.batch_rounds`) has pools of candidates of different sources, with all aspects of each if it is joint, which it
-    divides itself. Any other judge has every item alone.
+    (`Judge.batch_rounds`) has pools of candidates of different sources, which it divides itself; if it is joint, a pool
+    has all aspects of each. Any other judge has every item alone.
 
     Args:
         judge: Who is to be asked.

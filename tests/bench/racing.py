@@ -99,7 +99,7 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Reco
     variants = {JudgeVariant(NO_KNOWLEDGE, name): CrossFitted(judge) for name, judge in judges.items()}
     found: dict[str, Recorded] = {}
     for name in corpus.rated_aspects():
-        held = ChoiceScores(variants, {"dev": corpus}, [corpus.task.aspect(name)], runner, label=name, rounded=[name])
+        held = ChoiceScores(variants, {"dev": corpus}, [corpus.task.aspect(name)], runner, label=name, fixed={})
         by_point: dict[Point, dict[str, tuple[GroupScores, float]]] = {}
         for point in sorted(space.points(), key=lambda point: -point.rounds):
             scores, _ = held.scores(point, ["dev"])
