@@ -15,7 +15,7 @@ from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.course import Breadth, breadth_of
-from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, TOGETHER_AT_MOST
+from debate_judge.optimize.search.knowledge import BATCHES, JOINT, TOGETHER, read_as
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.spots import ChoicePart
@@ -30,6 +30,7 @@ from debate_judge.programs.lm.sharing.database import database_address
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.runner.tables import several_of_a_source
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -94,28 +95,28 @@ class CompilePlan:
     def readings(self) -> tuple[Reading, ...]:
         """The readings (which candidates share a call) that may be chosen, the cheapest first.
 
-        Both `side by side` and `alone` if the judge can do both, sources have several candidates, and the user has not
-        chosen one; else one of them.
+        Both `alone` and a shared one if the judge can do both and the user has not chosen one; else one of them. Shared
+        is `side by side` where any source has several candidates, and `batch` elsewhere.
         """
-        own: Reading = "joint" if self.judge.joint else "side by side" if self.judge.together > 1 else "alone"
-        groups = self.data.corpus.groups
-        if own != "alone" or all(len(group.candidates) < 2 for group in groups) or not self._may_read(TOGETHER):
-            return (own,)
-        return ("side by side", own)
+        judge = self.judge
+        own: Reading = "joint" if judge.joint else "batch" if judge.batch_rounds else "side by side"
+        own = own if judge.joint or judge.together > 1 else "alone"
+        shared: Reading = "side by side" if several_of_a_source(self.data.corpus) else "batch"
+        return (shared, own) if own == "alone" and self._may_read(read_as(shared)) else (own,)
 
     @property
     def joint(self) -> bool:
         """Whether one call about all aspects may be tried: if there are several, the judge can do so, and the user has
         not chosen a reading."""
-        return len(self.data.aspects) > 1 and not self.judge.joint and self._may_read(JOINT)
+        return len(self.data.aspects) > 1 and not self.judge.joint and self._may_read({JOINT: True})
 
-    def _may_read(self, way: str) -> bool:
-        """Whether the judge has the option `way` (`TOGETHER` or `JOINT`), and the user has set neither option."""
+    def _may_read(self, way: Mapping[str, object]) -> bool:
+        """Whether the judge can be given these options, and the user has set none that chooses a reading."""
         judge, settings = self.judge, self.settings
-        if {TOGETHER, JOINT} & settings.options().keys() or way not in options_of(settings.judge):
+        if {TOGETHER, JOINT, BATCHES} & settings.options().keys() or not way.keys() <= set(options_of(settings.judge)):
             return False
         try:
-            judge.from_config({**judge.config(), way: TOGETHER_AT_MOST if way == TOGETHER else True})
+            judge.from_config({**judge.config(), **way})
         except InputError:
             # The judge's other options exclude it, e.g. score mode `expected`.
             return False
@@ -124,8 +125,9 @@ class CompilePlan:
     def read(self, reading: Reading) -> Judge:
         """A copy of the untuned judge with one of `readings`, or `joint`."""
         one = self.judge.deepcopy()
-        if len(self.readings) > 1:
-            one.together = 0 if reading == "alone" else TOGETHER_AT_MOST
+        if len(self.readings) > 1 and reading != "alone":
+            for name, value in read_as(self.readings[0]).items():
+                setattr(one, name, value)
         one.joint = one.joint or reading == "joint"
         return one
 

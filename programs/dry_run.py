@@ -134,7 +134,8 @@ def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str,
         settings: Of the call; only `logprobs` and `max_tokens` have an effect.
     """
     prompt = offline_prompt.parse(system, user)
-    known, fields = offline.known_fields(prompt), offline.fill_in(prompt)
+    known = offline.known_fields(prompt)
+    fields = offline.fill_in(prompt, known)
     spoken = [n for n in fields if n in SPOKEN or (n not in known and other_fields.is_text(prompt, n))]
     tokens = case.reply_tokens
     if case.name != "expected":
@@ -161,11 +162,10 @@ def tokens_of(text: str) -> int:
 
 def _lengthen(case: EstimateCase, fields: dict[str, str], spoken: Sequence[str], user: str, tokens: int) -> None:
     """Fill up the `spoken` fields to `tokens` in all; in the lower case longer ones are cut."""
+    mark = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     for name in spoken:
         size = round(tokens / TOKENS_PER_BYTE / len(spoken))
-        text = fields[name]
-        if case.distinct:
-            text += f" ({hashlib.blake2b(user.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()})"
+        text = f"{fields[name]} ({mark})" if case.distinct else fields[name]
         missing = size - len(text.encode("utf-8", "surrogatepass"))
         if missing > 0:
             text += " " + (_FILLER * (missing // len(_FILLER) + 1))[:missing].strip()

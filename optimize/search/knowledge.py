@@ -13,12 +13,13 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.optimize.search.choice_scores import CrossFitted, Place
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Reading, Space
 from debate_judge.optimize.settings import WantedExamples
 from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.optimize.tuners.rated_examples import with_rated_examples
 from debate_judge.programs.judge import Judge
+from debate_judge.runs.runner.tables import BATCH_ROUNDS
 
 ASKED = "granularity"
 """Entry of a judge's configuration that says how finely its prompts ask for scores."""
@@ -31,6 +32,9 @@ JOINT = "joint"
 
 TOGETHER_AT_MOST = 16
 """Candidates that a search lets a judge read side by side: as many as were measured to be read as well as alone."""
+
+BATCHES = "batch_rounds"
+"""Entry of a judge's configuration that says how often its calls are about candidates of different sources."""
 
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""
@@ -137,6 +141,14 @@ def variants_of(
     return _Judges(personas, {kind.name: kind for kind in kinds}, space)
 
 
+def read_as(reading: Reading) -> dict[str, int]:
+    """The entries of a judge's configuration by which it reads candidates alone, or with as many others as a search
+    tries: of the same source, or in batches of different ones."""
+    if reading == "alone":
+        return {TOGETHER: 0, BATCHES: 0}
+    return {TOGETHER: TOGETHER_AT_MOST, **({BATCHES: BATCH_ROUNDS} if reading == "batch" else {})}
+
+
 class _Judges(dict[JudgeVariant, CrossFitted]):
     """Makes the judge of a variant when it is first wanted: most variants of a space never are."""
 
@@ -152,9 +164,9 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
         if variant.asked != self._space.asked[0]:
             ways[ASKED] = variant.asked
         if variant.reading != self._space.readings[0]:
-            several = variant.reading == "side by side" or "side by side" in self._space.readings
-            ways[TOGETHER] = TOGETHER_AT_MOST if several and variant.reading != "alone" else 0
-            ways |= {JOINT: True} if variant.reading == "joint" else {}
+            # In a joint call are as many candidates as in others.
+            shared = next((reading for reading in self._space.readings if reading != "alone"), "alone")
+            ways |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
         if ways:
             plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)

@@ -13,8 +13,9 @@ NO_KNOWLEDGE = "none"
 FREE = "free"
 """How finely scores are asked for where the prompt does not say."""
 
-Reading = Literal["alone", "side by side", "joint"]
-"""Whether a call is about one candidate, about several of one source, or about these in all aspects."""
+Reading = Literal["alone", "side by side", "batch", "joint"]
+"""Whether a call is about one candidate, about several of one source, about several of different sources
+(`programs.debate.batches`), or about these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -99,11 +100,6 @@ class Space:
         """One variant for each Scorer that is told something else. A persona is the Critic's alone: variants that
         differ in nothing else share their first turn, and so their single call."""
         return tuple(self._variant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
-
-    @property
-    def otherwise_read(self) -> tuple[JudgeVariant, ...]:
-        """The same judges, reading the candidates in another way than the judge's own."""
-        return self.in_other_readings(*self.heads)
 
     @property
     def otherwise_asked(self) -> tuple[JudgeVariant, ...]:

@@ -6,6 +6,8 @@ scored in batches for several rounds, each round with new batches that mix items
 score of an item is its mean over the rounds. Unlike in the paper, the first batches are drawn by a seed, later ones by
 the seed from equal parts of the ranked items, and one reply holds analysis and scores.
 
+Where calls are about several aspects, a candidate has an item for each of them, and these stay in one batch.
+
 Batches are drawn from a pool of limited size, so that a stream of items needs limited memory. Where a debate follows,
 it is held in the batches of the last round.
 """
@@ -27,11 +29,11 @@ Seat = Callable[[Sequence[Item], Sequence[Transcript] | None], Awaitable[TableDe
 
 
 class BatchPool:
-    """Items that are scored in batches.
+    """Candidates that are scored in batches.
 
     Args:
-        items: In an order that depends only on the texts and a seed.
-        size: Most items of a batch.
+        items: In an order that depends only on the texts and a seed; one for each candidate and aspect.
+        size: Most candidates of a batch.
         rounds: How often each item is scored, every time in another batch.
         seed: For the drawing of batches.
         seat: Makes the debate of a batch.
@@ -39,7 +41,8 @@ class BatchPool:
 
     def __init__(self, items: Sequence[Item], size: int, rounds: int, seed: int, seat: Seat) -> None:
         self._items = items
-        self._count = -(-len(items) // size)
+        self._candidates = _by_candidate(items)
+        self._count = -(-len(self._candidates) // size)
         """Number of batches in a round."""
         self._rounds = rounds
         self._seed = seed
@@ -50,7 +53,7 @@ class BatchPool:
         """Score all items in every round of batches, then debate for at most `rounds` rounds those not settled."""
         batches: list[list[int]] = []
         for number in range(self._rounds):
-            batches = self._batches(number)
+            batches = [self._places(batch) for batch in self._batches(number)]
             openings = await asyncio.gather(*(self._held(batch, [EMPTY] * len(batch), 0) for batch in batches))
             for batch, transcripts in zip(batches, openings, strict=True):
                 for place, transcript in zip(batch, transcripts, strict=True):
@@ -69,26 +72,36 @@ class BatchPool:
         await (debate.go_on(rounds) if begun else debate.hold(rounds))
         return debate.transcripts
 
+    def _places(self, batch: Sequence[int]) -> list[int]:
+        """Of the items of these candidates."""
+        return [place for number in batch for place in self._candidates[number]]
+
     def _batches(self, number: int) -> list[list[int]]:
-        """The places of the items of each batch: in round 0 in their order, later one from each part of the ranking."""
+        """The candidates of each batch: in round 0 in their order, later one from each part of the ranking."""
         if not number:
-            return split_evenly(range(len(self._items)), self._count)
-        ranked = sorted(range(len(self._items)), key=lambda place: (self._so_far(place), place))
+            return split_evenly(range(len(self._candidates)), self._count)
+        ranked = sorted(range(len(self._candidates)), key=lambda one: (self._so_far(one), one))
         batches: list[list[int]] = [[] for _ in range(self._count)]
         for start in range(0, len(ranked), self._count):
-            drawn = sorted(ranked[start : start + self._count], key=lambda place: self._draw(place, number))
-            # The last part may have fewer items than there are batches.
-            for batch, place in zip(batches, drawn, strict=False):
-                batch.append(place)
-        return [sorted(batch, key=lambda place: self._draw(place, -number)) for batch in batches]
+            drawn = sorted(ranked[start : start + self._count], key=lambda one: self._draw(one, number))
+            # The last part may have fewer candidates than there are batches.
+            for batch, one in zip(batches, drawn, strict=False):
+                batch.append(one)
+        return [sorted(batch, key=lambda one: self._draw(one, -number)) for batch in batches]
 
-    def _so_far(self, place: int) -> float:
-        scores = [said.score for said in self._said[place] if said.score is not None]
-        return sum(scores) / len(scores) if scores else self._items[place].aspect.scale.low
+    def _so_far(self, candidate: int) -> float:
+        """Mean score of a candidate in all its aspects, as a share of their scales."""
+        shares = []
+        for place in self._candidates[candidate]:
+            scale = self._items[place].aspect.scale
+            scores = [said.score for said in self._said[place] if said.score is not None]
+            shares.append((sum(scores) / len(scores) - scale.low) / (scale.high - scale.low) if scores else 0.0)
+        return sum(shares) / len(shares)
 
-    def _draw(self, place: int, number: int) -> bytes:
+    def _draw(self, candidate: int, number: int) -> bytes:
         # No debate reads references, so they do not decide who is in a batch.
-        text = f"{self._seed}\0{number}\0{replace(self._items[place], references=()).key}"
+        item = replace(self._items[self._candidates[candidate][0]], references=())
+        text = f"{self._seed}\0{number}\0{item.key}"
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -98,17 +111,33 @@ async def break_ties(
     """Have the Tie-breaker decide the debates that ended without agreement, in batches of only these."""
     found = list(transcripts)
     left = [p for p, t in enumerate(transcripts) if t.failure is None and t.rounds and not t.settled]
-    batches = split_evenly(left, -(-len(left) // size)) if left else []
+    candidates = _by_candidate([items[place] for place in left])
+    batches = split_evenly(range(len(candidates)), -(-len(candidates) // size)) if left else []
 
     async def one(batch: Sequence[int]) -> None:
-        said = [replace(transcripts[place], together=len(batch)) for place in batch]
-        debate = await seat([items[place] for place in batch], said)
+        places = [left[number] for candidate in batch for number in candidates[candidate]]
+        aspects = len({items[place].aspect.name for place in places})
+        said = [replace(transcripts[place], together=len(batch), joint=aspects) for place in places]
+        debate = await seat([items[place] for place in places], said)
         await debate.break_ties()
-        for place, transcript in zip(batch, debate.transcripts, strict=True):
+        for place, transcript in zip(places, debate.transcripts, strict=True):
             found[place] = transcript
 
     await asyncio.gather(*map(one, batches))
     return found
+
+
+def first_batch(items: Sequence[Item], size: int) -> list[Item]:
+    """The items of the first `size` candidates."""
+    return [items[place] for own in _by_candidate(items)[:size] for place in own]
+
+
+def _by_candidate(items: Sequence[Item]) -> list[list[int]]:
+    """Of each candidate the places of its items."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for place, item in enumerate(items):
+        found.setdefault((item.source, item.context, item.text), []).append(place)
+    return list(found.values())
 
 
 def split_evenly(items: Sequence[int], count: int) -> list[list[int]]:

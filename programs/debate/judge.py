@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.debate.batches import BatchPool, break_ties
+from debate_judge.programs.debate.batches import BatchPool, break_ties, first_batch
 from debate_judge.programs.debate.briefing import Asked, Briefing, asked, briefing
 from debate_judge.programs.debate.critic import Critic
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, Persona
@@ -159,7 +159,8 @@ class Debate(Judge):
     async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
         if not self._shares_calls(items):
             return await super().smoke_test_table(items)
-        debate = await self._table(items)
+        # A pool is never asked about in one call.
+        debate = await self._table(first_batch(items, self.together) if self.batch_rounds else items)
         await debate.hold(min(self.debate_config.rounds, 1))
         if self.debate_config.tie_breaker:
             await debate.break_ties(settled=True)
@@ -204,7 +205,7 @@ class Debate(Judge):
             own.append(self.critic.predict.signature.instructions)
         if self.debate_config.rounds and self.debate_config.tie_breaker:
             own.append(self.tie_breaker.predict.signature.instructions)
-        return json.dumps([self.debate_config.rounds, self.together, self.order, *own])
+        return json.dumps([self.debate_config.rounds, self.together, self.batch_rounds, self.order, *own])
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
         one = copy(self)
@@ -258,12 +259,12 @@ def _check_reading(judge: Debate) -> None:
             expected="score mode text or sampled:k where candidates or aspects share a call",
             found=str(judge.scorer.mode),
         )
-    if judge.batch_rounds and (judge.together < 2 or judge.joint):
+    if judge.batch_rounds and judge.together < 2:
         raise InputError(
-            "batches of different items have several of them, in one aspect",
+            "batches of different items have several of them",
             field="batch_rounds",
-            expected="together of 2 or more, and joint not set",
-            found=f"together {judge.together}, joint {str(judge.joint).lower()}",
+            expected="together of 2 or more",
+            found=f"together {judge.together}",
         )
 
 

@@ -43,13 +43,14 @@ def cells_of(items: Sequence[Item]) -> dict[Cell, Item]:
         items: One for each candidate and aspect.
     """
     labels = aspect_labels([item.aspect.name for item in items])
-    met: dict[tuple[str, str], int] = {}
-    numbers: dict[tuple[str, int], int] = {}
+    met: dict[tuple[tuple[str, str, str], str], int] = {}
+    numbers: dict[tuple[tuple[str, str, str], int], int] = {}
     found: dict[Cell, Item] = {}
     for item in items:
+        texts = item.source, item.context, item.text
         # Two candidates may have the same text: a second item with the same text and aspect is another candidate.
-        times = met[item.text, item.aspect.name] = met.get((item.text, item.aspect.name), 0) + 1
-        number = numbers.setdefault((item.text, times), len(numbers) + 1)
+        times = met[texts, item.aspect.name] = met.get((texts, item.aspect.name), 0) + 1
+        number = numbers.setdefault((texts, times), len(numbers) + 1)
         found[Cell(number, labels[item.aspect.name])] = item
     return found
 

@@ -64,21 +64,22 @@ def table_material(items: Mapping[Cell, Item]) -> dict[str, str]:
     del shared["candidate"], shared["debate"]
     by_candidate = {cell.candidate: item for cell, item in items.items()}
     if len({(item.source, item.context) for item in by_candidate.values()}) > 1:
-        return {**shared, **_of_different_sources(by_candidate)}
+        return {**shared, **_of_different_sources(by_candidate, len(aspects_in(items)))}
     texts = {number: item.text for number, item in by_candidate.items()}
     what = "One aspect" if len(aspects_in(items)) == 1 else "More than one aspect"
     task = f"{kinds(first.task, bool(first.context))} {what} of each candidate is rated."
     return {**shared, "task": task, "candidates": _laid_out(tuple(texts.items()))}
 
 
-def _of_different_sources(items: Mapping[int, Item]) -> dict[str, str]:
+def _of_different_sources(items: Mapping[int, Item], aspects: int) -> dict[str, str]:
     """The fields that differ for candidates of different sources: each source has the number of its candidate."""
     first = next(iter(items.values()))
     parts = [f"{len(items)} candidates, each after its own source, which is no other's; their order means nothing."]
     for number, item in items.items():
         texts = {"source": item.source, "context": item.context, "candidate": item.text}
         parts += [f"{header(f'{name}_{number}')}\n{escape(text)}" for name, text in texts.items() if text]
-    told = f"{kinds(first.task, bool(first.context))} One aspect of each candidate is rated, by its own source alone."
+    what = "One aspect" if aspects == 1 else "More than one aspect"
+    told = f"{kinds(first.task, bool(first.context))} {what} of each candidate is rated, by its own source alone."
     own = "Each candidate has its own, which stands before it."
     return {"task": told, "source": own, "context": "", "candidates": "\n\n".join(parts)}
 

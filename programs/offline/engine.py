@@ -71,16 +71,20 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
 name; all other fields are filled in by their type (`programs.offline.other_fields`)."""
 
 
-def fill_in(prompt: Prompt) -> dict[str, str]:
-    """Requested field -> its value; the reply to a prompt without fields has the name ""."""
-    known = known_fields(prompt)
+def fill_in(prompt: Prompt, known: Mapping[str, str]) -> dict[str, str]:
+    """Requested field -> its value; the reply to a prompt without fields has the name "".
+
+    Args:
+        prompt: What is asked.
+        known: `known_fields` of the same prompt.
+    """
     if prompt.input("candidates"):
-        return known
+        return dict(known)
     return {**known, **{name: other_fields.fill(prompt, name) for name in prompt.outputs if not known.get(name)}}
 
 
 def known_fields(prompt: Prompt) -> dict[str, str]:
-    """`fill_in` for the fields whose names it knows."""
+    """Requested field -> its value, for the fields whose names it knows."""
     speak = next((SPEAKERS[name] for name in prompt.outputs if name in SPEAKERS), None)
     if speak is None:
         speak = offline_proposer.propose if _asks_for_instruction(prompt) else _nothing
@@ -104,6 +108,6 @@ class OfflineEngine(LocalEngine):
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
         prompt = offline_prompt.parse(system, user)
-        text = offline_prompt.render(prompt, fill_in(prompt))
+        text = offline_prompt.render(prompt, fill_in(prompt, known_fields(prompt)))
         # A token is counted as four characters.
         return Reply(text, (len(system) + len(user)) // 4, len(text) // 4)

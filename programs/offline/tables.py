@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from debate_judge.programs.offline import roles
@@ -31,7 +31,8 @@ def break_ties(prompt: Prompt) -> dict[str, str]:
 
 def criticise(prompt: Prompt) -> dict[str, str]:
     """The Critic's decisions, with the evidence of each issue."""
-    said = {name: roles.criticise(_about(prompt, name)) for name in named(prompt, "decisions")}
+    debates = _debates(prompt)
+    said = {name: roles.criticise(_about(prompt, name, debates)) for name in named(prompt, "decisions")}
     decisions: dict[str, str] = {}
     for name, one in said.items():
         issue = one["decision"] == "ISSUE"
@@ -47,7 +48,8 @@ def criticise(prompt: Prompt) -> dict[str, str]:
 def _scored(
     prompt: Prompt, field: str, judge: Callable[[Prompt], dict[str, str]], score: str, reasons: str
 ) -> dict[str, str]:
-    said = {name: judge(_about(prompt, name)) for name in named(prompt, field)}
+    debates = _debates(prompt)
+    said = {name: judge(_about(prompt, name, debates)) for name in named(prompt, field)}
     first = next(iter(prompt.outputs))
     texts = {name: said[name][reasons] for name in (first, *named(prompt, first))}
     return {**texts, field: _lines({name: one[score] for name, one in said.items()})}
@@ -65,13 +67,22 @@ def named(prompt: Prompt, field: str) -> list[str]:
     return list(dict.fromkeys(match[0] for match in _LABEL.finditer(prompt.descriptions[field])))
 
 
-def _about(prompt: Prompt, name: str) -> Prompt:
+def _debates(prompt: Prompt) -> dict[str, list[str]]:
+    """Name of a score -> the lines of the debate that are about it, without the name."""
+    found: dict[str, list[str]] = {}
+    for line in prompt.input("debate").splitlines():
+        name, colon, said = line.partition(": ")
+        if colon:
+            found.setdefault(name, []).append(said)
+    return found
+
+
+def _about(prompt: Prompt, name: str, debates: Mapping[str, Sequence[str]]) -> Prompt:
     """The prompt about one cell alone that corresponds to this one."""
     match = _LABEL.fullmatch(name)
     candidate, aspect = (match[1], match[2]) if match else (name, None)
-    start = f"{name}: "
-    debate = [line.removeprefix(start) for line in prompt.input("debate").splitlines() if line.startswith(start)]
-    inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": "\n".join(debate)}
+    debate = "\n".join(debates.get(name, ()))
+    inputs = {**prompt.inputs, "candidate": prompt.input(candidate), "debate": debate}
     number = candidate.removeprefix("candidate_")
     if own := prompt.input(f"source_{number}"):
         inputs |= {"source": own, "context": prompt.input(f"context_{number}")}

@@ -128,7 +128,7 @@ def estimate_scoring(
             count += len(those)
             for one, sample in samples.items():
                 held[one] += [item for item in those if item.aspect.name in one.aspects]
-                if those and len(held[one]) < pool_of(one.judge):
+                if those and len(held[one]) < pool_of(one.judge) * len(one.aspects):
                     continue
                 for question in seated(one.judge, held[one], pairs=False).tables:
                     sample.add(question)

@@ -135,8 +135,8 @@ class _InFlight:
         self._judges = {name: one for one in shared for name in one.aspects}
         self._items = iter(items)
         self._ended = False
-        self._pools: dict[str, list[_Awaited]] = {}
-        """Aspect -> items of any source for batches, not yet asked about."""
+        self._pools: dict[tuple[str, ...], list[_Awaited]] = {}
+        """Aspects that share calls -> items of any source for batches, not yet asked about."""
         self._gathered: dict[str, list[_Awaited]] = {}
         """Aspect -> items of one source, not yet asked about."""
 
@@ -154,8 +154,8 @@ class _InFlight:
                 self._add(self.flying[-1])
         if self._ended:
             self._ask_all()
-            for aspect, pool in self._pools.items():
-                self._ask(self._judges[aspect].judge, pool)
+            for aspects, pool in self._pools.items():
+                self._ask(self._judges[aspects[0]].judge, pool)
             self._pools.clear()
         return bool(self.flying)
 
@@ -163,10 +163,11 @@ class _InFlight:
         aspect = new.item.aspect.name
         judge = self._judges[aspect].judge
         if most := pool_of(judge):
-            pool = self._pools.setdefault(aspect, [])
+            aspects = self._judges[aspect].aspects if judge.joint else (aspect,)
+            pool = self._pools.setdefault(aspects, [])
             pool.append(new)
-            if len(pool) == most:
-                self._ask(judge, self._pools.pop(aspect))
+            if len(pool) == most * len(aspects):
+                self._ask(judge, self._pools.pop(aspects))
             return
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])

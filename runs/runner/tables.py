@@ -7,7 +7,7 @@ which the items arrive nor on the process. So a run that was stopped asks the sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, TypeVar
@@ -68,7 +68,8 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     outcomes of pairs and scores of single candidates are not on one scale. A judge of tables (`Judge.together`) has as
     few tables of one source and aspect as hold all, of nearly equal size; a judge that reads aspects jointly
     (`Judge.joint`) has tables of one source with all aspects of each candidate. A judge of batches
-    (`Judge.batch_rounds`) has pools of different items, which it divides itself. Any other judge has every item alone.
+    (`Judge.batch_rounds`) has pools of candidates of different sources, which it divides itself; if it is joint, a pool
+    has all aspects of each. Any other judge has every item alone.
 
     Args:
         judge: Who is to be asked.
@@ -78,9 +79,9 @@ def seated(judge: Judge, items: Sequence[Item], *, pairs: bool = True) -> Seatin
     if judge.compares and pairs and (compared := _pairs(items)) is not None:
         return compared
     if judge.together > 1 and judge.batch_rounds:
-        return _pools(items, pool_of(judge), judge.order)
+        return _tables(items, pool_of(judge), judge, lambda item: (item.task,))
     if judge.together > 1 or judge.joint:
-        return _of_sources(items, max(1, judge.together), judge.order, judge.joint)
+        return _tables(items, max(1, judge.together), judge, source_of)
     return Seating(tuple(CandidateTable((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
 
 
@@ -128,7 +129,7 @@ enough that a stream waits for no more."""
 
 
 def pool_of(judge: Judge) -> int:
-    """Most items of a pool from which a judge of batches makes them; 0 for other judges."""
+    """Most candidates of a pool from which a judge of batches makes them; 0 for other judges."""
     return POOL * judge.together if judge.together > 1 and judge.batch_rounds else 0
 
 
@@ -139,22 +140,13 @@ BATCH_ROUNDS = 2
 def batches_for(options: Mapping[str, Any], corpus: Corpus) -> dict[str, int]:
     """The option of a judge that is to read K candidates together where no source of the corpus has several; empty
     where some has, or the user has said how often items are scored in batches."""
-    wanted = int(options.get("together", 0)) > 1 and not options.get("joint") and "batch_rounds" not in options
-    several = any(len(group.candidates) > 1 for group in corpus.groups)
-    return {"batch_rounds": BATCH_ROUNDS} if wanted and not several else {}
+    wanted = int(options.get("together", 0)) > 1 and "batch_rounds" not in options
+    return {"batch_rounds": BATCH_ROUNDS} if wanted and not several_of_a_source(corpus) else {}
 
 
-def _pools(items: Sequence[Item], most: int, seed: int) -> Seating:
-    of_aspect: dict[tuple[object, ...], dict[str, Item]] = {}
-    for item in items:
-        of_aspect.setdefault((item.aspect, item.task), {}).setdefault(item.key, item)
-    tables: list[CandidateTable] = []
-    seats: dict[str, Seat] = {}
-    for known in of_aspect.values():
-        for some in _split(sorted(known.values(), key=lambda item: _rank(item, seed)), most):
-            seats |= {item.key: (len(tables), place) for place, item in enumerate(some)}
-            tables.append(CandidateTable(tuple(some)))
-    return Seating(tuple(tables), tuple(seats[item.key] for item in items))
+def several_of_a_source(corpus: Corpus) -> bool:
+    """Whether any source of a corpus has candidates to be read side by side."""
+    return any(len(group.candidates) > 1 for group in corpus.groups)
 
 
 def _pairs(items: Sequence[Item]) -> Seating | None:
@@ -168,14 +160,16 @@ def _pairs(items: Sequence[Item]) -> Seating | None:
     return Seating(tables, tuple(seats[number] for number in range(len(items))))
 
 
-def _of_sources(items: Sequence[Item], most: int, seed: int, joint: bool) -> Seating:
-    of_source: dict[tuple[object, ...], dict[str, dict[str, Item]]] = {}
+def _tables(items: Sequence[Item], most: int, judge: Judge, shared: Callable[[Item], tuple[object, ...]]) -> Seating:
+    """Tables of at most so many candidates each; those of one table have `shared` in common."""
+    alike: dict[tuple[object, ...], dict[tuple[str, ...], dict[str, Item]]] = {}
+    seed = judge.order
     for item in items:
-        candidates = of_source.setdefault((None if joint else item.aspect, *source_of(item)), {})
-        candidates.setdefault(item.text, {}).setdefault(item.key, item)
+        candidates = alike.setdefault((None if judge.joint else item.aspect, *shared(item)), {})
+        candidates.setdefault((item.source, item.context, item.text), {}).setdefault(item.key, item)
     tables: list[CandidateTable] = []
     seats: dict[str, Seat] = {}
-    for known in of_source.values():
+    for known in alike.values():
         in_order = sorted(known.values(), key=lambda own: _rank(next(iter(own.values())), seed))
         for some in _split(in_order, most):
             table = [item for own in some for item in sorted(own.values(), key=_place_of_aspect)]

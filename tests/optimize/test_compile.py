@@ -62,7 +62,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     for aspect, chosen in result["chosen"].items():
         assert chosen["reading"] == "joint"
         config = manifest["aspects"][aspect]["config"]
-        assert (config["together"], config["joint"]) == (8, True)
+        assert (config["together"], config["joint"]) == (16, True)
     for aspect, found in result["calibration"].items():
         held_out = result["held_out"]["compiled"]["aspects"][aspect]["summary"]["spearman"]
         assert found["spearman_after"] == found["spearman"] == held_out["value"]

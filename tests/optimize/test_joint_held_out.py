@@ -98,7 +98,7 @@ def test_it_is_tried_where_the_judge_can_and_the_user_has_not_said_how_it_reads(
     found = prepared(Settings(**settings), {STRICT.name: STRICT.text})
     assert (found.joint, found.readings[0]) == (joint, reading)
     tried = {(t.judge.together, t.judge.joint) for t in _trials(found)}
-    assert ((8, True) in tried) == joint
+    assert ((16, True) in tried) == joint
     assert len(tried) == len(found.readings) + joint
 
 

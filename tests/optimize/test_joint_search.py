@@ -67,7 +67,7 @@ def test_what_aspects_have_chosen_is_tried_with_all_of_them_in_a_call() -> None:
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
     assert [len(wanted_cells(prompt, "scores")) for prompt in lm.prompts[-6:]] == [8] * 6
     judge = found["clear"].scores.variants[found["clear"].chosen.point.variant].judge
-    assert (judge.together, judge.joint) == (8, True)
+    assert (judge.together, judge.joint) == (16, True)
 
 
 @pytest.mark.parametrize("jointly", [(), ("clear",)])

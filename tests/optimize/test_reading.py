@@ -35,7 +35,7 @@ ALONE = replace(SPACE, readings=("alone",))
 
 
 def price(point: Point) -> float:
-    return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 8)
+    return (1 + 2 * point.rounds + 0.5 * point.tie_breaker) / (1 if point.reading == "alone" else 16)
 
 
 def run(fake: Fake, storage: Path | None = None, broad: Breadth | None = None, space: Space = SPACE) -> SearchResult:
@@ -112,10 +112,10 @@ def test_a_judge_side_by_side_knows_what_the_one_alone_knows() -> None:
     for variant in space.variants:
         alone, other = (found[replace(variant, reading=reading)].judge for reading in space.readings)
         assert other.instructions() == alone.instructions()
-        assert other.config() == {**alone.config(), "together": 8}
+        assert other.config() == {**alone.config(), "together": 16}
     fold = found[JudgeVariant("guide", "plain", reading="side by side")].at("train", ("clear", "g0"))
     assert fold is not None
-    assert (guide_of(fold), fold.together) == ("of some", 8)
+    assert (guide_of(fold), fold.together) == ("of some", 16)
 
 
 # --- with an LM that reads alone and side by side ---
@@ -177,8 +177,47 @@ def test_the_choice_weighs_what_it_reads_and_the_shares_of_calls(script: Script,
     # One call for each candidate, and one for each source.
     assert len(prompts) == 24 + 6
     assert found.scores.variants[found.chosen.point.variant].judge.config()["together"] == (
-        8 if chosen == "side by side" else 0
+        16 if chosen == "side by side" else 0
     )
+
+
+SINGLE = replace(
+    CORPUS,
+    groups=tuple(
+        replace(group, id=f"{group.id} {j}", source=f"{group.source} Part {j}.", candidates=(candidate,))
+        for group in CORPUS.groups
+        for j, candidate in enumerate(group.candidates)
+    ),
+)
+
+
+@pytest.mark.parametrize(("script", "chosen"), [(reader(true, true), "batch"), (reader(true, guess), "alone")])
+def test_where_no_source_has_several_candidates_batches_are_a_reading(script: Script, chosen: str) -> None:
+    space, lm = Space(("none",), ("strict",), (0,), (False,), readings=("batch", "alone")), scripted_lm(script)
+    base = Debate(STRICT, DebateConfig(0), together=16, batch_rounds=2)
+    with JudgeRunner(lm, progress=False) as runner:
+        scores = ChoiceScores(
+            variants_of({"strict": base}, [], space), {"dev": SINGLE, "train": replace(SINGLE, groups=())}, (ASPECT,),
+            runner, label="clear", fixed={},
+        )  # fmt: skip
+        by_item = Criterion("spearman", "sample")
+        searching = SearchPlan(criterion=by_item, breadth=breadth(4), seed=0, study="s", storage=None)
+        found = search({"clear": scores}, space, searching)["clear"]
+    # Of 24 items two batches twice, and each alone.
+    assert len(lm.prompts) == 4 + 24
+    assert (found.chosen.point.reading, found.chosen.calls) == (
+        chosen,
+        pytest.approx(4 / 24 if chosen == "batch" else 1),
+    )
+    config = found.scores.variants[found.chosen.point.variant].judge.config()
+    assert (config["together"], config["batch_rounds"]) == ((16, 2) if chosen == "batch" else (0, 0))
+
+
+def test_what_aspects_share_of_batches_are_all_of_their_calls() -> None:
+    space = Space(("none",), ("strict",), (0,), (False,), readings=("batch", "alone"), joint=True)
+    base = Debate(STRICT, DebateConfig(0), together=16, batch_rounds=2)
+    joint = variants_of({"strict": base}, [], space)[JudgeVariant("none", "strict", reading="joint")].judge
+    assert joint.config() == {**base.config(), "joint": True}
 
 
 # --- where it is searched ---
@@ -207,7 +246,7 @@ def test_the_reading_is_searched_where_the_judge_has_it_and_the_user_has_not_set
     assert readings(**settings) == expected
 
 
-def test_sources_with_one_candidate_each_have_nothing_to_read_side_by_side(tmp_path: Path) -> None:
+def test_sources_with_one_candidate_each_are_read_in_batches(tmp_path: Path) -> None:
     def written(candidates: int) -> str:
         def candidate(i: int, j: int) -> dict[str, Any]:
             return {"id": f"c{j}", "text": f"Text {i} {j}.", "ratings": {"coherence": 1 + (i + j) % 5}}
@@ -220,5 +259,8 @@ def test_sources_with_one_candidate_each_have_nothing_to_read_side_by_side(tmp_p
         (tmp_path / f"{candidates}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         return str(tmp_path / f"{candidates}.jsonl")
 
-    assert readings(data=written(1)) == ("alone",)
+    assert readings(data=written(1)) == ("batch", "alone")
+    assert readings(data=written(1), together=4) == ("batch",)
+    assert readings(data=written(1), together=4, batch_rounds=0) == ("side by side",)
+    assert readings(data=written(1), together=0) == ("alone",)
     assert readings(data=written(2)) == ("side by side", "alone")

@@ -23,7 +23,7 @@ from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, Judgeme
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import judge_in_order, window
-from tests.fakes import ScriptedLM, requested, section
+from tests.fakes import ScriptedLM, requested, scripted_lm, section
 from tests.programs.debates import ITEM
 from tests.programs.tables import judged, reading, shown, values
 from tests.programs.test_together_hostile import HOSTILE
@@ -223,8 +223,6 @@ def test_a_stream_waits_for_a_pool_and_no_longer() -> None:
 
 
 def scripted(score: Callable[[str, str], int]) -> ScriptedLM:
-    from tests.fakes import scripted_lm
-
     return scripted_lm(reading(score))
 
 
@@ -232,9 +230,8 @@ def test_batches_are_kept_by_an_export_and_need_several_items() -> None:
     one = judge(5, times=3)
     assert Debate.from_config(one.config()).config() == one.config()
     assert one.config()["batch_rounds"] == 3
-    for settings in ({"together": 0}, {"together": 4, "joint": True}):
-        with pytest.raises(InputError, match="batches of different items"):
-            Debate(batch_rounds=2, **settings)
+    with pytest.raises(InputError, match="batches of different items"):
+        Debate(batch_rounds=2, together=0)
     for count in (-1, MOST_ROUNDS + 1, "2"):
         with pytest.raises(InputError, match="a whole number from 0 to 100"):
             Debate(together=4, batch_rounds=count)  # type: ignore[arg-type]
@@ -262,3 +259,9 @@ def test_together_means_batches_where_every_source_has_one_candidate(
     (tmp_path / "rated.jsonl").write_text("\n".join(map(json.dumps, rows)))
     plan = prepared(Settings(data=str(tmp_path / "rated.jsonl"), **settings), {STRICT.name: STRICT.text})
     assert (plan.judge.batch_rounds, plan.single.batch_rounds) == (expected, expected)
+    if not settings:
+        # Where the user has not said how, both are searched.
+        assert (plan.readings, plan.judge.config()["together"]) == (("batch", "alone"), 0)
+        batches, alone = (plan.read(reading).config() for reading in plan.readings)
+        assert batches == {**alone, "together": 16, "batch_rounds": 2}
+        assert alone == plan.judge.config()

@@ -10,7 +10,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import prompt as offline_prompt
-from debate_judge.programs.offline.engine import fill_in
+from debate_judge.programs.offline.engine import known_fields
 from debate_judge.programs.offline.raters import learnt
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -45,7 +45,7 @@ def guide(material: str, aspect: Aspect = ASPECT) -> str:
         f"[[ ## aspect ## ]]\n{aspect.name} ({aspect.scale}, 1 worst, 5 best): {aspect.definition}\n\n"
         f"[[ ## rated ## ]]\n{material}\n\nRespond with the corresponding output fields."
     )
-    return fill_in(offline_prompt.parse(system, user))["guide"]
+    return known_fields(offline_prompt.parse(system, user))["guide"]
 
 
 def weights(text: str) -> dict[str, float]:
