@@ -6,7 +6,7 @@ import logging
 import os
 import pickle
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +148,9 @@ def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLi
     try:
         yield address
     finally:
-        ray.kill(handle, no_restart=True)
+        # A cluster that has failed has told so already.
+        with suppress(ray.exceptions.RayError, RuntimeError):
+            ray.kill(handle, no_restart=True)
         out.drop_state(f"ledger-{run}")
 
 
