@@ -119,7 +119,7 @@ def served(compose: dict[str, Any], postgres: PostgresServer, tmp_path: Path) ->
     here = {"0.0.0.0": "127.0.0.1", "5000": str(port), "/artifacts": str(tmp_path / "artifacts")}
     words = [here.get(word, word).replace(":5000", f":{port}") for word in words]
     words = [database.replace("://", "+psycopg://") if "@database" in word else word for word in words]
-    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = {**os.environ, **compose["services"]["mlflow"]["environment"]}
     process = subprocess.Popen(
         [sys.executable, "-m", *words, "--workers", "1"], env=environment, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
