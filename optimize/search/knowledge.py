@@ -165,7 +165,7 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
             ways[ASKED] = variant.asked
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
-            shared = next((reading for reading in self._space.readings if reading != "alone"), "alone")
+            shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
             ways |= {**read_as(shared), JOINT: True} if variant.reading == "joint" else read_as(variant.reading)
         if ways:
             plain = plain.from_config({**plain.config(), **ways})
