@@ -157,6 +157,24 @@ def test_a_call_that_waits_for_another_process_takes_no_place_and_may_be_cancell
     asyncio.run(go())
 
 
+def test_a_process_that_is_suspended_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "_PATIENCE", 0.0)
+
+    async def go() -> None:
+        suspended, store = Journal(tmp_path), Journal(tmp_path)
+        lm, _ = judge_lm(store=store)
+        assert await suspended.claim(lm.call_key(QUESTION))
+        assert (await lm.ask(QUESTION, "scorer")).text == "answer 1"
+        assert store.get(lm.call_key(QUESTION)) == suspended.get(lm.call_key(QUESTION))
+        assert not await store.claim(lm.call_key(QUESTION))
+        suspended.close()
+        store.close()
+
+    asyncio.run(go())
+
+
 def test_processes_with_the_same_calls_share_them_out(tmp_path: Path) -> None:
     async def go() -> None:
         stores = [Journal(tmp_path), Journal(tmp_path)]

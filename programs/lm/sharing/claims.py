@@ -12,6 +12,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from debate_judge.programs.lm.reply import Reply, SharedStore
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 """Seconds between two looks at a claim that another process holds; a call to an LM takes seconds."""
+_PATIENCE = 1800.0
+"""Seconds after which another process is waited for no longer: twice as long as a call may usually take."""
 
 
 class CallClaim:
@@ -52,8 +55,12 @@ class CallClaim:
 
     async def wait(self) -> None:
         """Wait until the process that holds the claim has its reply, has failed or has died; the claim is ours then."""
-        pause = _FIRST_WAIT
+        pause, begun = _FIRST_WAIT, time.monotonic()
         while not await self.take():
+            if time.monotonic() - begun >= _PATIENCE:
+                # It may have been suspended. The call is made without a claim: at worst it is paid twice.
+                self._store, self.held = None, True
+                return
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_WAIT)
 
