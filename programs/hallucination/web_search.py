@@ -14,7 +14,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
-from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.reply import Reply, SharedStore
 
 if TYPE_CHECKING:
     import aiohttp
@@ -167,6 +167,8 @@ async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
     question = json.dumps(["search", search.name, query, limit])
     key = hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
     stored = lm.store.get(key)
+    if stored is None and isinstance(lm.store, SharedStore):
+        stored = await lm.store.fetch(key)
     if stored is None:
         stored = Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
         lm.store.put(key, "search", stored)

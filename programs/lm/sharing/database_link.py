@@ -150,8 +150,6 @@ class DatabaseLink:
         return None if self._connection is not None else max(0.0, self._next_try - time.monotonic())
 
     def _carry_out(self, connection: psycopg.Connection[Any], work: _Work) -> None:
-        import psycopg
-
         backlog: list[str] = []
         try:
             table.insert(connection, self._lm, work.puts)
@@ -165,20 +163,20 @@ class DatabaseLink:
                 found = ((key, self._recorded(key)) for key in table.missing(connection, backlog))
                 table.insert(connection, self._lm, [(key, record) for key, record in found if record is not None])
             self._pause = _FIRST_PAUSE
-        except psycopg.Error as error:
+        except Exception as error:
+            # Whatever it is: were this thread to end, all that waits for it would wait for ever.
             self._backlog.extend(backlog)
             self._lost(connection, error)
             self._set_aside(work)
 
     def _lock(self, connection: psycopg.Connection[Any], keys: Sequence[str]) -> set[str]:
-        """Claim what can be claimed; a session would be granted its own locks again."""
+        """Claim what can be claimed; what this process has is granted to it again, as by `claims.FileClaims`."""
         numbers = {_number(key): key for key in keys if key not in self._held}
-        if not numbers:
-            return set()
-        statement = "SELECT n FROM unnest(%s::bigint[]) AS t (n) WHERE pg_try_advisory_lock(n)"
-        granted = {numbers[n] for (n,) in connection.execute(statement, (list(numbers),)).fetchall()}
-        self._held |= granted
-        return granted
+        if numbers:
+            statement = "SELECT n FROM unnest(%s::bigint[]) AS t (n) WHERE pg_try_advisory_lock(n)"
+            rows = connection.execute(statement, (list(numbers),)).fetchall()
+            self._held.update(numbers[number] for (number,) in rows)
+        return self._held.intersection(keys)
 
     def _unlock(self, connection: psycopg.Connection[Any], keys: Sequence[str]) -> None:
         numbers = [_number(key) for key in keys if key in self._held]
