@@ -29,7 +29,7 @@ ELSEWHERE = (
 services, whose file has tests of its own."""
 
 QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
-TWICE = ("--folds", "2")
+ONCE = ("--folds", "1")
 """Instead of six folds, where the command does not say how many."""
 
 
@@ -122,11 +122,13 @@ def tried(arguments: list[str]) -> list[str]:
     if name == "compile":
         # What repeats something is tried with the smallest thing to repeat.
         if not {"--folds", "--repeats"} & set(rest):
-            rest += TWICE
+            rest += ONCE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
         rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve", "--sources"} & set(rest) else "1"]
         rest += ["--tuner", "none"] if "--sources" in rest else []
+        # A single call would have no map to the raters' scale.
+        rest += ["--keep", "compiled"] if "--name" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:
         rest += ["--data", "ratings.jsonl"]
     return [name, *rest]
