@@ -29,8 +29,8 @@ ELSEWHERE = (
 services, whose file has tests of its own."""
 
 QUICK = ("--effort", "light", "--trials", "2", "--resamples", "100", "--no-preflight")
-TWICE = ("--folds", "2")
-"""Instead of six folds, where the command does not say how many."""
+FOUR = ("--folds", "4")
+"""The fewest folds, where the command does not say how many."""
 
 
 def commands(readme: str) -> list[list[str]]:
@@ -122,7 +122,7 @@ def tried(arguments: list[str]) -> list[str]:
     if name == "compile":
         # What repeats something is tried with the smallest thing to repeat.
         if not {"--folds", "--repeats"} & set(rest):
-            rest += TWICE
+            rest += FOUR
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
         rest += [*QUICK, "--max-rounds", "0" if {"--repeats", "--learning-curve", "--sources"} & set(rest) else "1"]
