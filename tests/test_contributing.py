@@ -17,17 +17,8 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python (\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 SMALL = (
-    "--effort",
-    "light",
-    "--trials",
-    "2",
-    "--max-rounds",
-    "1",
-    "--resamples",
-    "100",
-    "--no-preflight",
-    "--folds",
-    "2",
+    *("--effort", "light", "--trials", "2", "--max-rounds", "1", "--folds", "1"),
+    *("--resamples", "100", "--no-preflight", "--report", "none"),
 )
 RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
 

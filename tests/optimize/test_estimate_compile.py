@@ -31,17 +31,8 @@ def estimated(**settings: Any) -> Estimate:
 
 
 def executed(*arguments: str) -> int:
-    usual = [
-        "--data",
-        str(small_corpus(Path())),
-        "--folds",
-        "1",
-        "--resamples",
-        "100",
-        "--no-preflight",
-        "--json",
-        "r.json",
-    ]
+    usual = ["--data", str(small_corpus(Path())), "--folds", "1", "--report", "none", "--resamples", "100"]
+    usual += ["--no-preflight", "--json", "r.json"]
     assert command.main([*usual, *arguments]) == 0
     calls: int = json.loads(Path("r.json").read_text())["lm_calls"]["executed"]
     return calls
