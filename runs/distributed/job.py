@@ -92,6 +92,7 @@ class ActorNews:
     lessee: str
     meter: MeterCopy
     items: int = 0
+    """Scored, of parts that are not finished."""
     process: int = 0
     closed: bool = False
     """Whether it has stopped, and all that it had in flight is kept."""

@@ -110,7 +110,7 @@ class RunTotals:
     @property
     def items(self) -> int:
         """Items that this run has scored, those of unfinished parts included."""
-        return max(sum(self._items.values()), self.rows.rows - self.rows.kept)
+        return self.rows.rows - self.rows.kept + sum(self._items.values())
 
     @property
     def share(self) -> float:

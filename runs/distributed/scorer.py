@@ -106,13 +106,19 @@ class PartScorer:
     def _score(self, part: ScoringPart) -> RowTotals:
         rows = PartRows(self._job.out.suffix, self._extra)
         guard = OutageGuard(rows, window(self._lm), self._job.patient)
-        for item, judgement in self._judge.stream(self._items_of(part)):
-            score = score_of(self._judge.compiled, item, judgement, self._job.scale)
-            guard.add(item, score)
+        begun = 0
+        try:
+            for item, judgement in self._judge.stream(self._items_of(part)):
+                score = score_of(self._judge.compiled, item, judgement, self._job.scale)
+                guard.add(item, score)
+                begun += 1
+                with self._lock:
+                    self._items += 1
+            guard.finish()
+            self._job.out.write_part(part.name, rows.encoded())
+        finally:
             with self._lock:
-                self._items += 1
-        guard.finish()
-        self._job.out.write_part(part.name, rows.encoded())
+                self._items -= begun
         return rows.tally
 
     def _items_of(self, part: ScoringPart) -> Iterator[Item]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from debate_judge.programs.lm.lending.ledger import AccountLedger
 from debate_judge.programs.lm.lending.messages import NONE, Amounts, LeaseGrant, LeaseReport
@@ -83,4 +83,6 @@ class AccountService:
         silent = time.monotonic() - _ALIVE
         resting = all(one.closed or self._heard[name] < silent for name, one in self._news.items())
         down = any(told > silent for told in self._down.values())
-        return AccountStatus(dict(self._news), self._ledger.paid, sum(self._refusals.values()), down, resting)
+        # What a dead actor had begun is begun again by another.
+        news = {name: one if self._heard[name] >= silent else replace(one, items=0) for name, one in self._news.items()}
+        return AccountStatus(news, self._ledger.paid, sum(self._refusals.values()), down, resting)

@@ -49,7 +49,7 @@ class Saboteur(threading.Thread):
         (name,) = [name for name in names if name.startswith("debate-ledger-")]
         ledger = ray.get_actor(name, namespace=engine.NAMESPACE)
         news = ray.get(ledger.status.remote()).news.values()
-        self.killed = [max(one.process for one in news if one.items)]
+        self.killed = [max(one.process for one in news)]
         os.kill(self.killed[0], signal.SIGKILL)
         self._wait_for(6)
         ray.kill(ledger, no_restart=False)
