@@ -45,6 +45,12 @@ def database(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture(scope="session")
+def runs_database(postgres: PostgresServer) -> str:
+    """The address of a database for MLflow's runs, whose tables take seconds to make: tests share it."""
+    return postgres.new_database()
+
+
+@pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of this run of the tests share."""
     own = tmp_path_factory.getbasetemp()

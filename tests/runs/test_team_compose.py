@@ -10,6 +10,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.postgresql import PostgresServer, free_port
 
 ROOT = Path(__file__).parents[2]
 TEAM = ROOT / "runs" / "team"
+
+Served = tuple[str, "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +115,9 @@ def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres
 
 
 @pytest.fixture
-def served(compose: dict[str, Any], postgres: PostgresServer, tmp_path: Path) -> Any:
-    """MLflow's server by the command of compose.yaml, on a database and a port of this test."""
-    database, port = postgres.new_database(), free_port()
+def served(compose: dict[str, Any], runs_database: str, tmp_path: Path) -> Iterator[Served]:
+    """MLflow's server by the command of compose.yaml, on a database and a port of the tests."""
+    database, port = runs_database, free_port()
     words = [filled_in(word, example()) for word in compose["services"]["mlflow"]["command"]]
     here = {"0.0.0.0": "127.0.0.1", "5000": str(port), "/artifacts": str(tmp_path / "artifacts")}
     words = [here.get(word, word).replace(":5000", f":{port}") for word in words]
@@ -129,9 +132,7 @@ def served(compose: dict[str, Any], postgres: PostgresServer, tmp_path: Path) ->
     process.wait(60)
 
 
-def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(
-    served: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(served: Served, tmp_path: Path) -> None:
     address, process = served
     while process.poll() is None:
         try:
@@ -140,7 +141,7 @@ def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(
             break
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.1)
-    with Tracker(uri=address, store=tmp_path / "store", experiment="debate/x", run_name="mine") as tracker:
+    with Tracker(uri=address, store=tmp_path / "store", experiment="debate/served", run_name="mine") as tracker:
         tracker.metrics({"agreement": 0.5})
         tracker.details({"calls": 3.0})
     run = tracker.place.client.get_run(tracker.run_id)

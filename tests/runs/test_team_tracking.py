@@ -11,33 +11,26 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking.abandoned import TAG, RunLock
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.postgresql import PostgresServer
 
 SECRET = "Sesame-9417"
 
 
-@pytest.fixture(scope="module")
-def runs(postgres: PostgresServer) -> str:
-    """One database for all tests, as its tables take seconds to make."""
-    return postgres.new_database()
-
-
 @pytest.fixture
-def place(runs: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-    return open_place(runs, tmp_path / "a", request.node.name)
+def place(runs_database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    return open_place(runs_database, tmp_path / "a", request.node.name)
 
 
-def tracker(runs: str, store: Path, place: Place) -> Tracker:
+def tracker(runs_database: str, store: Path, place: Place) -> Tracker:
     experiment = place.client.get_experiment(place.experiment_id).name
-    return Tracker(uri=runs, store=store, experiment=experiment, run_name="mine")
+    return Tracker(uri=runs_database, store=store, experiment=experiment, run_name="mine")
 
 
 def status(place: Place, run: str) -> str:
     return str(place.client.get_run(run).info.status)
 
 
-def test_a_run_is_logged_to_the_database(runs: str, place: Place, tmp_path: Path) -> None:
-    with tracker(runs, tmp_path / "a", place) as tracking:
+def test_a_run_is_logged_to_the_database(runs_database: str, place: Place, tmp_path: Path) -> None:
+    with tracker(runs_database, tmp_path / "a", place) as tracking:
         tracking.params({"lm": "offline"})
         tracking.metrics({"agreement": 0.5})
     run = place.client.get_run(tracking.run_id)
@@ -46,32 +39,32 @@ def test_a_run_is_logged_to_the_database(runs: str, place: Place, tmp_path: Path
 
 
 def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of_a_live_one_is_not(
-    runs: str, place: Place, tmp_path: Path
+    runs_database: str, place: Place, tmp_path: Path
 ) -> None:
-    locks = [RunLock(tmp_path / "elsewhere", runs) for _ in range(2)]
+    locks = [RunLock(tmp_path / "elsewhere", runs_database) for _ in range(2)]
     for lock in locks:
         lock.acquire()
     dead, alive = (place.start_run("mine", {TAG: lock.name}) for lock in locks)
     # What the server does when the process is gone.
     locks[0].release(closed=False)
-    with tracker(runs, tmp_path / "b", place) as tracking:
+    with tracker(runs_database, tmp_path / "b", place) as tracking:
         assert (status(place, dead), status(place, alive)) == ("KILLED", "RUNNING")
         assert place.client.get_run(dead).data.tags["successor"] == tracking.run_id
         # The lock of this very run is held by its own process.
-        with tracker(runs, tmp_path / "c", place):
+        with tracker(runs_database, tmp_path / "c", place):
             assert status(place, tracking.run_id) == "RUNNING"
     locks[1].release(closed=True)
 
 
-def test_what_the_database_refuses_is_told_without_its_password(runs: str, tmp_path: Path) -> None:
-    absent = runs.rpartition("/")[0].replace("judge@", f"judge:{SECRET}@") + "/no_such_database"
+def test_what_the_database_refuses_is_told_without_its_password(runs_database: str, tmp_path: Path) -> None:
+    absent = runs_database.rpartition("/")[0].replace("judge@", f"judge:{SECRET}@") + "/no_such_database"
     with pytest.raises(InputError, match="no_such_database") as caught:
         open_place(absent, tmp_path, "x")
     assert SECRET not in str(caught.value)
     assert "remedy:" in str(caught.value)
 
 
-def test_without_psycopg_it_is_named(tmp_path: Path, runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_psycopg_it_is_named(tmp_path: Path, runs_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(InputError, match=r"pip install 'debate-judge\[team\]'"):
-        open_place(runs, tmp_path, "x")
+        open_place(runs_database, tmp_path, "x")
