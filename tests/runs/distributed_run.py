@@ -13,30 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
 from debate_judge.runs.distributed.job import ActorNews
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.export.folder import save
-from tests.fakes import debater, section
-
-TASK = Task(
-    "support",
-    "customer message",
-    "reply",
-    (
-        Aspect("tone", "How the reply treats the customer.", Scale(1, 5)),
-        Aspect("help", "Whether it helps.", Scale(1, 5)),
-    ),
-)
-
-
-def digit(prompt: str) -> str:
-    """A score that depends on the candidate and the aspect, so that a swapped row shows."""
-    number = int(section(prompt, "candidate").split()[-1])
-    return str(1 + (number + section(prompt, "aspect").startswith("tone")) % 5)
+from tests.fakes import debater
+from tests.runs.score_command import TASK, digit
 
 
 def program(folder: Path, spec: str = "openai/m") -> Path:

@@ -22,7 +22,8 @@ from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.distributed.slice_reading import SliceReading
 from debate_judge.runs.export.manifest import read
-from tests.runs.distributed_run import TASK, AnsweringServer, InProcess, program, write_jsonl
+from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_jsonl
+from tests.runs.score_command import TASK
 
 
 class Scene:

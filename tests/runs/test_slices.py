@@ -22,7 +22,8 @@ from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.new_texts import new_groups
 from debate_judge.runs.scoring.output import RowTotals
-from tests.runs.distributed_run import TASK, group, write_csv, write_jsonl, write_parquet
+from tests.runs.distributed_run import group, write_csv, write_jsonl, write_parquet
+from tests.runs.score_command import TASK
 
 READING = SliceReading(TASK)
 
