@@ -297,6 +297,3 @@ class _SliceReader:
 
         for part in parts_of(self.piece, self.reading, self.size, self.out, self.there):
             yield pa.table({"part": [pickle.dumps(part)]})
-
-
-__all__ = ["PartDone", "PartsToScore", "ask_status", "cluster", "ledger", "require_ray", "score_parts"]
