@@ -203,6 +203,18 @@ class PartsToScore:
     """Names of the parts that stand."""
 
 
+def read_parts(ray: Any, parts: PartsToScore, actors: int) -> Any:
+    """The data set of the parts, each in a block of its own."""
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.enable_operator_progress_bars = False
+    # Otherwise the parts of a slice are joined into one block: one actor would have them all, and a killed one would
+    # have to do them all again.
+    context.target_max_block_size = 1
+    return ray.data.read_datasource(
+        _datasource(parts), override_num_blocks=len(parts.slices), concurrency=max(_READERS, actors // 2)
+    )
+
+
 def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
     """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
 
@@ -216,12 +228,7 @@ def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerA
         max_concurrent_calls_per_actor=_AT_ONCE,
         enable_true_multi_threading=True,
     )
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.enable_operator_progress_bars = False
-    read = ray.data.read_datasource(
-        _datasource(parts), override_num_blocks=len(parts.slices), concurrency=max(_READERS, actors // 2)
-    )
-    scored = read.map_batches(
+    scored = read_parts(ray, parts, actors).map_batches(
         ScoringActor,
         batch_size=1,
         batch_format="pyarrow",
@@ -290,6 +297,3 @@ class _SliceReader:
 
         for part in parts_of(self.piece, self.reading, self.size, self.out, self.there):
             yield pa.table({"part": [pickle.dumps(part)]})
-
-
-__all__ = ["PartDone", "PartsToScore", "ask_status", "cluster", "ledger", "require_ray", "score_parts"]

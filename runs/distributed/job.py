@@ -79,6 +79,12 @@ class MeterCopy:
     executed: Counter[str] = field(default_factory=Counter)
     accounts: dict[tuple[str, int], Tokens] = field(default_factory=dict)
 
+    @property
+    def events(self) -> int:
+        """Grows with everything that is counted."""
+        hits = sum(tokens.cache_hits for tokens in self.accounts.values())
+        return self.asked.total() + self.executed.total() + hits
+
     @classmethod
     def of(cls, meter: Meter) -> MeterCopy:
         asked, executed, accounts = meter.copied()

@@ -104,7 +104,7 @@ class RunTotals:
     def _count(self, lessee: str, meter: MeterCopy) -> None:
         """Keep the later of two copies, which come by two ways."""
         known = self.meters.get(lessee)
-        if known is None or known.asked.total() <= meter.asked.total():
+        if known is None or known.events <= meter.events:
             self.meters[lessee] = meter
 
     @property

@@ -15,7 +15,10 @@ import pytest
 
 from debate_judge.runs import score
 from debate_judge.runs.distributed import engine
-from tests.runs.distributed_run import AnsweringServer, program, write_csv, write_jsonl, write_parquet
+from debate_judge.runs.distributed.inputs import find_inputs, slices
+from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.slice_reading import SliceReading
+from tests.runs.distributed_run import TASK, AnsweringServer, program, write_csv, write_jsonl, write_parquet
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -82,6 +85,15 @@ def run(folder: Path, server: AnsweringServer, *more: str) -> int:
     arguments += ["--out", folder / "out.jsonl", "--store", folder / "store", "--api-base", server.url]
     arguments += ["--part", "5", "--concurrency", "8", "--budget", "calls=5000", "--rpm", "100000", *more]
     return score.main([str(part) for part in arguments])
+
+
+def test_each_part_is_a_task_of_its_own(running: Any, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", range(20))
+    out = OutFolder(str(tmp_path / "out.jsonl"))
+    parts = engine.PartsToScore(slices(find_inputs(str(path)), ()), SliceReading(TASK), 3, out, frozenset())
+    read = engine.read_parts(running, parts, 2)
+    # Seven parts, and the end of the slice.
+    assert [rows for bundle in read.iter_internal_ref_bundles() for rows in [bundle.num_rows()]] == [1] * 8
 
 
 Scored = tuple[Path, AnsweringServer, Saboteur]
