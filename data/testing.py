@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import chain
 
 from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
@@ -37,7 +38,7 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     most = max(len(values) for candidate in candidates for values in candidate.ratings.values())
     _require(most >= raters, f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters")
     _require(corpus.origin.name and corpus.origin.location, f"the origin is incomplete: {corpus.origin}")
-    other = again or Corpus(corpus.task, corpus.groups, corpus.origin)
+    other = again or replace(corpus)
     _require(corpus.digest == other.digest, "a second load has another digest")
     _require(corpus == other, "a second load differs in task, origin, or the groups and their order")
 

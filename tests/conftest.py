@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from debate_judge.runs.mlflow_setup import sqlite_file
 from debate_judge.runs.tracking import store
@@ -18,6 +19,11 @@ ROOT = Path(__file__).parent.parent
 
 # LiteLLM would fetch a price list on import, in every process that a test starts, and wait where there is no network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+
+
+# A machine that is busy for a moment is no defect.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

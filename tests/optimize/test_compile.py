@@ -130,7 +130,7 @@ def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest
     result = json.loads(Path("r.json").read_text())
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["sample"]["spearman"]["value"] is not None
-    assert result["chosen"]["relevance"]["reading"] == "alone"
+    assert result["chosen"]["relevance"]["reading"] == "batch"
     assert "sample-level" in capsys.readouterr().out
 
 

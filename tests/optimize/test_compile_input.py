@@ -59,7 +59,7 @@ def test_too_few_ratings_are_refused_with_the_reason_and_the_remedy(capsys: pyte
     assert command.main(["--data", write(Path("few.jsonl"), "\n".join(lines))]) == 2
     error = capsys.readouterr().err
     assert "too few ratings of coherence to start" in error
-    assert "not even the sign of a middling correlation could be told" in error
+    assert "not even the sign of a correlation of .5 would be certain" in error
     assert "at least 20 rated candidates" in error
     assert "16, in 2 sources" in error
     assert "rate 4 more candidates" in error

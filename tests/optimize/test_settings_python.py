@@ -53,6 +53,7 @@ def test_whether_a_setting_decides_is_declared_where_the_setting_is() -> None:
         *("name", "tracking_uri", "store", "json", "report", "learning_curve", "keep"),
         *("concurrency", "no_preflight", "max_unscored"),
         *("rpm", "tpm", "budget", "deadline", "attempt", "prices", "batch"),
+        *("replies", "studies"),
     }
 
 

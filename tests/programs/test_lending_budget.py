@@ -104,5 +104,8 @@ def test_what_a_process_gives_back_at_its_end_is_lent_again() -> None:
 
 
 def test_a_price_is_needed_for_a_budget_in_money() -> None:
-    with pytest.raises(ValueError, match="needs a price"):
-        Account(LMOptions(budget=BudgetCaps(usd=1.0))).caller()
+    async def work() -> None:
+        with pytest.raises(ValueError, match="needs a price"):
+            Account(LMOptions(budget=BudgetCaps(usd=1.0))).caller()
+
+    run(work)

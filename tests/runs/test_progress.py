@@ -12,6 +12,7 @@ import pytest
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.runs.distributed.job import PartDone
 from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
@@ -245,10 +246,11 @@ def test_a_thread_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
-    totals = RunTotals(1000)
-    totals.skip(RowTotals(), 100)
-    totals.rows.rows = 50
-    totals.rows.unscored["no [\x1b] reply"] = 2
+    totals = RunTotals({"stood": 100, "rest": 900})
+    totals.skip("stood", RowTotals())
+    rows = RowTotals(rows=50)
+    rows.unscored["no [\x1b] reply"] = 2
+    totals.add(PartDone("rest", "rest-0", 90, rows))
     shown = DistributedProgress(totals, None)
     shown.clock = clock
     shown.started = clock() - 100
@@ -256,6 +258,8 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
         "50 items scored, 0.5 a second · unscored: 2 no [?] reply · 0 LM calls · about 10% done, about 15 min left"
     )
     assert shown.share == 0.1
-    totals.rows.kept = 10
-    assert shown.line().startswith("40 items scored, 0.4 a second · 10 stood already")
-    assert shown.share is None, "how much of the rest is done is not known"
+    totals.add(PartDone("rest", "rest-1", 90, RowTotals(rows=10, kept=10)))
+    assert shown.line().startswith("50 items scored, 0.5 a second · 10 stood already")
+    assert shown.share == 0.2
+    nothing = RunTotals({"all": 900})
+    assert DistributedProgress(nothing, None).share is None, "how much of it is done is not known"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.programs.lm import segments
-from debate_judge.programs.lm.journal import Journal, _line_of
+from debate_judge.programs.lm.journal import Journal, _line_of, record_of
 from debate_judge.programs.lm.reply import Reply
 
 pytest.importorskip("fcntl")
@@ -24,7 +24,8 @@ def key(number: int) -> str:
 def small(folder: Path, count: int, first: int = 0) -> None:
     """`count` segments as runs leave them, of one reply each, made directly."""
     for number in range(first, first + count):
-        (folder / f"{number:032x}.replies").write_bytes(_line_of(key(number), "scorer", Reply(f"reply {number}")))
+        record = record_of("scorer", Reply(f"reply {number}"))
+        (folder / f"{number:032x}.replies").write_bytes(_line_of(key(number).encode(), record.encode()))
 
 
 def whole(journal: Journal, count: int) -> bool:
