@@ -204,6 +204,8 @@ def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatc
     monkeypatch.setattr("sys.stderr", stream)
     handler = logging.StreamHandler(stream)
     logging.getLogger("of.a.library").addHandler(handler)
+    assert logging.lastResort is not None
+    logging.getLogger("of.another").addHandler(logging.lastResort)
     shown = progress(clock)
     with shown.over("debates", 4):
         clock.now += 3
@@ -222,6 +224,7 @@ def test_what_is_written_meanwhile_stands_above_the_bar(clock: Clock, monkeypatc
     assert sys.stderr is stream
     assert handler.stream is stream
     logging.getLogger("of.a.library").removeHandler(handler)
+    logging.getLogger("of.another").removeHandler(logging.lastResort)
 
 
 def test_steps_that_ask_no_lm_are_counted(clock: Clock) -> None:
