@@ -142,7 +142,7 @@ class PartScorer:
             if self._stopping.is_set():
                 self._end()
             else:
-                self._closed.wait(_BEAT)
+                self._stopping.wait(_BEAT)
 
     def _end(self) -> None:
         try:
