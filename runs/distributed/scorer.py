@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 
 import dspy
@@ -131,24 +132,17 @@ class PartScorer:
         self._closed.wait()
 
     def _tell(self) -> None:
-        while not self._closed.is_set():
-            try:
+        while not self._stopping.is_set():
+            # A ledger that does not answer is about to come back, or the run is over and this process about to end.
+            with suppress(Exception):
                 if self._account.tell(self._news()):
                     self._stopping.set()
-            except Exception:
-                # The ledger is about to come back, or the run is over and this process about to end.
-                self._stopping.wait(_BEAT)
-                continue
-            if self._stopping.is_set():
-                self._end()
-            else:
-                self._stopping.wait(_BEAT)
-
-    def _end(self) -> None:
+            self._stopping.wait(_BEAT)
         try:
             self._judge.close()
-            self._account.settle(self._lease.report(last=True))
-            self._account.tell(self._news(closed=True))
+            with suppress(Exception):
+                self._account.settle(self._lease.report(last=True))
+                self._account.tell(self._news(closed=True))
         finally:
             self._closed.set()
 
