@@ -210,9 +210,9 @@ def read_parts(ray: Any, parts: PartsToScore, actors: int) -> Any:
     # Otherwise the parts of a slice are joined into one block: one actor would have them all, and a killed one would
     # have to do them all again.
     context.target_max_block_size = 1
-    return ray.data.read_datasource(
-        _datasource(parts), override_num_blocks=len(parts.slices), concurrency=max(_READERS, actors // 2)
-    )
+    slices = len(parts.slices)
+    readers = min(slices, max(_READERS, actors // 2))
+    return ray.data.read_datasource(_datasource(parts), override_num_blocks=slices, concurrency=readers)
 
 
 def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
