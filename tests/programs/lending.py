@@ -57,6 +57,7 @@ class Account:
     def caller(self, concurrency: int = 8, price: Price | None = None) -> Caller:
         self.made += 1
         one = Caller("test/m", concurrency, self.options, price)
+        one._backoff.jitter.seed(self.made)
         one.join(Lease(f"process {self.made}", self.exchange))
         return one
 
