@@ -20,17 +20,19 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs import JUDGES, build
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.export.folder import save
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
+from debate_judge.programs import JUDGES, build  # noqa: E402
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge  # noqa: E402
+from debate_judge.runs.export.folder import save  # noqa: E402
+from tests.bench.mock_server import started  # noqa: E402
 
 TASK = Task("summarization", "article", "summary", (Aspect("consistency", "Every claim is supported.", Scale(1, 5)),))
 WORDS = ("council", "voted", "plan", "bridge", "debate", "cost", "place", "river", "year", "tax", "mayor", "street")
@@ -66,18 +68,6 @@ def write_items(folder: Path, count: int, files: int = 4) -> None:
                 source = f"Item-{item} " + " ".join(WORDS[(item + i) % len(WORDS)] for i in range(60))
                 candidate = {"id": "c", "text": f"The council voted, says report {item}."}
                 file.write(json.dumps({"group": f"g{item}", "source": source, "candidates": [candidate]}) + "\n")
-
-
-@contextmanager
-def mock_server(latency: float) -> Iterator[str]:
-    command = [sys.executable, str(Path(__file__).with_name("mock_server.py")), "--latency", str(latency)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
 
 
 def stats(base: str) -> dict[str, float]:
@@ -178,7 +168,7 @@ def main() -> int:
     given = parser.parse_args()
     print("actors   items  ideal s  seconds  efficiency  items/s  calls twice  lost  actor MB by quarter  whole s")
     results = []
-    with tempfile.TemporaryDirectory() as name, mock_server(given.latency) as base:
+    with tempfile.TemporaryDirectory() as name, started(given.latency) as base:
         folder = Path(name)
         judge = AspectJudge(build("debate", JUDGES["single"].config))
         compiled = CompiledJudge(TASK, {"consistency": judge})

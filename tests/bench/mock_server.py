@@ -13,7 +13,12 @@ import argparse
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 ITEM = re.compile(rb"Item-(\d+)")
 REASON = (
@@ -32,6 +37,19 @@ def text_of(body: bytes) -> str:
     if heard < item % 4:
         return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nISSUE\n\n[[ ## feedback ## ]]\n{REASON}"
     return f"[[ ## review ## ]]\n{REASON}\n\n[[ ## decision ## ]]\nNO ISSUE\n\n[[ ## feedback ## ]]\n"
+
+
+@contextmanager
+def started(latency: float) -> Iterator[str]:
+    """Run the server in a process of its own on a free port; yields its address."""
+    command = [sys.executable, str(Path(__file__)), "--latency", str(latency)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
 
 
 class Server:

@@ -15,12 +15,10 @@ import json
 import os
 import random
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
@@ -28,16 +26,20 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 import aiohttp
 import orjson
 
-from debate_judge.data.schema import Aspect, Scale, Task
-from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.roles.adapter import RoleLastAdapter
-from debate_judge.programs.roles.role import material
-from debate_judge.programs.transcript import Transcript, Turn
-from debate_judge.runs.runner.runner import JudgeRunner
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
+from debate_judge.programs.debate.judge import Debate  # noqa: E402
+from debate_judge.programs.judge import Item  # noqa: E402
+from debate_judge.programs.lm.client import JudgeLM  # noqa: E402
+from debate_judge.programs.lm.journal import Journal  # noqa: E402
+from debate_judge.programs.make_lm import make_lm  # noqa: E402
+from debate_judge.programs.roles.adapter import RoleLastAdapter  # noqa: E402
+from debate_judge.programs.roles.role import material  # noqa: E402
+from debate_judge.programs.transcript import Transcript, Turn  # noqa: E402
+from debate_judge.runs.runner.runner import JudgeRunner  # noqa: E402
+from tests.bench.mock_server import started  # noqa: E402
 
 ITEMS, ROUNDS, LATENCY = 400, 3, 0.2
 SYLLABLES = ["ba", "co", "di", "fu", "ga", "he", "ji", "ko", "lu", "ma", "ne", "or", "pa", "re", "si", "ta", "un", "vo"]
@@ -58,18 +60,6 @@ def workload(count: int) -> list[Item]:
 def calls_of(item: Item) -> int:
     rounds = int(item.group) % 4
     return 1 + 2 * rounds + (1 if rounds < ROUNDS else 0)
-
-
-@contextmanager
-def mock_server() -> Iterator[str]:
-    command = [sys.executable, str(Path(__file__).with_name("mock_server.py")), "--latency", str(LATENCY)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
 
 
 def measured(run: Callable[[], int]) -> tuple[float, float, int]:
@@ -153,7 +143,7 @@ def main() -> int:
     print(
         "concurrency  ideal s  ours s  efficiency  loop s  loop efficiency  ours / loop  CPU ms/call  loop CPU  RSS MB"
     )
-    with mock_server() as base:
+    with started(LATENCY) as base:
         for concurrency in map(int, arguments.concurrency.split(",")):
             ideal = max(max(map(calls_of, items)) * LATENCY, expected * LATENCY / concurrency)
             raw_wall, raw_cpu, raw_calls = floor(base, items, concurrency)
