@@ -38,8 +38,6 @@ def mixed(body: bytes, attempt: int) -> str | None:
     if fate < 0.01:
         return rng.choice(("withheld", "refused"))
     faults = rng.choices((*FAILING, *HARMLESS), k=rng.choices((0, 1, 2, 3), (70, 20, 7, 3))[0])
-    if rng.random() < 0.01:
-        faults[:0] = [rng.choice(SLOW)]
     # An answer ends the call, so what comes after it would never be asked for.
     return faults[attempt] if attempt < len(faults) else None
 
@@ -55,8 +53,7 @@ def test_800_items_under_a_random_mix_of_faults(tmp_path: Path) -> None:
 
     journal = Journal(tmp_path)
     with FaultyServer(answer, script) as server:
-        # An answer that comes after its attempt was given up is paid for nothing; a busy machine must not do that.
-        lm = lm_at(server, store=journal, options=replace(HURRY, attempt=4.0))
+        lm = lm_at(server, store=journal)
         judgements = judge(lm, work)
     unscored = [j for j in judgements if isinstance(j, Unscored)]
     # One unreadable or truncated reply is asked for again; that call has faults of its own, sometimes the same.
@@ -145,9 +142,7 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     work = items(100)
     replies = tmp_path / "replies"
     with FaultyServer(answer, lambda body, attempt: "500" if attempt == 0 else None, latency=0.002) as server:
-        # Nothing is slow here but, perhaps, the machine: an attempt that it gives up is paid for nothing.
-        patient = replace(HURRY, attempt=60.0)
-        first = lm_at(server, store=Journal(replies), options=replace(patient, budget=budget, prices=prices))
+        first = lm_at(server, store=Journal(replies), options=replace(HURRY, budget=budget, prices=prices))
         with pytest.raises(BudgetSpentError):
             judge(first, work)
         used = spent(first)
@@ -155,7 +150,7 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
             # The last call that might have exceeded the cap was not made: 2,000 output tokens are allowed to each.
             reserve = {"calls": 0, "tokens": 3500, "usd": 0.016}[name]
             assert cap - reserve <= used[name] <= cap
-        judgements = judge(lm_at(server, store=Journal(replies), options=patient), work)
+        judgements = judge(lm_at(server, store=Journal(replies)), work)
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
     assert max(server.answered.values()) == 1
 

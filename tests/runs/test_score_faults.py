@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150
 
-HURRY = {"attempt": 2.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2, "probe": 0.1}
+HURRY = {"attempt": 60.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2, "probe": 0.1}
 """Waits short enough for a test."""
 
 SCALED = """
