@@ -19,6 +19,7 @@ UnscoredReason = Literal[
     "too long",
     "no log-probabilities",
     "lm error",
+    "search error",
     "metric error",
     "no text",
 ]

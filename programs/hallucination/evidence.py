@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,6 +117,7 @@ class Dense:
     def __init__(self, model: str) -> None:
         self.model = model
         self._encoder: Any = None
+        self._loading = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dense:
         # Tuners copy judges, and the model should be loaded only once.
@@ -127,10 +129,12 @@ class Dense:
         return vectors[: len(queries)] @ vectors[len(queries) :].T
 
     def _load(self) -> Any:
-        if self._encoder is None:
-            from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
+        # Debates rank in threads, and their first rankings begin at once.
+        with self._loading:
+            if self._encoder is None:
+                from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
 
-            self._encoder = SentenceTransformer(self.model)
+                self._encoder = SentenceTransformer(self.model)
         return self._encoder
 
 
@@ -220,7 +224,7 @@ class Gathering:
         try:
             results = await asyncio.gather(*(kept(self.search, query, self.limit) for query in queries.value))
         except SearchError as error:
-            return NoAnswer("lm error", str(error), queries.calls)
+            return NoAnswer("search error", str(error), queries.calls)
         # Alternately, so that the second query contributes as much as the first.
         longest = max(map(len, results))
         mixed = [found[rank] for rank in range(longest) for found in results if rank < len(found)]

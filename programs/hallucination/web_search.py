@@ -14,7 +14,7 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
-from debate_judge.programs.lm.reply import Reply, SharedStore
+from debate_judge.programs.lm.reply import Reply
 
 if TYPE_CHECKING:
     import aiohttp
@@ -166,11 +166,9 @@ async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
         return await search.snippets(query, limit)
     question = json.dumps(["search", search.name, query, limit])
     key = hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
-    stored = lm.store.get(key)
-    if stored is None and isinstance(lm.store, SharedStore):
-        stored = await lm.store.fetch(key)
-    if stored is None:
-        stored = Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
-        lm.store.put(key, "search", stored)
-    found: list[str] = json.loads(stored.text)
+
+    async def find() -> Reply:
+        return Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
+
+    found: list[str] = json.loads((await lm.once(key, "search", find)).text)
     return found

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -262,6 +262,26 @@ class JudgeLM(dspy.LM):
     def new_claim(self, key: str) -> CallClaim:
         """The claim of a call, for this process to make it while no other does."""
         return CallClaim(self._shared, key)
+
+    async def once(self, key: str, role: str, find: Callable[[], Awaitable[Reply]]) -> Reply:
+        """What is stored under `key`, or what `find` returns: called once for all that ask, in other processes too."""
+        while (stored := self.store.get(key)) is None and key in self._flying:
+            await asyncio.wait((self._flying[key],))
+        if stored is not None:
+            return stored
+        landed = self._flying[key] = asyncio.get_running_loop().create_future()
+        claim = CallClaim(self.store if isinstance(self.store, SharedStore) else None, key)
+        try:
+            if await claim.fetch() is None:
+                await claim.wait()
+            if (found := claim.found) is None:
+                found = await find()
+                self.store.put(key, role, found)
+            return found
+        finally:
+            del self._flying[key]
+            landed.set_result(None)
+            claim.release()
 
     async def _control(self) -> Reply:
         """A call that any model can answer, sent when calls fail and it is in doubt who is to blame."""

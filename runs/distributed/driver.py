@@ -13,7 +13,7 @@ from debate_judge.runs.distributed.job import PartDone
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.progress import RunTotals
 from debate_judge.runs.distributed.service import AccountStatus
-from debate_judge.runs.scoring.outage_guard import FAILED
+from debate_judge.runs.scoring.outage_guard import PROVIDER_FAILED
 
 _POLL = 0.5
 """Seconds between two looks at the ledger."""
@@ -93,7 +93,7 @@ class RunDriver:
         for error in done.errors:
             print(f"error: {error}", file=sys.stderr)
         whole = self._totals.add(done)
-        if whole is not None and not whole.unscored[FAILED]:
+        if whole is not None and not PROVIDER_FAILED & whole.unscored.keys():
             self._out.finish_slice(done.slice, whole)
 
     def _look(self, stop: bool) -> bool:

@@ -14,7 +14,7 @@ from debate_judge.data.schema import RatedGroup
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
-from debate_judge.runs.scoring.outage_guard import FAILED
+from debate_judge.runs.scoring.outage_guard import PROVIDER_FAILED
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import JsonLines
 
@@ -66,7 +66,7 @@ def parts_of(
     def part() -> ScoringPart:
         name = f"{piece.name}-{count:06d}"
         standing = folder.read_part(name) if name in there else None
-        if standing is not None and not standing.unscored[FAILED]:
+        if standing is not None and not PROVIDER_FAILED & standing.unscored.keys():
             return ScoringPart(piece.name, name, size=length, standing=standing)
         return ScoringPart(piece.name, name, pickle.dumps(groups), length)
 

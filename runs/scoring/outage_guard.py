@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
     from debate_judge.runs.runner.streaming import Score
 
-FAILED = "lm error"
+PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
+"""Reasons that are a provider's failure, so that a later attempt may fare better."""
 
 OUTAGE = 64
 """Failures that make an outage, if they are of several groups and more than half of the latest items."""
@@ -58,7 +59,7 @@ class OutageGuard:
             self._results.add(item, score)
             return
         self._held.append((item, score))
-        if score.unscored == FAILED:
+        if score.unscored in PROVIDER_FAILED:
             self._answered = 0
             self._check()
         else:
@@ -75,7 +76,7 @@ class OutageGuard:
         self._answered = 0
 
     def _check(self) -> None:
-        failed = [(item, score) for item, score in self._held if score.unscored == FAILED]
+        failed = [(item, score) for item, score in self._held if score.unscored in PROVIDER_FAILED]
         if len(failed) < OUTAGE or 2 * len(failed) <= len(self._held):
             return
         if len({item.group for item, _ in failed}) >= _GROUPS:

@@ -7,13 +7,15 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.web_search import SearchError, Serper, make_search
-from debate_judge.programs.judge import Item, Unscored
+from debate_judge.programs.judge import Item, Unscored, Verdict
 from tests.fakes import section
 from tests.programs.evidence_judge import ASPECT, BARE, QA, checker, judge, run
 
@@ -87,6 +89,18 @@ def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
     assert len(provider.asked) == 2
 
 
+def test_claims_that_ask_at_the_same_time_share_a_search(provider: Provider) -> None:
+    lm = checker()
+
+    async def both() -> list[object]:
+        return await asyncio.gather(*(judge(search="serper").judge(replace(BARE, group=group)) for group in "ab"))
+
+    with dspy.context(lm=lm):
+        found = asyncio.run(both())
+    assert all(isinstance(one, Verdict) for one in found)
+    assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
+
+
 def test_given_knowledge_is_not_looked_up(provider: Provider) -> None:
     item = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
     run(checker(), judge(search="serper").judge(item))
@@ -132,6 +146,7 @@ def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> Non
     provider.replies = [(400, {}, "")] * 2
     found = run(checker(), judge(search="serper").judge(BARE))
     assert isinstance(found, Unscored)
+    assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
     assert found.calls == 1
 
