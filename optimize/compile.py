@@ -63,6 +63,7 @@ def _run(settings: Settings, estimate: str | None) -> int:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     if estimate is None:
         require_server(settings.lm, settings.api_base, settings.store)
+        require_server(*settings.reflection, settings.store, flag="--reflection-lm", beside=settings.lm)
     with _progress_lines():
         return _compile(settings) if estimate is None else _estimate(settings, estimate)
 

@@ -36,12 +36,10 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
         InputError: The name is not an LM's, or a budget in money was given and the price is unknown.
         dspy.LMError: The provider is unknown, or its key is missing.
     """
-    spec = settings.reflection_lm or settings.lm
-    # The address belongs to a provider, and is not used for models of another one.
-    same = spec.partition("/")[0] == settings.lm.partition("/")[0]
+    spec, api_base = settings.reflection
     return make_lm(
         spec,
-        api_base=settings.api_base if same else None,
+        api_base=api_base,
         store=lm.store,
         concurrency=settings.concurrency,
         temperature=_TEMPERATURE,

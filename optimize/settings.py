@@ -168,6 +168,14 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
         """What `examples` asks for, if anything."""
         return WantedExamples.of(self.examples) if self.examples else None
 
+    @property
+    def reflection(self) -> tuple[str, str | None]:
+        """The LM that writes guides and instructions, and the address given for it."""
+        spec = self.reflection_lm or self.lm
+        # The address belongs to a provider, and is not used for models of another one.
+        same = spec.partition("/")[0] == self.lm.partition("/")[0]
+        return spec, self.api_base if same else None
+
     def identity(self) -> str:
         """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
         return fingerprint(deciding(self))

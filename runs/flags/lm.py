@@ -37,13 +37,17 @@ class LMFlags(EndpointFlags):
     max_tokens: int = setting(2000, MAX_TOKENS, ge=1)
 
 
-def require_server(spec: str, api_base: str | None, store: str) -> None:
+def require_server(
+    spec: str, api_base: str | None, store: str, *, flag: str = "--api-base", beside: str | None = None
+) -> None:
     """Refuse a server on this machine that is not running, unless the store may have all answers of it.
 
     Args:
         spec: PROVIDER/MODEL.
         api_base: The flag; without it the address may be in the environment, or is the provider's usual one.
         store: Of the run.
+        flag: What to correct where the address is not in the environment.
+        beside: The LM in whose store the answers are kept, if it is another one.
 
     Raises:
         NoServerError: Its port is refused.
@@ -51,9 +55,9 @@ def require_server(spec: str, api_base: str | None, store: str) -> None:
     variable = base_variable(spec)
     given = os.environ.get(variable)
     address = api_base or given or usual_address(spec)
-    known = Path(store) / "replies" / spec.replace("/", "_")
+    known = Path(store) / "replies" / (beside or spec).replace("/", "_")
     if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
-        require_listening(address_of(address) or "", variable if given and not api_base else "--api-base")
+        require_listening(address_of(address) or "", variable if given and not api_base else flag)
 
 
 @flag_group("limits on LM calls")

@@ -65,6 +65,16 @@ def test_a_server_of_this_machine_that_is_not_running_is_told_before_anything_is
     assert "no server listens there" in capsys.readouterr().err
 
 
+def test_a_second_lm_that_is_not_running_is_told_before_the_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
+    monkeypatch.setitem(COMPATIBLE, "hosted_vllm", f"http://127.0.0.1:{closed_port()}/v1")
+    command = ["compile", "--reflection-lm", "hosted_vllm/m", "--store", str(tmp_path)]
+    assert main(command) == 3
+    assert "field '--reflection-lm': the LM failed: no server listens there" in capsys.readouterr().err
+
+
 def test_answers_of_earlier_runs_need_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{closed_port()}/v1"
     (tmp_path / "replies" / "openai_m").mkdir(parents=True)
