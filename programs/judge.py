@@ -68,7 +68,6 @@ class Unscored:
 
 Judgement = Verdict | Unscored
 
-
 MOST_ROUNDS = 100
 """Most rounds of a debate; published debates have three or fewer."""
 
@@ -224,6 +223,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """The judge to ask about several aspects at once; `judges` by aspect, all with this one's `joint_key`."""
         return self
 
+    def members(self) -> Mapping[str, Judge]:
+        """What `jointly` was given; empty where this judge speaks for all aspects."""
+        return {}
+
     def dry_run_copy(self) -> Judge:
         """A copy for dry runs, which uses no paid service except the LM."""
         return self.deepcopy()
@@ -252,11 +255,10 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Judge items that `converse_table` may take at once."""
         if len(items) == 1:
             return [await self.judge(items[0])]
-        rounds = self.debate_config.rounds
-        transcripts = await self.converse_table(items, rounds)
+        transcripts = await self.converse_table(items, self.debate_config.rounds)
         if self.debate_config.tie_breaker:
             transcripts = await self.break_ties(items, transcripts)
-        return [self.verdict(transcript, rounds) for transcript in transcripts]
+        return [self.verdict(transcript, self.debate_config.rounds) for transcript in transcripts]
 
     async def smoke_test(self, item: Item) -> Transcript:
         """Ask every role about `item` once, to check that the LM can play it; a failure is in the transcript."""
@@ -282,9 +284,7 @@ def unscored(transcript: Transcript, failure: Failure) -> Unscored:
 
 def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:
     """The score of a finished judgement in the given granularity, or None if it has no score. Needs no LM call."""
-    if isinstance(judgement, Unscored):
-        return None
-    return item_scale.scale.at(judgement.score, granularity)
+    return None if isinstance(judgement, Unscored) else item_scale.scale.at(judgement.score, granularity)
 
 
 def items_of(corpus_task: Task, group: RatedGroup, aspect: Aspect) -> list[Item]:

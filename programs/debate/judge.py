@@ -213,6 +213,9 @@ class Debate(Judge):
         one._members = _Members({name: own for name, own in judges.items() if isinstance(own, Debate)})
         return one
 
+    def members(self) -> Mapping[str, Judge]:
+        return self._members.by_aspect
+
     def seeds(self, personas: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {"critic.predict": tuple(personas.values())}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from debate_judge.data.schema import fingerprint
 from debate_judge.programs.judge import DebateConfig, Judge
@@ -55,11 +56,15 @@ class DebateMemory:
 
 
 def _name(judge: Judge) -> str:
-    """Fingerprint of all that decides what a judge says: its class, configuration and state, but not how many rounds it
-    would hold by itself."""
+    """Fingerprint of all that decides what a judge says: its class, configuration and state, and those of the judges
+    that speak for single aspects in it; but not how many rounds it would hold by itself."""
+    known = [_state(judge), {aspect: _state(own) for aspect, own in judge.members().items()}]
+    return fingerprint(json.dumps(known, sort_keys=True, default=str))
+
+
+def _state(judge: Judge) -> list[Any]:
     # A shallow copy: thousands of times a deep one would take longer than what is saved.
     plain = copy.copy(judge)
     plain.debate_config = DebateConfig()
     state = [(name, one.signature.instructions, one.demos) for name, one in judge.named_predictors()]
-    known = [judge.kind, judge.together, judge.joint, judge.order, plain.config(), state]
-    return fingerprint(json.dumps(known, sort_keys=True, default=str))
+    return [judge.kind, judge.together, judge.joint, judge.order, plain.config(), state]

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.optimize.tuners.guide import guided
+from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.programs.tables import JOINT_TASK, cells, joint_judge, joint_reading
 
 ASPECT = Aspect("clear", "How clear.", Scale(1, 5))
 TASK = Task("toy", "source", "text", (ASPECT,))
@@ -76,6 +79,20 @@ def test_changed_instructions_make_another_judge() -> None:
         runner.converse(JUDGE, ITEMS, 0)
         runner.converse(told, ITEMS, 0)
     assert len(lm.prompts) == 2 * len(ITEMS)
+
+
+@pytest.mark.parametrize("change", ["guide", "granularity"])
+def test_a_joint_judge_is_another_one_where_any_of_its_aspects_is_judged_otherwise(change: str) -> None:
+    plain = joint_judge()
+    told = guided(plain, "Long words are liked.")
+    other = told if change == "guide" else plain.from_config({**plain.config(), "granularity": "whole"})
+    first, second = (aspect.name for aspect in JOINT_TASK.aspects)
+    lm, texts = scripted_lm(joint_reading(lambda prompt, text, aspect: 3)), cells("One.", "Two.")
+    with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
+        for own in (plain, other):
+            (shared,) = shared_judges({first: plain, second: own})
+            runner.judge(shared.judge, texts)
+    assert len(lm.prompts) == 2
 
 
 def test_how_long_a_judge_debates_by_itself_makes_no_other_one() -> None:
