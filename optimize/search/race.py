@@ -43,6 +43,10 @@ USUAL_SPREAD = 0.005
 _FIRST = {"summary": 3, "sample": 2 * BLOCKS}
 """Groups of the first block. At sample level a group is one candidate, and the correlation needs many."""
 
+_SAME_JUDGE = 24
+"""Texts with equal scores from which on two points count as the same judge: a debate that has changed nothing in so
+many would hardly change an agreement."""
+
 _LEAST = 1e-12
 
 
@@ -63,7 +67,12 @@ def block_ends(groups: int, level: Level) -> list[int]:
 
 
 def expected_gains(
-    differences: Sequence[Floats], asked: float, spread: Floats, units: Sequence[Sequence[int]], ahead: Sequence[float]
+    differences: Sequence[Floats],
+    asked: float,
+    spread: Floats,
+    units: Sequence[Sequence[int]],
+    ahead: Sequence[float],
+    unseen: float = 0.0,
 ) -> list[float]:
     """What a challenger can be expected to add for each unit, which takes it only if it is ahead in the end.
 
@@ -77,12 +86,14 @@ def expected_gains(
         spread: How much points differ in truth (`pooling.prior`).
         units: The aspects that get one judge together, by number.
         ahead: For each unit the difference from which on the challenger is taken.
+        unseen: Variance of a group's noise where all differences are the same, so that they do not tell it.
     """
     counts = np.array([len(found) for found in differences], dtype=float)
     degrees = float(np.clip(counts - 1, 0, None).sum())
     if degrees < 2:
         return [math.inf] * len(units)
     variance = sum(float(((found - found.mean()) ** 2).sum()) for found in differences if len(found)) / degrees
+    variance = variance if variance > _LEAST else unseen
     means = np.array([found.mean() if len(found) else 0.0 for found in differences])
     # An aspect that was not asked about tells nothing: its noise is that of a small part of one group.
     noise = np.diag(max(variance, _LEAST) / np.maximum(counts, 1e-3))
@@ -134,6 +145,10 @@ class Challenge:
             label: points[int(worth[unit].mean(axis=0).argmax())]
             for label, unit in zip(outcomes.units, self._units, strict=True)
         }
+        found = [self._outcomes.units[label].scores(leader)[0] for label, leader in self._leaders.items()]
+        by_group = [list(outcomes.by_group(own).values()) for one in found for own in one.values()]
+        self._over_groups = float(np.mean([float(np.var(values)) for values in by_group if values] or [0.0]))
+        """Variance of a leader's agreement over the groups."""
 
     def may_win(self, point: Point, asked: Collection[str]) -> bool:
         """Whether enough can be expected of a point to ask about more groups.
@@ -169,28 +184,42 @@ class Challenge:
         return found
 
     def _gains(self, point: Point, rival: Point, asked: Collection[str]) -> dict[str, float]:
-        outcomes, differences, ahead = self._outcomes, [], []
+        outcomes, differences, ahead = self._outcomes, list[Floats](), []
+        same = 0.0
         for label in outcomes.units:
-            found, calls, theirs = self._differences(point, rival, asked, label)
+            found, calls, theirs, equal = self._differences(point, rival, asked, label)
             differences += found
+            same += equal
             # What is nearly as good for fewer calls is taken.
             ahead.append(-NEARLY if calls < theirs * (1 - SAME_COST) else 0.0)
         share = len(asked) / len(outcomes.groups)
-        gains = expected_gains(differences, share, self._spread, self._units, ahead)
+        gains = expected_gains(differences, share, self._spread, self._units, ahead, self._unseen(differences, same))
         return dict(zip(outcomes.units, gains, strict=True))
+
+    def _unseen(self, differences: Sequence[Floats], same: float) -> float:
+        """Variance of a group's noise between two points that agree with the raters alike in every group so far.
+
+        Where sources have two candidates, judges of very different scores often do. The next group differs with the
+        probability of Laplace's rule of succession, and then as two groups do.
+        """
+        return 0.0 if same >= _SAME_JUDGE else 2 * self._over_groups / (sum(map(len, differences)) + 2)
 
     def _differences(
         self, point: Point, rival: Point, asked: Collection[str], label: str
-    ) -> tuple[list[Floats], float, float]:
-        """By aspect the differences of groups that both may be judged by; LM calls per item of the two."""
+    ) -> tuple[list[Floats], float, float, float]:
+        """By aspect the differences of groups that both may be judged by; LM calls per item of the two; texts, if the
+        scores of all of them are equal, else minus infinity."""
         scores = self._outcomes.units[label].scores
         (ours, calls), (theirs, usual) = (scores(p, only=asked) for p in (point, rival))
-        found = []
+        found, same = [], 0.0
         for name, own in ours.items():
             both = frozenset(group.group for group in own) & {group.group for group in theirs[name]}
+            known = {group.group: group.scores for group in theirs[name]}
+            equal = all(group.scores == known[group.group] for group in own if group.group in both)
+            same += sum(len(known[group]) for group in both) if equal else -math.inf
             one, other = (self._values(p, name, s, both) for p, s in ((point, own), (rival, theirs[name])))
             found.append(np.array([value - other[group] for group, value in one.items()]))
-        return found, calls, usual
+        return found, calls, usual, same
 
     def _values(
         self, point: Point, aspect: str, scores: Sequence[GroupScores], groups: frozenset[str]

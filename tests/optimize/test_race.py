@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,7 @@ import optuna
 import pytest
 from scipy import stats
 
+from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
@@ -25,7 +26,7 @@ from debate_judge.optimize.search.study import search
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
-from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, varied
+from tests.optimize.searches import BROAD, SPACE, Fake, breadth, group, plan, run, varied
 
 pytestmark = pytest.mark.usefixtures("remembered_sampler")
 
@@ -84,6 +85,14 @@ def test_one_group_is_no_reason_and_equal_scores_are_worth_their_price() -> None
     assert gain([-0.9], 0.1) == math.inf
     assert gain([0.0, 0.0, 0.0], 0.3) == 0.0
     assert gain([0.0, 0.0, 0.0], 0.3, ahead=-0.005) == pytest.approx(0.005)
+
+
+def test_equal_agreement_by_different_scores_is_no_certainty() -> None:
+    found = [expected_gains([np.zeros(k)], k / 40, APART, [[0]], [0.0], 1.0 / (k + 2))[0] for k in (3, 6, 12)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] > WORTH_IT
+    # Differences that vary tell their noise themselves.
+    assert expected_gains([np.array([0.0, 0.0, 0.5])], 0.1, APART, [[0]], [0.0], 9.0)[0] == gain([0.0, 0.0, 0.5], 0.1)
 
 
 def test_dropping_costs_little_and_drops_the_weak() -> None:
@@ -206,6 +215,37 @@ def test_all_units_are_raced_together_and_one_that_may_win_keeps_the_point() -> 
     found: Mapping[str, SearchResult] = search(units, space, plan(None, breadth(6), race=True))
     assert one.blocks == other.blocks
     assert found["other"].chosen.point.rounds > 0 == found["one"].chosen.point.rounds
+
+
+class Pairs(Fake):
+    """40 sources of two candidates each, so that a source agrees wholly or not at all. The single call is right but for
+    the last 8 sources in the order of a race, and a debate is right everywhere, with other scores if `moved`."""
+
+    def __init__(self, moved: float) -> None:
+        super().__init__(lambda point: 0.0)
+        self.moved = moved
+        self.groups = race_order((str(i) for i in range(40)), 0)
+
+    def scores(
+        self, point: Point, parts: object = None, only: Collection[str] | None = None
+    ) -> tuple[dict[str, list[GroupScores]], float]:
+        names = [name for name in self.groups if only is None or name in only]
+        self.blocks[point] = max(self.blocks.get(point, 0), len(names))
+        found = []
+        for name in names:
+            right = point.rounds > 0 or name in self.groups[:32]
+            better = (self.moved if point.rounds else 0.0) + (3.0 if right else 1.0)
+            found.append(group(name, (1.0, 2.0), (2.0, better)))
+        return {"a": found}, self.calls(point)
+
+
+@pytest.mark.parametrize(("moved", "asked"), [(0.5, 40), (0.0, 12)])
+def test_of_two_candidates_equal_ranks_say_little_and_equal_scores_of_24_texts_much(moved: float, asked: int) -> None:
+    fake = Pairs(moved)
+    space = Space(("none",), ("strict",), (0, 1), (False,))
+    found = run(fake, None, breadth(4), space=space, race=True)
+    assert fake.blocks[Point("none", "strict", 1, False, "given")] == asked
+    assert (found.chosen.point.rounds > 0) == (asked == 40)
 
 
 # --- what is asked ---
