@@ -104,7 +104,9 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
         scores.share_calls(units.values())
     logger.info("searching knowledge, reading, rounds, persona, tie-breaker and granularity on train and dev")
     search_plan = SearchPlan(
-        criterion=Criterion(plan.statistic, plan.data.level, settings.choose, settings.tolerance),
+        criterion=Criterion(
+            plan.statistic, plan.data.level, settings.choose, settings.tolerance, settings.max_unscored
+        ),
         breadth=plan.breadth,
         seed=settings.seed,
         study=f"{plan.identity}-{FORMAT}",

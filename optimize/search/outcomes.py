@@ -30,6 +30,12 @@ class Outcome:
     values: Mapping[str, Floats]
     """Aspect name -> agreement in each group of the choice (`pooling.group_values`)."""
 
+    @property
+    def unscored(self) -> float:
+        """Share of the texts that have no score."""
+        found = [score for groups in self.scores.values() for group in groups for score in group.scores]
+        return found.count(None) / len(found) if found else 0.0
+
 
 @dataclass(frozen=True)
 class Dropped:
@@ -77,6 +83,8 @@ class Criterion:
     """Of `rules.RULES`."""
     tolerance: float = 0.02
     """Agreement that the one-standard-error rule may give up for fewer LM calls."""
+    max_unscored: float = 1.0
+    """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
 
 
 class Outcomes:
@@ -122,9 +130,14 @@ class Outcomes:
     def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
         """The choice for each unit, by the criterion's rule, among these of the points that may be chosen."""
         allowed = [point for point in self.by_point if point.knowledge not in self.space.barred and among(point)]
-        points = sorted(allowed, key=self.space.plainness)
+        # Where no judge ranks as the raters do, one that says nothing would be the best.
+        points = sorted(filter(self._scores_enough, allowed), key=self.space.plainness)
+        points = points or sorted(allowed, key=self.space.plainness)
         numbers = RULES[self.criterion.rule].choose(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
+
+    def _scores_enough(self, point: Point) -> bool:
+        return all(outcome.unscored <= self.criterion.max_unscored for outcome in self.by_point[point].values())
 
     def results(self, chosen: Mapping[str, Point]) -> dict[str, SearchResult]:
         """The finished search for each unit."""

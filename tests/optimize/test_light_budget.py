@@ -21,7 +21,7 @@ from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
-from tests.programs.tables import reading
+from tests.programs.tables import joint_reading
 
 MOST = 6000
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
@@ -73,7 +73,7 @@ def quarrelsome(prompt: str) -> str:
 
     if "score" in requested(prompt) or "rationale" in requested(prompt):
         return debater(score=str(chance(section(prompt, "candidate"))))(prompt)
-    return reading(lambda _, text: chance(text), lambda _, text: "TOO HIGH")(prompt)
+    return joint_reading(lambda _, text, aspect: chance(text + aspect), lambda _, text, aspect: "TOO HIGH")(prompt)
 
 
 def paid(settings: Settings) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import optuna
 import pytest
 
+from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import BREADTHS
@@ -213,3 +214,30 @@ def test_what_may_not_be_exported_is_measured_and_not_chosen() -> None:
     found = run(Fake(lambda p: 0.0 if p.knowledge == "examples" else 2.0), None, space=space)
     assert found.best.point.knowledge == "examples"
     assert found.chosen.point.knowledge == "none"
+
+
+def test_a_judge_that_leaves_too_much_unscored_is_not_chosen_over_one_that_ranks_wrongly() -> None:
+    class Silent(Fake):
+        """Single calls rank the wrong way round, and debates give no score."""
+
+        def scores(self, point: Point, *args: Any, **options: Any) -> tuple[dict[str, list[GroupScores]], float]:
+            found, calls = super().scores(point, *args, **options)
+            given = [
+                replace(g, scores=tuple(None if point.rounds else -(s or 0) for s in g.scores)) for g in found["a"]
+            ]
+            return {"a": given}, calls
+
+    space = Space(("none",), ("strict",), (0, 1), (False,), ("given",))
+    points = [Point("none", "strict", rounds, False, "given") for rounds in (0, 1)]
+
+    def chosen(most: float, among: list[Point]) -> int:
+        criterion = Criterion("spearman", "summary", max_unscored=most)
+        outcomes = Outcomes({"a": cast(ChoiceScores, Silent(lambda p: 0.1))}, space, criterion)
+        for point in among:
+            outcomes.evaluate(point)
+        return outcomes.chosen()["a"].rounds
+
+    assert chosen(0.2, points) == 0
+    assert chosen(1.0, points) == 1
+    # Where all leave too much, the check after the search tells it.
+    assert chosen(0.2, points[1:]) == 1
