@@ -162,20 +162,23 @@ def _pairs(items: Sequence[Item]) -> Seating | None:
 
 def _tables(items: Sequence[Item], most: int, judge: Judge, shared: Callable[[Item], tuple[object, ...]]) -> Seating:
     """Tables of at most so many candidates each; those of one table have `shared` in common."""
-    alike: dict[tuple[object, ...], dict[tuple[str, ...], dict[str, Item]]] = {}
+    alike: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
     seed = judge.order
-    for item in items:
-        candidates = alike.setdefault((None if judge.joint else item.aspect, *shared(item)), {})
+    numbers: dict[tuple[object, ...], int] = {}
+    shares = [numbers.setdefault((None if judge.joint else i.aspect, *shared(i)), len(numbers)) for i in items]
+    for number, item in zip(shares, items, strict=True):
+        candidates = alike.setdefault(number, {})
         candidates.setdefault((item.source, item.context, item.text), {}).setdefault(item.key, item)
     tables: list[CandidateTable] = []
-    seats: dict[str, Seat] = {}
-    for known in alike.values():
+    # Not by the item alone: without a source, an equal one of another group has a place at a table of that group.
+    seats: dict[tuple[int, str], Seat] = {}
+    for number, known in alike.items():
         in_order = sorted(known.values(), key=lambda own: _rank(next(iter(own.values())), seed))
         for some in _split(in_order, most):
             table = [item for own in some for item in sorted(own.values(), key=_place_of_aspect)]
-            seats |= {item.key: (len(tables), place) for place, item in enumerate(table)}
+            seats |= {(number, item.key): (len(tables), place) for place, item in enumerate(table)}
             tables.append(CandidateTable(tuple(table)))
-    return Seating(tuple(tables), tuple(seats[item.key] for item in items))
+    return Seating(tuple(tables), tuple(seats[number, item.key] for number, item in zip(shares, items, strict=True)))
 
 
 def _place_of_aspect(item: Item) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item
+from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.tables import seated
@@ -54,6 +54,24 @@ def test_equal_texts_are_shown_once() -> None:
     judgements, lm = judged(table_judge(), reading(by_text), items("one", "two", "one"))
     assert values(judgements) == [1, 2, 1]
     assert sorted(shown(lm.prompts[0]).values()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group(joint: bool) -> None:
+    groups = [
+        [replace(item, source="", context="", group=f"g{n}") for item in items("same text", f"text of {n}")]
+        for n in (1, 2)
+    ]
+    judge = Debate(debate_config=DebateConfig(1, tie_breaker=True), together=4, joint=joint)
+    script = reading(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "TOO LOW")
+    judgements, lm = judged(judge, script, [*groups[0], *groups[1]])
+    assert values(judgements) == [2, 4, 2, 4]
+    assert len(lm.prompts) == 2 * 4
+    assert sum(j.calls for j in judgements) == 8
+    assert {tuple(sorted(shown(prompt).values())) for prompt in lm.prompts} == {
+        ("same text", "text of 1"),
+        ("same text", "text of 2"),
+    }
 
 
 def test_a_candidate_that_comes_alone_is_judged_by_the_ordinary_prompt() -> None:
