@@ -123,7 +123,7 @@ class Debate(Judge):
         if not self._shares_calls(items):
             return await super().break_ties(items, transcripts)
         if self.batch_rounds:
-            return await break_ties(items, transcripts, self.together, self._table)
+            return await break_ties(items, transcripts, self.together, self.order, self._table)
         debate = await self._table(items, transcripts)
         await debate.break_ties()
         return debate.transcripts

@@ -51,6 +51,19 @@ def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
     assert {tuple(order(FOUR, seed)) for seed in range(6)} != {tuple(first)}
 
 
+def test_the_seed_of_the_order_leaves_each_in_its_company() -> None:
+    many = items(*(f"text {n}" for n in range(16)))
+
+    def tables(seed: int) -> list[list[str]]:
+        judge = table_judge(together=6)
+        judge.order = seed
+        return [[item.text for item in table.items] for table in seated(judge, many).tables]
+
+    for seed in (1, 2):
+        assert [set(table) for table in tables(seed)] == [set(table) for table in tables(0)]
+        assert not [table for table in tables(seed) if table in tables(0)]
+
+
 def test_equal_texts_are_shown_once() -> None:
     judgements, lm = judged(table_judge(), reading(by_text), items("one", "two", "one"))
     assert values(judgements) == [1, 2, 1]
