@@ -85,8 +85,8 @@ def guide_to_raters(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example])
 
 
 def rated_examples(corpus: Corpus, aspects: Sequence[Aspect], wanted: WantedExamples, seed: int) -> Knowledge:
-    """Rated candidates of train in the prompts. No item is shown an example of its own source, so that train tells what
-    they are worth like any other source."""
+    """Rated candidates of train in the prompts. No prompt has an example of a source that it asks about, so that train
+    tells what they are worth like any other source."""
 
     def give(judge: Judge) -> Judge:
         return with_rated_examples(judge, corpus, aspects, wanted, seed=seed)

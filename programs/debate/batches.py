@@ -3,8 +3,8 @@
 Scores from separate calls drift, because the LM uses the scale differently in each; items that share a call share the
 use of the scale. After BatchEval (Yuan et al., BatchEval: Towards human-like text evaluation, ACL 2024), all items are
 scored in batches for several rounds, each round with new batches that mix items of high and low scores so far. The
-score of an item is its mean over the rounds. Unlike in the paper, the first batches are drawn by a seed, later ones by
-the seed from equal parts of the ranked items, and one reply holds analysis and scores.
+score of an item is its mean over the rounds. Unlike in the paper, the first batches are drawn by the texts alone, later
+ones in the same way from equal parts of the ranked items, and one reply holds analysis and scores.
 
 Where calls are about several aspects, a candidate has an item for each of them, and these stay in one batch.
 
@@ -32,10 +32,10 @@ class BatchPool:
     """Candidates that are scored in batches.
 
     Args:
-        items: In an order that depends only on the texts and a seed; one for each candidate and aspect.
+        items: In an order that depends only on the texts; one for each candidate and aspect.
         size: Most candidates of a batch.
         rounds: How often each item is scored, every time in another batch.
-        seed: For the drawing of batches.
+        seed: For the order within a batch; it does not change who is in one.
         seat: Makes the debate of a batch.
     """
 
@@ -77,17 +77,18 @@ class BatchPool:
         return [place for number in batch for place in self._candidates[number]]
 
     def _batches(self, number: int) -> list[list[int]]:
-        """The candidates of each batch: in round 0 in their order, later one from each part of the ranking."""
+        """The candidates of each batch: in round 0 neighbours, later one from each part of the ranking."""
         if not number:
-            return split_evenly(range(len(self._candidates)), self._count)
+            first = split_evenly(range(len(self._candidates)), self._count)
+            return [sorted(batch, key=lambda one: rank(self._item(one), self._seed)) for batch in first]
         ranked = sorted(range(len(self._candidates)), key=lambda one: (self._so_far(one), one))
         batches: list[list[int]] = [[] for _ in range(self._count)]
         for start in range(0, len(ranked), self._count):
-            drawn = sorted(ranked[start : start + self._count], key=lambda one: self._draw(one, number))
+            drawn = sorted(ranked[start : start + self._count], key=lambda one: self._draw(one, number, 0))
             # The last part may have fewer candidates than there are batches.
             for batch, one in zip(batches, drawn, strict=False):
                 batch.append(one)
-        return [sorted(batch, key=lambda one: self._draw(one, -number)) for batch in batches]
+        return [sorted(batch, key=lambda one: self._draw(one, -number, self._seed)) for batch in batches]
 
     def _so_far(self, candidate: int) -> float:
         """Mean score of a candidate in all its aspects, as a share of their scales."""
@@ -98,24 +99,37 @@ class BatchPool:
             shares.append((sum(scores) / len(scores) - scale.low) / (scale.high - scale.low) if scores else 0.0)
         return sum(shares) / len(shares)
 
-    def _draw(self, candidate: int, number: int) -> bytes:
+    def _item(self, candidate: int) -> Item:
+        """The first item of a candidate."""
+        return self._items[self._candidates[candidate][0]]
+
+    def _draw(self, candidate: int, number: int, seed: int) -> bytes:
         # No debate reads references, so they do not decide who is in a batch.
-        item = replace(self._items[self._candidates[candidate][0]], references=())
-        text = f"{self._seed}\0{number}\0{item.key}"
+        item = replace(self._item(candidate), references=())
+        text = f"{seed}\0{number}\0{item.key}"
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 async def break_ties(
-    items: Sequence[Item], transcripts: Sequence[Transcript], size: int, seat: Seat
+    items: Sequence[Item], transcripts: Sequence[Transcript], size: int, seed: int, seat: Seat
 ) -> list[Transcript]:
-    """Have the Tie-breaker decide the debates that ended without agreement, in batches of only these."""
+    """Have the Tie-breaker decide the debates that ended without agreement, in batches of only these.
+
+    Args:
+        items: As in `BatchPool`.
+        transcripts: The debates about them.
+        size: Most candidates of a batch.
+        seed: For the order within a batch.
+        seat: Makes the debate of a batch.
+    """
     found = list(transcripts)
     left = [p for p, t in enumerate(transcripts) if t.failure is None and t.rounds and not t.settled]
     candidates = _by_candidate([items[place] for place in left])
     batches = split_evenly(range(len(candidates)), -(-len(candidates) // size)) if left else []
 
     async def one(batch: Sequence[int]) -> None:
-        places = [left[number] for candidate in batch for number in candidates[candidate]]
+        in_order = sorted(batch, key=lambda one: rank(items[left[candidates[one][0]]], seed))
+        places = [left[number] for candidate in in_order for number in candidates[candidate]]
         aspects = len({items[place].aspect.name for place in places})
         said = [replace(transcripts[place], together=len(batch), joint=aspects) for place in places]
         debate = await seat([items[place] for place in places], said)
@@ -125,6 +139,12 @@ async def break_ties(
 
     await asyncio.gather(*map(one, batches))
     return found
+
+
+def rank(item: Item, seed: int) -> bytes:
+    """The rank of a candidate in a seeded order; the same in every aspect, so that tables are."""
+    text = "\0".join([str(seed), item.source, item.context, item.text])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def first_batch(items: Sequence[Item], size: int) -> list[Item]:

@@ -123,7 +123,7 @@ class Debate(Judge):
         if not self._shares_calls(items):
             return await super().break_ties(items, transcripts)
         if self.batch_rounds:
-            return await break_ties(items, transcripts, self.together, self._table)
+            return await break_ties(items, transcripts, self.together, self.order, self._table)
         debate = await self._table(items, transcripts)
         await debate.break_ties()
         return debate.transcripts
@@ -132,15 +132,14 @@ class Debate(Judge):
         return len(items) > 1 and (self.together > 1 or self.joint)
 
     async def _table(self, items: Sequence[Item], transcripts: Sequence[Transcript] | None = None) -> TableDebate:
-        by_aspect: dict[str, list[Item]] = {}
+        first: dict[str, Item] = {}
         for item in items:
-            by_aspect.setdefault(item.aspect.name, []).append(item)
-        own = {name: self._members.by_aspect.get(name, self) for name in by_aspect}
+            first.setdefault(item.aspect.name, item)
+        own = {name: self._members.by_aspect.get(name, self) for name in first}
         speakers = {n: Speakers(one.scorer, one.critic, one.tie_breaker, one._briefed) for n, one in own.items()}
-        # Nearest examples are chosen once, for the texts of the whole table.
-        whole = {n: replace(those[0], text="\n".join(i.text for i in those)) for n, those in by_aspect.items()}
-        told = await asyncio.gather(*(own[name]._briefed(item, True) for name, item in whole.items()))
-        return TableDebate(speakers, dict(zip(whole, told, strict=True)), items, transcripts)
+        # Rated examples are chosen once, for the whole table.
+        told = await asyncio.gather(*(own[name]._briefed(item, items) for name, item in first.items()))
+        return TableDebate(speakers, dict(zip(first, told, strict=True)), items, transcripts)
 
     async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
         """Let the Tie-breaker decide a debate that is still open; any other is returned unchanged."""
@@ -167,17 +166,20 @@ class Debate(Judge):
         # A failure of one candidate is its own; only if all failed is it the LM's.
         return min(debate.transcripts, key=lambda transcript: transcript.failure is not None)
 
-    def brief(self, item: Item, together: bool = False) -> Briefing:
-        """The briefing of the roles about an item, or about several candidates with `together`."""
+    def brief(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
+        """The briefing of the roles about an item, or about all items of a `table` in the aspect of this one."""
         scorer = self.scorer.predict
         signatures = scorer.signature, self.critic.predict.signature
-        told = briefing(item.aspect, self.granularity, *signatures, together=together)
-        return replace(told, examples=shown(scorer.demos, item, self.nearest_examples)) if scorer.demos else told
+        told = briefing(item.aspect, self.granularity, *signatures, together=bool(table))
+        if not scorer.demos:
+            return told
+        examples = shown(scorer.demos, item.aspect.name, table or (item,), self.nearest_examples)
+        return replace(told, examples=examples)
 
-    async def _briefed(self, item: Item, together: bool = False) -> Briefing:
+    async def _briefed(self, item: Item, table: Sequence[Item] = ()) -> Briefing:
         # In a thread, because fitting the retrieval, or importing its library, would block all other debates.
         ask = self.nearest_examples > 0
-        return await asyncio.to_thread(self.brief, item, together) if ask else self.brief(item, together)
+        return await asyncio.to_thread(self.brief, item, table) if ask else self.brief(item, table)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         last, score = transcript.turns[-1], transcript.score

@@ -29,9 +29,10 @@ Readings = dict[Cell, T | Unreadable]
 
 @dataclass(frozen=True, slots=True)
 class TooMuch:
-    """The call failed because of its texts, e.g. their length, so that calls about fewer of them may succeed."""
+    """A call failed because of its texts, e.g. their length, so that calls about fewer of them may succeed."""
 
-    answer: NoAnswer
+    calls: float
+    """LM calls made, or a cell's share of them; a prompt that is known to be too long is not sent."""
 
 
 async def ask_table(
@@ -41,7 +42,7 @@ async def ask_table(
     request: Callable[[Sequence[Cell]], str],
     read: Callable[[str, Sequence[Cell]], Readings[T]],
     settings: Mapping[str, Any],
-) -> dict[Cell, RoleReply[T] | NoAnswer] | TooMuch:
+) -> dict[Cell, RoleReply[T] | NoAnswer | TooMuch]:
     """Ask about some cells.
 
     Args:
@@ -53,27 +54,25 @@ async def ask_table(
         settings: For these calls only, as `JudgeLM.ask` takes them.
 
     Returns:
-        Cell -> what was said about it, with its share of the calls, or why nothing could be read.
+        Cell -> what was said about it, with its share of the calls, or why nothing could be read, or that it has to be
+        asked about in the company of fewer.
 
     Raises:
         dspy.LMError: The LM cannot be used at all.
     """
-    found: dict[Cell, RoleReply[T] | NoAnswer] = {}
+    found: dict[Cell, RoleReply[T] | NoAnswer | TooMuch] = {}
     calls = dict.fromkeys(asked, 0.0)
     wrong: dict[Cell, str] = dict.fromkeys(asked, "")
     correction = tail = ""
     settings = {**settings, **_room(asked)}
-    for attempt in (1, 2):
+    for _ in range(2):
         missing = tuple(wrong)
         prompt = {**inputs, "request": request(missing), "correction": correction}
         reply = await _reply(speaker, prompt, settings)
-        if isinstance(reply, TooMuch) and attempt == 1:
-            return reply
         for cell in missing:
-            calls[cell] += 1 / len(missing)
+            calls[cell] += (1 if isinstance(reply, str) else reply.calls) / len(missing)
         if not isinstance(reply, str):
-            failed = reply.answer if isinstance(reply, TooMuch) else reply
-            return found | {cell: replace(failed, calls=calls[cell]) for cell in missing}
+            return found | {cell: replace(reply, calls=calls[cell]) for cell in missing}
         wrong = {}
         for cell, said in read(reply, missing).items():
             if isinstance(said, Unreadable):
@@ -111,7 +110,7 @@ async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str,
                 return str((await dspy.Predict(TablePrompt).acall(**inputs)).reply or "")
         messages = _messages(inputs)
         if _exceeds(lm, messages):
-            return TooMuch(NoAnswer("too long", f"more than the {lm.context:,} tokens of {lm.model}", 0))
+            return TooMuch(0)
         reply = await lm.ask(messages, speaker, **settings)
         if reply.finish in UNUSABLE:
             raise UnusableError(UNUSABLE[reply.finish])
@@ -120,7 +119,7 @@ async def _reply(speaker: str, inputs: Mapping[str, str], settings: Mapping[str,
         # A failure of the server does not divide the table: a later run would ask about it as a whole, and the scores
         # would differ.
         about_texts = not isinstance(error, dspy.LMError) or isinstance(error, dspy.LMInvalidRequestError)
-        return TooMuch(answer) if about_texts else answer
+        return TooMuch(answer.calls) if about_texts else answer
     return reply.text
 
 

@@ -7,7 +7,8 @@ it asked about, in equal shares.
 
 If a reply leaves out a cell or contradicts itself about one, the LM is asked once more about these cells only. A call
 that fails because of its texts (the context is too small, the reply too long, one text is refused) is repeated with
-each half of the candidates, for a single candidate with each half of the aspects, and so on. A cell that is then alone
+each half of the candidates, for a single candidate with each half of the aspects, and so on; what an earlier call has
+said about the others stands. A cell that is then alone
 is judged further with the prompts of a debate about one candidate.
 """
 
@@ -40,7 +41,7 @@ from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 T = TypeVar("T")
 
-Said = Mapping[Cell, RoleReply[T] | NoAnswer]
+Said = Mapping[Cell, RoleReply[T] | NoAnswer | TooMuch]
 
 
 class TableDebate:
@@ -109,7 +110,7 @@ class TableDebate:
     async def _turn(self, concerned: Collection[Cell], role: TableRole[Any]) -> None:
         """Have a role speak about some cells, in one call for each part of the table that they are in."""
 
-        async def one(part: Part) -> list[Part]:
+        async def one(part: Part, concerned: Collection[Cell]) -> list[Part]:
             asked = tuple(cell for cell in part if cell in concerned)
             if not asked:
                 return [part]
@@ -117,24 +118,26 @@ class TableDebate:
                 self._add(part[0], await role.alone(self._items[part[0]], self._transcripts[part[0]]))
                 return [part]
             found = await self._ask(role, part, asked)
-            if isinstance(found, TooMuch):
-                for cell in asked:
-                    self._spent[cell] += found.answer.calls / len(asked)
-                pieces = await asyncio.gather(*map(one, halves(part)))
-                return [piece for some in pieces for piece in some]
-            for cell in asked:
-                self._take(role, cell, found[cell])
-            return [part]
+            left = [cell for cell in asked if not self._take(role, cell, found[cell])]
+            return await each(halves(part), left) if left else [part]
 
-        parts = await asyncio.gather(*map(one, self._parts))
-        self._parts = [piece for pieces in parts for piece in pieces]
+        async def each(parts: Sequence[Part], concerned: Collection[Cell]) -> list[Part]:
+            pieces = await asyncio.gather(*(one(part, concerned) for part in parts))
+            return [piece for some in pieces for piece in some]
 
-    def _take(self, role: TableRole[T], cell: Cell, said: RoleReply[T] | NoAnswer) -> None:
+        self._parts = await each(self._parts, concerned)
+
+    def _take(self, role: TableRole[T], cell: Cell, said: RoleReply[T] | NoAnswer | TooMuch) -> bool:
+        """Add what was said about a cell to its transcript, unless it has to be asked about among fewer."""
+        if isinstance(said, TooMuch):
+            self._spent[cell] += said.calls
+            return False
         item, before = self._items[cell], self._transcripts[cell]
         turn = role.turn(before, said)
         if dspy.settings.trace is not None and isinstance(turn, Turn):
             dspy.settings.trace.append(role.traced(item, before, turn, self._told[item.aspect.name]))
         self._add(cell, turn)
+        return True
 
     def _add(self, cell: Cell, spoken: Turn | Failure) -> None:
         if self._spent[cell]:
@@ -142,7 +145,7 @@ class TableDebate:
             self._spent[cell] = 0.0
         self._transcripts[cell] = self._transcripts[cell].add(spoken)
 
-    async def _ask(self, role: TableRole[T], part: Part, asked: Part) -> Said[T] | TooMuch:
+    async def _ask(self, role: TableRole[T], part: Part, asked: Part) -> Said[T]:
         items = {cell: self._items[cell] for cell in part}
         told = joint_briefing({cell.aspect: self._told[item.aspect.name] for cell, item in items.items()})
         inputs = {
@@ -151,7 +154,7 @@ class TableDebate:
             **role.inputs(told, part),
         }
 
-        async def once(settings: Mapping[str, Any]) -> Said[T] | TooMuch:
+        async def once(settings: Mapping[str, Any]) -> Said[T]:
             return await ask_table(
                 role.speaker,
                 inputs,
@@ -164,7 +167,12 @@ class TableDebate:
         if not role.samples:
             return await once({})
         runs = await asyncio.gather(*(once(sample(number)) for number in range(role.samples)))
-        for run in runs:
-            if isinstance(run, TooMuch):
-                return TooMuch(replace(run.answer, calls=len(runs)))
-        return {cell: role.mean([run[cell] for run in runs if not isinstance(run, TooMuch)]) for cell in asked}
+        return {cell: _mean(role, [run[cell] for run in runs]) for cell in asked}
+
+
+def _mean(
+    role: TableRole[T], samples: Sequence[RoleReply[T] | NoAnswer | TooMuch]
+) -> RoleReply[T] | NoAnswer | TooMuch:
+    """What the samples say about a cell, if none of them was too much."""
+    answers = [said for said in samples if not isinstance(said, TooMuch)]
+    return role.mean(answers) if len(answers) == len(samples) else TooMuch(sum(said.calls for said in samples))

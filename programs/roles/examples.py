@@ -3,7 +3,8 @@
 They are stored as demonstrations of the Scorer's predictor, so that they are part of the program's DSPy state and of
 its exports. Unlike other demonstrations they have no reply and do not become chat turns: all of them are one text in
 the prompt. That text is the same for all items of an aspect, or holds the examples most similar to the item. An item is
-never shown examples of its own source: for a train item these would contain its rating.
+never shown examples of its own source: for a train item these would contain its rating. A prompt about several items
+shows no example of any of their sources.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class ShownExamples:
     """The examples of one prompt as text, in one of the two fields."""
 
     shared: str = ""
-    """The same for all items of an aspect, except that examples of an item's own source are missing."""
+    """The same for all items of an aspect, except that examples of the items' own sources are missing."""
     similar: str = ""
-    """Chosen for the item."""
+    """Chosen for the items."""
 
 
 NO_EXAMPLES = ShownExamples()
@@ -99,23 +100,24 @@ def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
     return _read(_scorer(judge).demos) if judge.shows_examples else ()
 
 
-def shown(demos: Iterable[Any], item: Item, nearest: int) -> ShownExamples:
-    """The text of the rated examples among `demos` that `item` is shown.
+def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int) -> ShownExamples:
+    """The text of the rated examples among `demos` that a prompt shows.
 
     Args:
         demos: Demonstrations of the Scorer's predictor.
-        item: The item that the prompt is about.
+        aspect: Name of the aspect whose examples are wanted.
+        items: All items that the prompt is about, also those in other aspects.
         nearest: As in `with_examples`.
     """
-    of_aspect = tuple(example for example in _read(demos) if example.aspect == item.aspect.name)
-    # Without a source, examples with the item's own text are left out.
-    own = _even(item.source or item.text)
-    others = [example for example in of_aspect if _even(example.source or example.candidate) != own]
+    of_aspect = tuple(example for example in _read(demos) if example.aspect == aspect)
+    # Without a source, examples with an item's own text are left out.
+    own = {_even(item.source or item.text) for item in items}
+    others = [example for example in of_aspect if _even(example.source or example.candidate) not in own]
     if not others:
         return NO_EXAMPLES
     if not nearest:
         return ShownExamples(shared=rendered(tuple(others)))
-    likeness = _likeness(of_aspect, item)
+    likeness = _likeness(of_aspect, items)
     best = sorted(others, key=lambda example: -likeness[example])[:nearest]
     return ShownExamples(similar=rendered(tuple(best)))
 
@@ -144,12 +146,14 @@ def _record(example: RatedExample) -> dict[str, Any]:
     return record | ({"ratings": list(example.ratings)} if len(example.ratings) > 1 else {})
 
 
-def _likeness(examples: tuple[RatedExample, ...], item: Item) -> Mapping[RatedExample, float]:
-    """The similarity of each example to the item: cosine of the candidates plus cosine of the sources (TF-IDF)."""
+def _likeness(examples: tuple[RatedExample, ...], items: Sequence[Item]) -> Mapping[RatedExample, float]:
+    """The similarity of each example to the items: cosine of the candidates plus cosine of the sources (TF-IDF), where
+    several texts are taken as one."""
+    source, text = ("\n".join(dict.fromkeys(texts)) for texts in zip(*((i.source, i.text) for i in items), strict=True))
     sources = tuple(dict.fromkeys(example.source for example in examples))
     candidates = tuple(dict.fromkeys(example.candidate for example in examples))
-    of_source = dict(zip(sources, _cosines(sources, item.source), strict=True))
-    of_candidate = dict(zip(candidates, _cosines(candidates, item.text), strict=True))
+    of_source = dict(zip(sources, _cosines(sources, source), strict=True))
+    of_candidate = dict(zip(candidates, _cosines(candidates, text), strict=True))
     # Rounded, so that equal similarities stay equal whatever the order of summation, and are ranked by their place.
     return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
 

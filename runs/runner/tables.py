@@ -1,19 +1,19 @@
 """What a judge is asked about at once: one candidate, a pair that it compares, or a table of one source.
 
-Who sits at which table, and in which order, depends on the texts and the judge's seed alone: neither on the order in
-which the items arrive nor on the process. So a run that was stopped asks the same questions again.
+Who sits at which table depends on the texts alone, and in which order on these and the judge's seed: neither on the
+order in which the items arrive nor on the process. So a run that was stopped asks the same questions again.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 from debate_judge.data.schema import Corpus
 from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.debate.batches import rank
 from debate_judge.programs.judge import Item, Judge
 
 T = TypeVar("T")
@@ -162,32 +162,34 @@ def _pairs(items: Sequence[Item]) -> Seating | None:
 
 def _tables(items: Sequence[Item], most: int, judge: Judge, shared: Callable[[Item], tuple[object, ...]]) -> Seating:
     """Tables of at most so many candidates each; those of one table have `shared` in common."""
-    alike: dict[tuple[object, ...], dict[tuple[str, ...], dict[str, Item]]] = {}
-    seed = judge.order
-    for item in items:
-        candidates = alike.setdefault((None if judge.joint else item.aspect, *shared(item)), {})
+    alike: dict[int, dict[tuple[str, ...], dict[str, Item]]] = {}
+    numbers: dict[tuple[object, ...], int] = {}
+    shares = [numbers.setdefault((None if judge.joint else i.aspect, *shared(i)), len(numbers)) for i in items]
+    for number, item in zip(shares, items, strict=True):
+        candidates = alike.setdefault(number, {})
         candidates.setdefault((item.source, item.context, item.text), {}).setdefault(item.key, item)
     tables: list[CandidateTable] = []
-    seats: dict[str, Seat] = {}
-    for known in alike.values():
-        in_order = sorted(known.values(), key=lambda own: _rank(next(iter(own.values())), seed))
-        for some in _split(in_order, most):
-            table = [item for own in some for item in sorted(own.values(), key=_place_of_aspect)]
-            seats |= {item.key: (len(tables), place) for place, item in enumerate(table)}
+    # Not by the item alone: without a source, an equal one of another group has a place at a table of that group.
+    seats: dict[tuple[int, str], Seat] = {}
+    for number, known in alike.items():
+        for some in _split(_in_order(known.values(), 0), most):
+            # A judge of batches orders those of a pool itself.
+            shown = _in_order(some, judge.order) if judge.order and not pool_of(judge) else some
+            table = [item for own in shown for item in sorted(own.values(), key=_place_of_aspect)]
+            seats |= {(number, item.key): (len(tables), place) for place, item in enumerate(table)}
             tables.append(CandidateTable(tuple(table)))
-    return Seating(tuple(tables), tuple(seats[item.key] for item in items))
+    return Seating(tuple(tables), tuple(seats[number, item.key] for number, item in zip(shares, items, strict=True)))
+
+
+def _in_order(candidates: Iterable[dict[str, Item]], seed: int) -> list[dict[str, Item]]:
+    """The items of each candidate, in a seeded order of the candidates."""
+    return sorted(candidates, key=lambda own: rank(next(iter(own.values())), seed))
 
 
 def _place_of_aspect(item: Item) -> tuple[int, str]:
     """The task's order, whatever the order in which items come."""
     names = [aspect.name for aspect in item.task.aspects]
     return (names.index(item.aspect.name) if item.aspect.name in names else len(names)), item.aspect.name
-
-
-def _rank(item: Item, seed: int) -> bytes:
-    """The same in every aspect, so that the tables are."""
-    text = "\0".join([str(seed), item.source, item.context, item.text])
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _split(items: Sequence[T], most: int) -> list[Sequence[T]]:

@@ -81,6 +81,24 @@ def test_later_batches_span_the_range_and_differ_from_the_first() -> None:
     assert not [batch for batch in third if batch in second]
 
 
+def test_the_seed_of_the_order_leaves_each_in_its_company() -> None:
+    def held(seed: int) -> list[list[int]]:
+        one = judge(5, 1, times=2, tie_breaker=True)
+        one.order = seed
+        disputes = reading(worth, lambda prompt, text: "TOO HIGH" if worth(prompt, text) > 7 else None)
+        _, lm = judged(one, disputes, [item(n) for n in range(1, 21)])
+        return [[worth(prompt, text) for text in shown(prompt).values()] for prompt in lm.prompts]
+
+    usual = held(0)
+    assert len(usual) == 4 + 4 + 2 * 4 + 3
+    for seed in (1, 2):
+        other = held(seed)
+        assert [set(batch) for batch in other] == [set(batch) for batch in usual]
+        # Of the first batches, the second ones, and those of the Tie-breaker.
+        for some in (slice(4), slice(4, 8), slice(-3, None)):
+            assert sum(batch in usual for batch in other[some]) < 2
+
+
 def test_the_score_is_the_mean_over_the_rounds() -> None:
     seen: list[dict[int, float]] = []
 

@@ -10,15 +10,16 @@ from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
+from debate_judge.programs.debate import table_call
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Item
+from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.tables import seated
 from tests.fakes import Script, in_turn, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text
-from tests.programs.tables import items, judged, part, reading, reply_limits, shown, table_judge, values
+from tests.programs.tables import items, judged, part, reading, reply_limits, shown, table_judge, values, wanted
 
 
 def test_one_call_scores_all_candidates_of_a_source() -> None:
@@ -50,10 +51,41 @@ def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
     assert {tuple(order(FOUR, seed)) for seed in range(6)} != {tuple(first)}
 
 
+def test_the_seed_of_the_order_leaves_each_in_its_company() -> None:
+    many = items(*(f"text {n}" for n in range(16)))
+
+    def tables(seed: int) -> list[list[str]]:
+        judge = table_judge(together=6)
+        judge.order = seed
+        return [[item.text for item in table.items] for table in seated(judge, many).tables]
+
+    for seed in (1, 2):
+        assert [set(table) for table in tables(seed)] == [set(table) for table in tables(0)]
+        assert not [table for table in tables(seed) if table in tables(0)]
+
+
 def test_equal_texts_are_shown_once() -> None:
     judgements, lm = judged(table_judge(), reading(by_text), items("one", "two", "one"))
     assert values(judgements) == [1, 2, 1]
     assert sorted(shown(lm.prompts[0]).values()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group(joint: bool) -> None:
+    groups = [
+        [replace(item, source="", context="", group=f"g{n}") for item in items("same text", f"text of {n}")]
+        for n in (1, 2)
+    ]
+    judge = Debate(debate_config=DebateConfig(1, tie_breaker=True), together=4, joint=joint)
+    script = reading(lambda _, text: 2 if text == "same text" else 4, lambda _, text: "TOO LOW")
+    judgements, lm = judged(judge, script, [*groups[0], *groups[1]])
+    assert values(judgements) == [2, 4, 2, 4]
+    assert len(lm.prompts) == 2 * 4
+    assert sum(j.calls for j in judgements) == 8
+    assert {tuple(sorted(shown(prompt).values())) for prompt in lm.prompts} == {
+        ("same text", "text of 1"),
+        ("same text", "text of 2"),
+    }
 
 
 def test_a_candidate_that_comes_alone_is_judged_by_the_ordinary_prompt() -> None:
@@ -114,6 +146,40 @@ def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
     assert values(judgements) == [1, 2, 3, 4]
     assert len(lm.prompts) == 4
     assert [(j.calls, j.transcript.together) for j in judgements] == [(1, 1)] * 4
+
+
+@pytest.mark.parametrize("context", [None, 10])
+@pytest.mark.parametrize(("mode", "samples"), [("text", 1), ("sampled:4", 4)])
+def test_only_calls_that_were_made_are_counted(mode: str, samples: int, context: int | None) -> None:
+    lm = scripted_lm(too_small(1))
+    lm.context = context
+    judgements = hold(lm, table_judge(score_mode=mode).judge_table(FOUR))
+    assert len(lm.prompts) == samples * (4 if context else 7)
+    assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_where_the_second_try_is_too_long_what_is_missing_is_asked_about_in_halves(
+    monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if section(prompt, "correction"):
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        reply = honest(prompt)
+        return re.sub("candidate_[14]: .*", "", reply) if len(shown(prompt)) == 4 else reply
+
+    lm = scripted_lm(script)
+    if not sent:
+        lm.context = 10
+        monkeypatch.setattr(table_call, "_exceeds", lambda _, asked: "could not be used" in asked[-1]["content"])
+    judgements = hold(lm, table_judge().judge_table(FOUR))
+    assert values(judgements) == [1, 2, 3, 4]
+    assert [len(shown(prompt)) for prompt in lm.prompts] == [4] * (2 if sent else 1) + [2, 2]
+    assert [wanted(prompt, "scores") for prompt in lm.prompts[-2:]] == [[1], [4]]
+    assert [j.calls for j in judgements] == [1.75 if sent else 1.25, 0.25, 0.25, 1.75 if sent else 1.25]
+    assert {j.transcript.together for j in judgements} == {2}
 
 
 @pytest.mark.parametrize(("limit", "given"), [(2000, 2000), (300, 1000), (None, None)])
