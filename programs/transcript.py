@@ -56,10 +56,9 @@ class Transcript:
 
     turns: tuple[Turn, ...] = ()
     failure: Failure | None = field(default=None)
-    together: int = 1
-    """Number of candidates that were judged in the same calls, this one included."""
-    joint: int = 1
-    """Number of aspects that were judged in the same calls, this one included."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """For a debate about several scores: after each round, `together` and `joint`. They become smaller where a call is
+    repeated about fewer. Such a debate has one entry for every round, also after this score was settled."""
 
     def add(self, spoken: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it."""
@@ -71,7 +70,17 @@ class Transcript:
         """The transcript as it was after `rounds` rounds."""
         turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
-        return replace(self, turns=turns, failure=failure)
+        return replace(self, turns=turns, failure=failure, sizes=self.sizes[: rounds + 1])
+
+    @property
+    def together(self) -> int:
+        """Number of candidates that were judged in the same calls, this one included."""
+        return self.sizes[-1][0] if self.sizes else 1
+
+    @property
+    def joint(self) -> int:
+        """Number of aspects that were judged in the same calls, this one included."""
+        return self.sizes[-1][1] if self.sizes else 1
 
     @property
     def score(self) -> float | None:

@@ -131,7 +131,8 @@ async def break_ties(
         in_order = sorted(batch, key=lambda one: rank(items[left[candidates[one][0]]], seed))
         places = [left[number] for candidate in in_order for number in candidates[candidate]]
         aspects = len({items[place].aspect.name for place in places})
-        said = [replace(transcripts[place], together=len(batch), joint=aspects) for place in places]
+        size = len(batch), aspects
+        said = [replace(transcripts[place], sizes=(*transcripts[place].sizes[:-1], size)) for place in places]
         debate = await seat([items[place] for place in places], said)
         await debate.break_ties()
         for place, transcript in zip(places, debate.transcripts, strict=True):
@@ -178,4 +179,4 @@ def _opening(said: Sequence[Transcript]) -> Transcript:
     mean = sum(scores) / len(scores)
     nearest = min(scored, key=lambda transcript: abs((transcript.score or 0.0) - mean))
     turn = replace(nearest.turns[0], score=mean, calls=calls)
-    return Transcript((turn,), together=said[-1].together, joint=said[-1].joint)
+    return Transcript((turn,), sizes=said[-1].sizes)

@@ -72,16 +72,13 @@ class TableDebate:
     @property
     def transcripts(self) -> list[Transcript]:
         """One for each item, in the order of the items."""
-        sizes = {cell: (len(candidates_in(part)), len(aspects_in(part))) for part in self._parts for cell in part}
-        return [
-            replace(transcript, together=sizes[cell][0], joint=sizes[cell][1])
-            for cell, transcript in self._transcripts.items()
-        ]
+        return list(self._transcripts.values())
 
     async def hold(self, rounds: int) -> None:
         """Score all cells, then debate for at most `rounds` rounds those not settled."""
         ROUND.set(0)
         await self._turn(self._open(), Opening(self._speakers))
+        self._record_sizes()
         await self.go_on(rounds)
 
     async def go_on(self, rounds: int) -> None:
@@ -92,6 +89,7 @@ class TableDebate:
             ROUND.set(number)
             await self._turn(self._open(), Review(self._speakers))
             await self._turn(self._open(), Revision(self._speakers))
+            self._record_sizes()
 
     async def break_ties(self, *, settled: bool = False) -> None:
         """Have the Tie-breaker decide the cells that are open after a debate; with `settled`, the settled ones too."""
@@ -103,6 +101,15 @@ class TableDebate:
         if cells:
             ROUND.set(max(self._transcripts[cell].rounds for cell in cells))
             await self._turn(cells, Settling(self._speakers))
+            self._record_sizes(again=True)
+
+    def _record_sizes(self, *, again: bool = False) -> None:
+        """Add the sizes of the parts after a round; `again` if the last round has some, from before the Tie-breaker."""
+        for part in self._parts:
+            size = len(candidates_in(part)), len(aspects_in(part))
+            for cell in part:
+                before = self._transcripts[cell]
+                self._transcripts[cell] = replace(before, sizes=(*before.sizes[: -1 if again else None], size))
 
     def _open(self) -> list[Cell]:
         return [cell for cell, t in self._transcripts.items() if t.failure is None and not t.settled]

@@ -14,7 +14,7 @@ from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import Script, ScriptedLM, requested, scripted_lm, section
+from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.debates import ITEM
 
 Scored = Callable[[str, str], object]
@@ -134,6 +134,12 @@ def reading(score: Scored, issues: Callable[[str, str], str | None] | None = Non
         return "\n\n".join([*reasons, part(field, lines(scores))])
 
     return script
+
+
+def or_alone(script: Script) -> Script:
+    """The same, and replies about a candidate that is asked about by itself."""
+    alone = debater(decision="ISSUE")
+    return lambda prompt: alone(prompt) if section(prompt, "candidate") else script(prompt)
 
 
 def judged(judge: Debate, script: Script, candidates: Sequence[Item]) -> tuple[list[Judgement], ScriptedLM]:

@@ -10,9 +10,9 @@ import pytest
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.roles.examples import RatedExample, with_examples
-from tests.fakes import Script, debater, section
+from tests.fakes import section
 from tests.programs.debates import ITEM
-from tests.programs.tables import JOINT_TASK, joint_reading, judged, reading, shown
+from tests.programs.tables import JOINT_TASK, joint_reading, judged, or_alone, reading, shown
 
 COHERENCE, STYLE = JOINT_TASK.aspects
 
@@ -32,12 +32,6 @@ def candidates(prompt: str, field: str) -> set[str]:
     """Those with their ratings in a field of a prompt."""
     told = section(prompt, field).splitlines()[1:]
     return {candidate["candidate"] for line in told for candidate in json.loads(line)["candidates"]}
-
-
-def or_alone(script: Script) -> Script:
-    """The same, and replies about a candidate that is asked about by itself."""
-    alone = debater(decision="ISSUE")
-    return lambda prompt: alone(prompt) if section(prompt, "candidate") else script(prompt)
 
 
 @pytest.mark.parametrize("nearest", [0, 3])

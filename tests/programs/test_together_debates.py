@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dspy import lm15
 
-from debate_judge.programs.judge import Verdict
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.judge import DebateConfig, Verdict
+from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import requested, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text, number_of
-from tests.programs.tables import judged, lines, part, reading, table_judge, values, wanted
+from tests.programs.joint_cells import THREE, limited
+from tests.programs.tables import judged, lines, or_alone, part, reading, shown, table_judge, values, wanted
 
 
 def disputing(*texts: str) -> Callable[[str, str], str | None]:
@@ -125,6 +129,37 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
         straight = [judge.verdict(t, rounds) for t in transcripts]
         assert values(read) == values(straight)
         assert sum(j.calls for j in read) == pytest.approx(len(lm.prompts))
+
+
+@pytest.mark.parametrize(("cut_in", "left"), [(1, 2), (2, 2), (2, 1)])
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone(
+    joint: bool, cut_in: int, left: int
+) -> None:
+    """The context holds the whole table until a round, and from then on `left` candidates."""
+    items = THREE if joint else FOUR
+    judge = Debate(debate_config=DebateConfig(2, tie_breaker=True), together=8, joint=joint)
+    honest = limited(99) if joint else or_alone(reading(by_text, disputing("one", "two", "three")))
+
+    def script(prompt: str) -> str:
+        if f"Critic, round {cut_in}" in section(prompt, "debate") and len(shown(prompt)) > left:
+            raise lm15.ContextLengthError("prompt is too long", status=400)
+        return honest(prompt)
+
+    def held(n: int, transcripts: list[Transcript] | None = None) -> tuple[list[Transcript], list[Transcript], int]:
+        lm = scripted_lm(script)
+        told = transcripts or hold(lm, judge.converse_table(items, n))
+        return told, hold(lm, judge.break_ties(items, told)), len(lm.prompts)
+
+    longest, _, _ = held(2)
+    assert {t.until(cut_in - 1).together for t in longest} == {len(items) // (2 if joint else 1)}
+    assert min(t.together for t in longest) <= left
+    for n in (0, 1, 2):
+        straight, settled, _ = held(n)
+        read, from_longest, calls = held(n, [t.until(n) for t in longest])
+        assert read == straight
+        assert from_longest == settled
+        assert sum(t.calls for t in settled) == pytest.approx(sum(t.calls for t in read) + calls)
 
 
 def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:

@@ -62,6 +62,12 @@ def test_a_debate_until_n_is_its_prefix(rounds: int, turns: tuple[Turn, ...]) ->
     assert DEBATE.until(rounds) == Transcript(turns)
 
 
+def test_the_company_of_a_score_is_that_of_the_round() -> None:
+    cut = dataclasses.replace(DEBATE, sizes=((4, 2), (2, 2), (1, 1)))
+    assert [(cut.until(n).together, cut.until(n).joint) for n in range(4)] == [(4, 2), (2, 2), (1, 1), (1, 1)]
+    assert (DEBATE.together, DEBATE.joint) == (1, 1)
+
+
 def test_a_failure_counts_from_its_own_round_on() -> None:
     failed = Transcript((OPENING, OBJECTION, REVISION)).add(FAILURE)
     assert failed.until(1) == Transcript((OPENING, OBJECTION, REVISION))
