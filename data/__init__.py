@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Corpus, Origin, Task
+
+if TYPE_CHECKING:
+    from debate_judge.data.files.formats import RecordFile
 
 __all__ = ["LOADERS", "load", "public_set"]
 
@@ -20,12 +24,14 @@ Loader = Callable[[Path | None, Task | None], Corpus]
 """(local copy or None to fetch the set, task that the caller chose or None for the set's own) -> corpus."""
 
 
-def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = (), sources: str | None = None) -> Corpus:
+def load(
+    spec: str | RecordFile, task: Task | str | None = None, columns: Iterable[str] = (), sources: str | None = None
+) -> Corpus:
     """Load a corpus by the value of --data.
 
     Args:
         spec: the name of a set in `LOADERS`, NAME=PATH for a local copy of it, a file in one of the formats of
-            `data.files.formats`, or hf:NAME@SPLIT.
+            `data.files.formats`, or hf:NAME@SPLIT; or a file that was recognized.
         task: a task, the name of a built-in one or the path of a task file. It chooses among the groups of a
             file; for a public set it replaces the wording of its task, and must have the same name and aspects.
         columns: `NAME=COLUMN` for each of our names for which the file has another one.
@@ -39,12 +45,14 @@ def load(spec: str, task: Task | str | None = None, columns: Iterable[str] = (),
     return choose(_loaded(spec, task, columns), sources)
 
 
-def _loaded(spec: str, task: Task | str | None, columns: Iterable[str]) -> Corpus:
+def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[str]) -> Corpus:
     from debate_judge.data.files import formats, groups
     from debate_judge.data.files.columns import Columns
     from debate_judge.data.files.task_file import find_task
 
     wanted, named = find_task(task) if isinstance(task, str) else task, Columns.of(columns)
+    if not isinstance(spec, str):
+        return groups.load(spec, wanted, named)
     name, given, path = spec.partition("=")
     if name in LOADERS and named.renamed:
         raise InputError(f"the columns of {name} are known", field="--columns", expected="a file of your own as --data")

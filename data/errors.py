@@ -56,7 +56,8 @@ class InputError(ValueError):
 def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:
     """A question that names the known name nearest to `name`, or None where none is near."""
     lower = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    # Python's own cutoff, 0.6, finds 'rater' in 'date'.
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
     return wording.format(repr(lower[near[0]])) if near else None
 
 

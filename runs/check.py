@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,17 +60,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(flags: CheckFlags) -> int:
     from debate_judge import data
+    from debate_judge.data.files.formats import recognized
     from debate_judge.data.inventory import inventory
 
     guess = _guess(flags)
     if guess is None and flags.write_task:
         raise InputError("there is nothing to guess: the task is named", field="--write-task", found=flags.write_task)
-    if guess is None:
-        corpus = data.load(flags.file, flags.task, flags.columns, flags.sources)
-        names = flags.columns
-    else:
-        names = tuple(f"{ours}={theirs}" for ours, theirs in guess.columns.renamed.items())
-        corpus = data.load(flags.file, guess.task, names, flags.sources)
+    task = flags.task if guess is None else guess.task
+    names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
+    # The format is printed with what else was understood, so that reading does not log it as well.
+    file = replace(recognized(flags.file), usual=True) if _is_file(flags.file) else flags.file
+    corpus = data.load(file, task, names, flags.sources)
     saved = _save(flags.write_task, guess)
     found = inventory(corpus)
     read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
@@ -92,12 +93,11 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     """The task that is guessed where nothing names one."""
     from itertools import chain
 
-    from debate_judge.data import LOADERS
     from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import known, recognized, stem_of
+    from debate_judge.data.files.formats import recognized, stem_of
     from debate_judge.data.files.task_guess import guess_task
 
-    if flags.task is not None or flags.file.partition("=")[0] in LOADERS or not known(flags.file):
+    if flags.task is not None or not _is_file(flags.file):
         return None
     file, columns = recognized(flags.file), Columns.of(flags.columns)
     records = file.records()
@@ -105,6 +105,14 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
     return guess_task(chain([first], records), columns, stem_of(flags.file))
+
+
+def _is_file(name: str) -> bool:
+    """Whether this is a file in one of the formats, and no public set."""
+    from debate_judge.data import LOADERS
+    from debate_judge.data.files.formats import known
+
+    return name.partition("=")[0] not in LOADERS and known(name)
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
@@ -121,15 +129,16 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
 
 
 def _format(name: str) -> list[str]:
-    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.data.files.formats import recognized
 
-    return [f"{name}: {recognized(name).format}"] if known(name) else [name]
+    return [f"{name}: {recognized(name).format}"] if _is_file(name) else [name]
 
 
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:
     if guess is None:
         return [f"task: {corpus.task.name}"]
     lines = [f"column {theirs!r} is taken for {ours!r}" for ours, theirs in guess.columns.renamed.items()]
+    lines += [f"column {name!r} is not taken for ratings: {why}" for name, why in guess.doubtful.items()]
     if guess.built_in:
         return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
     if saved:

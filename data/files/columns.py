@@ -9,11 +9,11 @@ Other columns are not read. `ReadingNotes` lists them in one line, with the miss
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.other_names import by_other_name, even, rater_base
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import Task
 
@@ -39,23 +39,6 @@ ROLES = (
 
 COMMENTS = "comments."
 """Prefix of the columns with comments on one aspect."""
-
-OTHER_WORDS: Mapping[str, tuple[str, ...]] = {
-    "source": (
-        *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
-        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
-    ),
-    "text": (
-        *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
-        *("candidate_text", "model_output", "model_response", "translation", "content"),
-    ),
-    "candidate": ("system", "model", "model_name", "system_name", "candidate_id", "system_id"),
-    "group": ("article_id", "doc_id", "question_id", "prompt_id", "source_id", "group_id"),
-    "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
-}
-"""Role -> other common names of it. They are suggested in errors and notes, and never taken without being confirmed."""
-
-_RATER = r"[_ .-]+(?:(?:rater|annotator|judge|human|expert|worker|person|r|a)[_ .-]?)?(?:\d+|[A-Za-z])"
 
 
 @dataclass(frozen=True)
@@ -205,42 +188,6 @@ def _with_raters(
     return {aspect: made[aspect] for aspect in aspects if aspect in made}, left
 
 
-def rater_base(key: str) -> str | None:
-    """The column's name in the form of `even` without the ending that numbers a rater; None without such an ending."""
-    match = re.fullmatch(rf"(.+?){_RATER}", key)
-    return even(match.group(1)) if match else None
-
-
-def even(name: str) -> str:
-    """The form in which names are compared: lower case, with underscores for blanks and hyphens."""
-    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
-
-
-def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
-    """The error for a required column that is missing; it suggests the column that may be meant."""
-    names = [key for key in keys if even(key) in OTHER_WORDS.get(role, ())]
-    near = did_you_mean(role, list(keys), "is it called {}?")
-    guess = names[0] if names else "COLUMN"
-    return record.error(
-        f"the field {role!r} is missing",
-        role,
-        expected="a text in every row, or candidates in every group" if role == "text" else None,
-        found="fields " + ", ".join(keys) if keys else "no fields",
-        remedy=f"{near + ' ' if near else ''}say which column it is with --columns {role}={guess}",
-    )
-
-
-def lacks(role: str, keys: Collection[str]) -> bool:
-    """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
-    return did_you_mean(role, list(keys)) is None and not any(even(key) in OTHER_WORDS[role] for key in keys)
-
-
-def _by_other_word(name: str, names: Collection[str]) -> str:
-    """The `--columns` entry to suggest for a column whose name is a common one for one of `names`; else empty."""
-    role = next((role for role, words in OTHER_WORDS.items() if role in names and even(name) in words), None)
-    return f"--columns {role}={name} if it is that" if role else ""
-
-
 class ReadingNotes:
     """Collects what a user should know about how a file was read, and logs it in one line."""
 
@@ -265,8 +212,8 @@ class ReadingNotes:
             why: Why the fields are ignored, if not because their names are unknown.
         """
         self._used.update(used)
-        for name in ignored:
-            self._ignored.setdefault(name, why or did_you_mean(name, names) or _by_other_word(name, names))
+        for name in (unread := list(ignored)):
+            self._ignored.setdefault(name, why or did_you_mean(name, names) or by_other_name(name, names, unread))
 
     @property
     def ignored(self) -> dict[str, str]:

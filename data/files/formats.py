@@ -1,30 +1,36 @@
 """Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
-(comma, semicolon or tab) is the one that divides its header into most columns; where it is not the comma, numbers may
-have a decimal comma. JSON lines, text tables, Parquet and the hub are streamed: memory does not grow with their length.
+is named by Excel's line `sep=;`, or is that of comma, semicolon, tab and vertical bar which divides the header into
+most columns. Where it is not the comma, numbers may have a decimal comma; elsewhere, and in sheets, in columns whose
+values all allow it. JSON lines, text tables, Parquet and the hub are streamed: memory does not grow with their length.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.data.files.hub import HUB, HubName, first_line, typed_rows
-from debate_judge.data.files.reading import json_records, lines, refuse_pipe, unreadable
+from debate_judge.data.files.other_names import OTHER_NAMES, even
+from debate_judge.data.files.ratings import decimal_commas
+from debate_judge.data.files.reading import holding_list, json_records, lines, refuse_pipe, unreadable
 from debate_judge.data.files.records import Record
 
 TEXT_TABLES, EXCEL, JSON = (".csv", ".tsv"), (".xlsx", ".xlsm", ".xls", ".ods"), (".jsonl", ".json", ".ndjson")
 SUFFIXES = (*JSON, *TEXT_TABLES, ".xlsx", ".parquet")
 """Suffixes that messages name; those of other spreadsheets in `EXCEL` are read, too."""
 
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SEP_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,13 @@ def recognized(name: str | Path) -> RecordFile:
             name, f"a set of the Hugging Face hub, split {wanted.split or 'its only one'}", True, wanted.rows
         )
     if suffix in JSON:
-        return RecordFile(name, "JSON", True, lambda: json_records(Path(name)))
+        held = holding_list(Path(name))
+        told = "JSON" if held is None else f"the records are the list {held!r} of one JSON object"
+        return RecordFile(name, told, held is None, lambda: json_records(Path(name)))
     if suffix in TEXT_TABLES:
         separator = _separator(Path(name))
         usual = separator == ("\t" if suffix == ".tsv" else ",")
-        told = f"columns separated by {_SEPARATORS[separator]}"
+        told = f"columns separated by {_SEPARATORS.get(separator, repr(separator))}"
         return RecordFile(name, told, usual, lambda: csv_rows(Path(name), separator))
     if suffix in EXCEL:
         sheet, others = _first_sheet(Path(name))
@@ -108,8 +116,10 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
         separator: Between the cells; by default the one that divides the header into most columns.
     """
     separator = separator or _separator(path)
+    # A blank line in place of the one that names the separator keeps the numbers of the others.
+    texts = ("\n" if number == 1 and _declared(text) else text for number, text in lines(path))
     # strict: a quote that is never closed would otherwise swallow the rest of the file as one text.
-    reader = csv.reader((text for _, text in lines(path)), delimiter=separator, strict=True)
+    reader = csv.reader(texts, delimiter=separator, strict=True)
 
     def numbered() -> Iterator[tuple[int, list[str]]]:
         while True:
@@ -120,17 +130,28 @@ def csv_rows(path: Path, separator: str | None = None) -> Iterator[Record]:
                 return
             yield line, row
 
-    return _table(numbered(), str(path), "line", decimal_comma=separator != ",")
+    again = None if separator != "," else lambda: csv_rows(path, separator)
+    return _table(numbered(), str(path), "line", again)
 
 
 def excel_rows(path: Path) -> Iterator[Record]:
     """The rows of the first sheet of a workbook, all values as texts; a row's number is the one that Excel shows."""
-    sheet = _workbook(path).get_sheet_by_index(0)
+    book = _workbook(path)
+    sheet = book.get_sheet_by_index(0)
     first = sheet.start
+    if first is None and len(book.sheet_names) > 1:
+        raise InputError(
+            f"the first sheet, {sheet.name!r}, is empty",
+            file=path,
+            expected="the data on the first sheet",
+            found="further sheets: " + ", ".join(map(repr, book.sheet_names[1:])),
+            remedy="move the sheet with the data to the front, or save it as CSV UTF-8",
+        )
     if first is None:
         return iter(())
     cells = enumerate(sheet.to_python(skip_empty_area=True), start=first[0] + 1)
-    return _table(((number, [_cell_text(value) for value in row]) for number, row in cells), str(path), "row")
+    rows = ((number, [_cell_text(value) for value in row]) for number, row in cells)
+    return _table(rows, str(path), "row", lambda: excel_rows(path))
 
 
 def parquet_rows(path: Path) -> Iterator[Record]:
@@ -163,17 +184,36 @@ def _valid_csv(path: Path, line: int) -> Iterator[None]:
 
 
 def _separator(path: Path) -> str:
-    """The separator that divides the header line into most columns; the comma if none does."""
+    """The separator that the first line names, or that divides the header into most columns; the comma if none does."""
     line, header = next(((line, text) for line, text in lines(path) if text.strip()), (1, ""))
+    if declared := _declared(header):
+        return declared
     with _valid_csv(path, line):
         return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
 
 
+def _declared(line: str) -> str | None:
+    """The separator that a line `sep=;` names, as Excel writes and reads it; None for any other line."""
+    found = _SEP_LINE.fullmatch(line.rstrip("\r\n"))
+    return found[1] if found else None
+
+
 def _table(
-    numbered: Iterable[tuple[int, list[str]]], name: str, unit: Literal["line", "row"], *, decimal_comma: bool = False
+    numbered: Iterable[tuple[int, list[str]]],
+    name: str,
+    unit: Literal["line", "row"],
+    again: Callable[[], Iterator[Record]] | None,
 ) -> Iterator[Record]:
-    """The rows below a header as records; rows in which every cell is blank are skipped."""
+    """The rows below a header as records; rows in which every cell is blank are skipped.
+
+    Args:
+        numbered: Rows with their numbers.
+        name: Of the file.
+        unit: What the numbers count.
+        again: Reads the rows once more, to see whether a column's commas are decimal; None where all are.
+    """
     header: list[str] | None = None
+    commas = None if again is None else cache(lambda column: decimal_commas(again(), column))
     for number, row in numbered:
         if not any(map(str.strip, row)):
             continue
@@ -181,6 +221,8 @@ def _table(
             header = _header(row, name, number, unit)
             continue
         if len(row) != len(header):
+            if len(header) == 1 and not _ours(header[0]):
+                raise _title(header[0], name, number, unit)
             raise InputError(
                 "the row has another number of cells than the header",
                 file=name,
@@ -191,24 +233,34 @@ def _table(
                 remedy="put texts with separators or line breaks in double quotes",
             )
         values = dict(zip(header, row, strict=True))
-        yield Record(values, name, number, format="csv", unit=unit, decimal_comma=decimal_comma)
+        yield Record(values, name, number, "", "csv", unit=unit, decimal_comma=commas is None, comma_columns=commas)
 
 
 def _header(row: list[str], name: str, line: int, unit: Literal["line", "row"]) -> list[str]:
-    names = [cell.strip() for cell in row]
-    if "" in names:
-        raise InputError(
-            f"column {names.index('') + 1} has no name",
-            file=name,
-            line=line,
-            unit=unit,
-            found=", ".join(names),
-            remedy="name it or delete it (pandas writes such a column unless to_csv has index=False)",
-        )
+    if row[0].strip() and not any(map(str.strip, row[1:])) and len(row) > 1 and not _ours(row[0]):
+        raise _title(row[0], name, line, unit)
+    names = [cell.strip() or f"column {number} (no name)" for number, cell in enumerate(row, start=1)]
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice is not None:
         raise InputError("two columns have the same name", file=name, line=line, unit=unit, field=twice)
     return names
+
+
+def _title(text: str, name: str, line: int, unit: Literal["line", "row"]) -> InputError:
+    return InputError(
+        "the first row is a title and not a header",
+        file=name,
+        line=line,
+        unit=unit,
+        expected="the names of the columns in the first row, e.g. source, text, helpfulness",
+        found=text.strip(),
+        remedy="delete the rows above the names of the columns",
+    )
+
+
+def _ours(name: str) -> bool:
+    """Whether a column alone may have this name, so that it is no title of a table."""
+    return even(name) in {"source", "text", *OTHER_NAMES["source"], *OTHER_NAMES["text"]}
 
 
 def _workbook(path: Path) -> Any:

@@ -17,14 +17,16 @@ per aspect and rater; or one row per rating; see `data.files.columns` and `data.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import Columns, ReadingNotes, aspect_fields, even, lacks, missing, rater_base
+from debate_judge.data.files.columns import Columns, ReadingNotes, aspect_fields
 from debate_judge.data.files.formats import RecordFile, recognized, stem_of
+from debate_judge.data.files.other_names import even, lacks, missing, rater_base
 from debate_judge.data.files.rated_rows import RowReader
 from debate_judge.data.files.ratings import comments_of, ratings_of
 from debate_judge.data.files.records import Record
@@ -46,11 +48,11 @@ class GroupRecord(NamedTuple):
     record: Record
 
 
-def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
+def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
     """Read all groups of one task from a file or data set; one log line lists what is not read.
 
     Args:
-        path: A file in one of the formats, or `hf:NAME@SPLIT`.
+        path: A file in one of the formats, or `hf:NAME@SPLIT`, or one that was recognized.
         task: As in `iter_groups`.
         columns: What the user calls the columns.
 
@@ -61,7 +63,8 @@ def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS
     first: GroupRecord | None = None
     ids: dict[str, Record] = {}
     sources: dict[str, GroupRecord] = {}
-    for entry in iter_groups(path, task, columns, gather=True):
+    file = path if isinstance(path, RecordFile) else recognized(path)
+    for entry in iter_groups(file, task, columns, gather=True):
         first = first or entry
         if entry.task.name != first.task.name:
             raise entry.record.error(
@@ -73,9 +76,9 @@ def load(path: str | Path, task: Task | str | None = None, columns: Columns = AS
             )
         _refuse_twice(entry, ids, sources)
     if first is None:
-        raise _nothing_found(path, task, columns)
+        raise _nothing_found(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
-    return Corpus(first.task, groups, Origin(stem_of(str(path)), str(path)))
+    return Corpus(first.task, groups, Origin(stem_of(file.name), file.name))
 
 
 def iter_groups(
@@ -151,7 +154,8 @@ class _Tasks:
                 "the group names no task",
                 field,
                 expected="a built-in task or the path of a task file",
-                remedy="add the field task, or choose a task for the whole file with --task",
+                remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
+                "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
             )
         if name and name not in self._known:
             with record.located(field):
@@ -270,15 +274,15 @@ def _refuse_twice(entry: GroupRecord, ids: dict[str, Record], sources: dict[str,
     ids[group.id], sources[source] = entry.record, entry
 
 
-def _nothing_found(path: str | Path, task: Task | str | None, columns: Columns) -> InputError:
-    found = iter_groups(path, columns=columns, notes=ReadingNotes(str(path))) if task is not None else ()
+def _nothing_found(file: RecordFile, task: Task | str | None, columns: Columns) -> InputError:
+    found = iter_groups(file, columns=columns, notes=ReadingNotes(file.name)) if task is not None else ()
     names = sorted({entry.task.name for entry in found})
     if not names:
-        return InputError("no groups in the file", file=path, expected="at least one group with its candidates")
+        return InputError("no groups in the file", file=file.name, expected="at least one group with its candidates")
     wanted = task.name if isinstance(task, Task) else task
     return InputError(
         f"no group of task {wanted!r} in the file",
-        file=path,
+        file=file.name,
         field="task",
         found="groups of " + ", ".join(names),
         remedy=f"choose one of them with --task, e.g. --task {names[0]}",

@@ -68,7 +68,7 @@ class HubName:
             file=self.name,
             expected="one of them after the name",
             found=", ".join(names),
-            remedy=f"--data {self.name}@{names[0]}" if names else None,
+            remedy=f"name it: {self.name}@{names[0]}" if names else None,
         )
 
 

@@ -9,8 +9,8 @@ rating or rater, where rows with equal texts are about the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from debate_judge.data.files.columns import (
@@ -18,13 +18,10 @@ from debate_judge.data.files.columns import (
     ReadingNotes,
     RowLayout,
     aspect_fields,
-    even,
-    lacks,
-    missing,
     names_in_rows,
-    rater_base,
     row_layout,
 )
+from debate_judge.data.files.other_names import even, lacks, missing, rater_base
 from debate_judge.data.files.ratings import comments_of, rating_of, ratings_of
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import RESERVED
@@ -141,7 +138,9 @@ class RowReader:
         if self._sourced and "source" not in layout.roles:
             raise missing(record, "source", keys)
         used = [c for taken in (*layout.ratings.values(), *layout.comments.values()) for c in taken]
-        absent = [name for name in names if name not in {*layout.roles, *layout.ratings}]
+        # A column `comment` would not say which of several aspects it is on.
+        useless = {"comment"} if len(task.aspects) > 1 and not layout.long else set()
+        absent = [name for name in names if name not in {*layout.roles, *layout.ratings, *useless}]
         self._notes.fields([*layout.roles.values(), *used], layout.ignored, absent)
         self._notes.fields((), layout.replaced, (), "there are columns of single raters")
         return layout
@@ -171,7 +170,7 @@ class RowReader:
                 _refuse_difference(first, row, name)
             if row.layout is None or row.task is None:
                 continue
-            source = source or (row.record.text(row.roles["source"]) if "source" in row.roles else "")
+            source = source or _source(row)
             self._add(row, row.layout, row.task, made, name)
             references.update(dict.fromkeys(_references(row, row.layout)))
         if first is None or first.task is None:
@@ -211,6 +210,9 @@ class RowReader:
         rater = row.name("rater")
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
         ratings, comments = _ratings_and_comments(record, layout, task, self._notes)
+        for column in chain([layout.roles.get("rating", "")], *layout.ratings.values()):
+            if record.takes_comma(column):
+                self._notes.add(f"commas in {column!r} are read as decimal points")
         for aspect in ratings if rater else ():
             before = rated.given.setdefault((aspect, rater), record)
             if before is not record:
@@ -259,6 +261,13 @@ def _one_rating(
     comment = layout.roles.get("comment")
     told = comments_of(record, {aspect.name: (comment,)}) if comment else {}
     return ({aspect.name: values} if values else {}), told
+
+
+def _source(row: _Row) -> str:
+    if "source" not in row.roles:
+        return ""
+    told = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
+    return replace(row.record, remedy=None if row.optional("source") else told).text(row.roles["source"])
 
 
 def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:

@@ -6,17 +6,24 @@ are ratings, too. Nothing is clamped, and words such as "yes" are ratings only o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.records import Record, looks_like_a_number, shown
+from debate_judge.data.files.records import Record, has_comma, looks_like_a_number, shown
 from debate_judge.data.schema import Aspect, Scale, Task
 
 WORDS = {
-    **dict.fromkeys(("yes", "true", "pass", "good"), True),
-    **dict.fromkeys(("no", "false", "fail", "bad"), False),
+    **dict.fromkeys(("yes", "y", "true", "pass", "good", "correct"), True),
+    **dict.fromkeys(("no", "n", "false", "fail", "bad", "incorrect"), False),
 }
 """Word for a rating on a scale of two values, in lower case -> whether it is the upper end."""
+
+MISSING_WORDS = frozenset({"n/a", "#n/a", "na", "n.a.", "nan", "none", "null", "-", "–"})
+"""What other programs write for a missing rating, in lower case; such a cell is an error that says to leave it out."""
+
+_PART = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
+"""A fraction or percentage, such as `4/5` or `80 %`, with the number that it begins with."""
 
 
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -123,16 +130,29 @@ def rating_of(value: object, aspect: Aspect, record: Record, field: str) -> floa
 
 
 def _expected(scale: Scale) -> str:
-    return f"a number from {scale}" + (", or yes/no, true/false, pass/fail, good/bad" if scale.binary else "")
+    words = ", or yes/no, true/false, pass/fail, good/bad, correct/incorrect" if scale.binary else ""
+    return f"a number from {scale}{words}"
+
+
+def decimal_commas(records: Iterable[Record], column: str) -> bool:
+    """Whether all values of a table's column are numbers, with a comma where they have a fraction, or missing."""
+    parts = (part.strip() for record in records for part in str(record.values[column]).split(";"))
+    return all(not part or part.lower() in MISSING_WORDS or has_comma(part) for part in parts)
 
 
 def _remedy(value: object) -> str | None:
     if value is None or value == "":
         return "leave out the raters who gave no value"
-    if isinstance(value, str) and value.strip().lower() in {"n/a", "na", "nan", "none", "null", "-"}:
+    if isinstance(value, str) and value.strip().lower() in MISSING_WORDS:
         return "leave it out (in a table: a blank cell) where there is no rating"
     if isinstance(value, str) and looks_like_a_number(value.strip()):
         return "write the number without quotes"
     if isinstance(value, str) and looks_like_a_number(value.strip().replace(",", ".")):
         return "write decimals with a point"
-    return None
+    return plain_number(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
+
+
+def plain_number(value: object) -> str | None:
+    """The remedy for a rating that is written as a fraction or a percentage; None for any other value."""
+    part = _PART.fullmatch(value.strip()) if isinstance(value, str) else None
+    return f"write the number alone: {part[1].replace(',', '.')} and not {part[0]}" if part else None

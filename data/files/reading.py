@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -19,6 +20,8 @@ from debate_judge.data.files.records import Record, kind
 
 _GAP = " \t\r\n,"
 _ONE_A_LINE = "write every record on one line of its own, without a list around them"
+_HOLDERS = ("data", "rows", "records", "items", "examples")
+"""Names of a list that holds the records of a file, where one object around it has further fields."""
 
 
 def jsonl(path: Path) -> Iterator[Record]:
@@ -28,10 +31,15 @@ def jsonl(path: Path) -> Iterator[Record]:
             yield _as_record(_parse_line(text, path, line), path, line)
 
 
-def json_array(path: Path) -> Iterator[Record]:
-    """The objects of a file that is one JSON array, each with the line it begins on. Read in whole."""
+def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
+    """The objects of a file that is one JSON array, each with the line it begins on. Read in whole.
+
+    Args:
+        path: The file.
+        held: Name of the list, where the file is an object that holds it.
+    """
     text = "".join(part for _, part in lines(path))
-    at, line, counted = text.index("[") + 1, 1, 0
+    at, line, counted = (text.index("[") if held is None else _start_of(held, text)) + 1, 1, 0
     while True:
         # Commas between objects are not counted: a missing or an extra one cannot change a record.
         while at < len(text) and text[at] in _GAP:
@@ -48,7 +56,7 @@ def json_array(path: Path) -> Iterator[Record]:
             raise _bad_json(error, text, path, wrong) from None
         yield _as_record(value, path, line)
     # Two files joined by `cat`, for example: the second array must not be dropped in silence.
-    if rest := text[at + 1 :].lstrip():
+    if held is None and (rest := text[at + 1 :].lstrip()):
         raise InputError(
             "there is more after the end of the JSON array",
             file=path,
@@ -59,9 +67,41 @@ def json_array(path: Path) -> Iterator[Record]:
 
 
 def json_records(path: Path) -> Iterator[Record]:
-    """The objects of a JSON array or of a JSON lines file, whichever the file is."""
+    """The objects of a JSON array, of the list that one object holds, or of a JSON lines file."""
     first = next((text.lstrip() for _, text in lines(path) if text.strip()), "")
-    return json_array(path) if first.startswith("[") else jsonl(path)
+    held = holding_list(path)
+    return json_array(path, held) if first.startswith("[") or held is not None else jsonl(path)
+
+
+def holding_list(path: Path) -> str | None:
+    """The name of the list that holds the records, where the file is one object around it; else None.
+
+    The list is the object's only field, or its only list and has one of the usual names.
+    """
+    starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path) if t.strip()), 2)]
+    # An object that is whole on the first of several lines is a record, and large files are not read for more.
+    if not starts or starts[0][0] != "{" or (len(starts) > 1 and starts[0][-1] not in "{[,"):
+        return None
+    try:
+        value = _DECODER.decode("".join(text for _, text in lines(path)))
+    except (ValueError, RecursionError):
+        return None
+    found = [name for name, held in value.items() if isinstance(held, list)]
+    held = found[0] if len(found) == 1 and found[0] != "candidates" else None
+    return held if held is not None and (len(value) == 1 or held in _HOLDERS) and value[held] else None
+
+
+def _start_of(name: str, text: str) -> int:
+    """Where the list called `name` begins in the text of a valid object."""
+    at = text.index("{") + 1
+    while True:
+        at += len(text[at:]) - len(text[at:].lstrip(_GAP))
+        key, at = _DECODER.raw_decode(text, at)
+        at = text.index(":", at) + 1
+        at += len(text[at:]) - len(text[at:].lstrip())
+        if key == name:
+            return at
+        _, at = _DECODER.raw_decode(text, at)
 
 
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
@@ -172,7 +212,7 @@ def _parse_line(text: str, path: Path, line: int) -> object:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _bad_json(error, text, path, line, _ONE_A_LINE if text.strip() in ("{", "[") else None) from None
+        raise _bad_json(error, text, path, line, _ONE_A_LINE if text.rstrip()[-1] in "{[," else None) from None
 
 
 def _bad_json(error: Exception, text: str, path: Path, line: int, remedy: str | None = None) -> InputError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -37,6 +37,8 @@ class Record:
     unit: Literal["line", "row"] = "line"
     decimal_comma: bool = False
     """Whether a text such as `4,5` in a table is a number."""
+    comma_columns: Callable[[str], bool] | None = None
+    """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow."""
 
     @property
     def where(self) -> str:
@@ -148,7 +150,7 @@ class Record:
 
     def number(self, name: str) -> float:
         """A required finite number."""
-        return self._number(name, self._cell(self.value(name)))
+        return self._number(name, self._cell(self.value(name), name))
 
     def optional_number(self, name: str) -> float | None:
         """A required field with a finite number, or None where it is null or blank."""
@@ -165,9 +167,9 @@ class Record:
         """
         value = self.value(name)
         if self.format == "csv" and isinstance(value, str):
-            return [] if _is_blank(value) else [(name, self._cell(part)) for part in value.split(";")]
+            return [] if _is_blank(value) else [(name, self._cell(part, name)) for part in value.split(";")]
         if isinstance(value, list):
-            return [(f"{name}[{i}]", self._cell(item)) for i, item in enumerate(value)]
+            return [(f"{name}[{i}]", self._cell(item, name)) for i, item in enumerate(value)]
         return [] if value is None else [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -210,12 +212,17 @@ class Record:
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", found=repr(value))
         return value
 
-    def _cell(self, value: object) -> object:
+    def takes_comma(self, name: str) -> bool:
+        """Whether a text with a comma in this field is read as a number because the whole column allows it."""
+        value = self.values.get(name)
+        return self.comma_columns is not None and isinstance(value, str) and "," in value and self.comma_columns(name)
+
+    def _cell(self, value: object, name: str) -> object:
         """A text in a table as a number where it looks like one, else without blanks around it; other values as is."""
         if self.format != "csv" or not isinstance(value, str):
             return value
         text = value.strip()
-        if self.decimal_comma and "." not in text and looks_like_a_number(text.replace(",", ".")):
+        if "," in text and has_comma(text) and (self.decimal_comma or self.takes_comma(name)):
             text = text.replace(",", ".")
         return float(text) if looks_like_a_number(text) else text
 
@@ -242,6 +249,11 @@ def _is_blank(value: object) -> bool:
 
 def looks_like_a_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
+
+
+def has_comma(text: str) -> bool:
+    """Whether a text is a number with a decimal comma, or one without a fraction."""
+    return "." not in text and looks_like_a_number(text.strip().replace(",", "."))
 
 
 def kind(value: object) -> str:

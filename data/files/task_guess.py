@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import OTHER_WORDS, ROLES, Columns, even, missing, rater_base
-from debate_judge.data.files.ratings import WORDS
+from debate_judge.data.files.columns import ROLES, Columns
+from debate_judge.data.files.other_names import even, missing, names_taken, rater_base
+from debate_judge.data.files.ratings import MISSING_WORDS, WORDS, plain_number
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import usable_name
 from debate_judge.data.schema import Aspect, Scale, Task
@@ -28,11 +30,15 @@ _SYMMETRIC = (1, 2, 3, 5, 10, 100)
 
 _NO_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
+    r"|annotator|worker|user|reviewer|evaluator|coder|assessor|unnamed:.*|column_\d+_\(no_name\)"
 )
-"""Names of columns with ids, dates or lengths."""
+"""Names of columns with ids, dates, lengths or raters, and of those without a name."""
 
 _MOST_VALUES = 101
 """A column with more different whole numbers is taken for a count and not for ratings."""
+
+_SHARE = 0.8
+"""Share of a column's values that have to be ratings; loading then names the first one that is none."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,10 @@ class GuessedTask:
     """The names that the user gave, with those added that were guessed."""
     built_in: bool
     """Whether it is a built-in task, which all ratings fit."""
+    half_points: frozenset[str] = frozenset()
+    """Aspects that are rated in whole and half points."""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    """Column that is not taken for ratings, though half of its values are numbers -> why, and what to do."""
 
     def toml(self) -> str:
         """The task file."""
@@ -59,7 +69,9 @@ class GuessedTask:
             if scale.step != 1:
                 lines.append(f"step = {scale.step:.15g}")
             elif not scale.binary:
-                lines.append("# step = 1    # with it all scores are whole points; without it they tie less")
+                half = aspect.name in self.half_points
+                step, points = ("0.5", "whole or half points") if half else ("1", "whole points")
+                lines.append(f"# step = {step}    # with it all scores are {points}; without it they tie less")
         return "\n".join(lines) + "\n"
 
 
@@ -78,27 +90,30 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
     if not found:
         raise InputError("no records", file=name)
     keys = tuple(dict.fromkeys(str(key) for record in found for key in record.values))
-    columns = _with_other_words(found[0], keys, columns)
+    columns = _with_other_names(found, keys, columns)
     roles, rest = columns.find(keys, ROLES)
     values = _values(found, roles, rest, columns)
     values = {aspect: given for aspect, given in values.items() if not _NO_RATING.fullmatch(even(aspect))}
     scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given)) is not None}
+    doubtful = {c: why for c, given in values.items() if c not in scales and (why := _doubt(given))}
     if not scales:
         raise found[0].error(
             "nothing in the data looks like ratings",
             expected="at least one column of numbers or of yes and no, with two different values",
-            found="columns " + ", ".join(keys),
-            remedy="texts without ratings can be scored; a compile needs ratings",
+            found=_first_values(values) or "columns " + ", ".join(keys),
+            remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
+            or "texts without ratings can be scored; a compile needs ratings",
         )
     for task in TASKS.values():
         if _fits(task, values):
-            return GuessedTask(task, columns, built_in=True)
+            return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
     source, text = (columns.renamed.get(role, role) for role in ("source", "text"))
     names = _aspect_names(scales)
     columns = Columns({**columns.renamed, **{ours: theirs for theirs, ours in names.items() if ours != theirs}})
     aspects = tuple(Aspect(names[a], _definition(names[a], scale), scale) for a, scale in scales.items())
     label = re.sub(r"[^\w-]+", "-", name).strip("-") or "task"
-    return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, built_in=False)
+    halves = frozenset(names[a] for a in scales if _half_points(values[a]))
+    return GuessedTask(Task(label, _words(source), _words(text), aspects), columns, False, halves, doubtful)
 
 
 def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
@@ -112,20 +127,15 @@ def _aspect_names(columns: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _with_other_words(first: Record, keys: tuple[str, ...], columns: Columns) -> Columns:
-    """The columns, with `source` and `text` added where a column has another common name for them."""
-    renamed = dict(columns.renamed)
+def _with_other_names(records: Sequence[Record], keys: tuple[str, ...], columns: Columns) -> Columns:
+    """The columns, with those added that have another common name for one of ours."""
     found, rest = columns.find(keys, ROLES)
     if "candidates" in keys:
         return columns
-    for role in ("source", "text"):
-        if role not in found:
-            theirs = next((key for word in OTHER_WORDS[role] for key in rest if even(key) == word), None)
-            if theirs is not None:
-                renamed[role] = theirs
-            elif role == "text":
-                raise missing(first, role, keys)
-    return Columns(renamed)
+    taken = names_taken(records, found, rest)
+    if "text" not in {*found, *taken}:
+        raise missing(records[0], "text", keys)
+    return Columns({**columns.renamed, **taken})
 
 
 def _values(
@@ -164,13 +174,12 @@ def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
 
 def _scale(values: Sequence[object]) -> Scale | None:
     """The scale to guess for these values, or None if they do not look like ratings."""
-    known = [v for v in values if v is not None and v != ""]
-    words = [v for v in known if isinstance(v, bool) or (isinstance(v, str) and v.lower() in WORDS)]
-    numbers = [float(v) for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(words) + len(numbers) < len(known) or not all(map(math.isfinite, numbers)):
+    known, numbers, choices = _sorted_out(values)
+    if choices and set(numbers) <= {0, 1}:
+        enough = len(numbers) + len(choices) >= _SHARE * len(known)
+        return Scale(0, 1) if enough and len({*numbers, *choices}) > 1 else None
+    if len(numbers) < _SHARE * len(known):
         return None
-    if words:
-        return Scale(0, 1) if set(numbers) <= {0, 1} else None
     different = set(numbers)
     whole = all(number.is_integer() for number in different)
     counts = whole and len(different) > 11 and (len(different) > _MOST_VALUES or len(different) == len(numbers))
@@ -179,6 +188,42 @@ def _scale(values: Sequence[object]) -> Scale | None:
     low, high = _ends(min(different), max(different))
     # Fractions may be means over raters of whole points, so only a scale as narrow as 1 gets finer steps.
     return Scale(low, high, 1.0 if whole or high - low > 1 else 0.01)
+
+
+def _sorted_out(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
+    """The values that are not missing, and among these the numbers and the choices between yes and no."""
+    known = [v for v in values if v is not None and not (isinstance(v, str) and v.lower() in {"", *MISSING_WORDS})]
+    choices = [WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in known if _is_choice(v)]
+    return known, [float(v) for v in known if isinstance(v, int | float) and _is_number(v)], choices
+
+
+def _is_choice(value: object) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and value.lower() in WORDS)
+
+
+def _is_number(value: object) -> bool:
+    # JSON can spell whole numbers that no float can hold.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _half_points(values: Sequence[object]) -> bool:
+    numbers = _sorted_out(values)[1]
+    return all((2 * n).is_integer() for n in numbers) and not all(n.is_integer() for n in numbers)
+
+
+def _doubt(values: Sequence[object]) -> str:
+    """Why a column whose values are, by half or more, numbers in some way is not taken for ratings; else empty."""
+    known = _sorted_out(values)[0]
+    others = [v for v in known if not _is_number(v) and not _is_choice(v)]
+    like = sum(plain_number(v) is not None or _is_number(v) for v in known)
+    if not others or like < len(known) / 2:
+        return ""
+    return f"{others[0]!r} is no rating; {plain_number(others[0]) or 'correct it or leave it out'}"
+
+
+def _first_values(values: Mapping[str, Sequence[object]]) -> str:
+    first = {column: next(iter(_sorted_out(given)[0]), None) for column, given in values.items()}
+    return ", ".join(f"{column} ({value!r:.40})" for column, value in first.items() if value is not None)
 
 
 def _ends(least: float, most: float) -> tuple[float, float]:

@@ -121,6 +121,7 @@ def expected(tmp_path: Path) -> list[dict[str, object]]:
         ("a.csv", "\t", "utf-8", True),
         ("a.tsv", "\t", "utf-16-le", False),
         ("a.tsv", "\t", "utf-8", False),
+        ("a.csv", "|", "utf-8", True),
     ],
 )
 def test_tables_of_text_in_every_separator_and_encoding(
@@ -182,7 +183,7 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
     assert len(data.load(f"hf:{folder}", TASK).groups) == 2, "its only split needs no name"
     assert len(data.load(f"hf:{folder}@train[:2]", TASK).groups) == 1
     parquet(folder / "test.parquet")
-    with pytest.raises(InputError, match=r"(?s)several splits.*train, test.*--data hf:.*@train"):
+    with pytest.raises(InputError, match=r"(?s)several splits.*train, test.*name it: hf:.*@train"):
         data.load(f"hf:{folder}", TASK)
     with pytest.raises(InputError, match=r"(?s)hf:.*@dev: the set cannot be loaded.*dev"):
         data.load(f"hf:{folder}@dev", TASK)
@@ -237,6 +238,21 @@ def test_a_file_that_is_not_what_it_is_called_is_refused(tmp_path: Path, name: s
         load(tmp_path / name, TASK)
     with pytest.raises(InputError, match="no such file"):
         load(tmp_path / f"no-{name}", TASK)
+
+
+def test_an_empty_first_sheet_is_refused_with_the_names_of_the_others(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", [], more=1)
+    with pytest.raises(InputError, match=r"(?s)first sheet, 'Sheet1', is empty.*'Sheet2'.*to the front"):
+        load(path, TASK)
+
+
+def test_commas_of_texts_in_a_sheet_are_decimal(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", [("text", "tone"), ("x", "4,5"), ("y", 2), ("z", "3")])
+    assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [
+        {"tone": (4.5,)},
+        {"tone": (2.0,)},
+        {"tone": (3.0,)},
+    ]
 
 
 def test_rows_without_any_value_are_skipped(tmp_path: Path) -> None:

@@ -81,6 +81,32 @@ def test_what_was_understood_is_counted(
     assert "not read: 'id'" in caplog.text
 
 
+def test_what_is_guessed_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ["question;answer;criterion;score;annotator;share"]
+    lines += [
+        f"q{i};a{i};{aspect};{low + i % 3};{rater};{i}0%"
+        for i in range(30)
+        for aspect, low in (("tone", 2), ("truth", 40))
+        for rater in ("ann", "bob")
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines))
+    assert main([str(path)]) == 0
+    shown = capsys.readouterr().out
+    for column, name in (("criterion", "aspect"), ("score", "rating"), ("annotator", "rater")):
+        assert f"column {column!r} is taken for {name!r}" in shown
+    assert "30 sources, 30 candidates (1 a group)" in shown
+    assert shown.count("columns separated by semicolons") == 1
+    assert caplog.messages == [f"{path}: not read: 'share'"]
+    path.write_text("text,tone,truth\nx,1,4/5\ny,2,3/5\n")
+    assert main([str(path)]) == 0
+    assert (
+        "column 'truth' is not taken for ratings: '4/5' is no rating; write the number alone" in capsys.readouterr().out
+    )
+
+
 def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(

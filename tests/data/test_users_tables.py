@@ -1,0 +1,193 @@
+"""Tables as other programs and other people write them: what is read, what is guessed, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import Columns
+from debate_judge.data.files.formats import recognized, rows
+from debate_judge.data.files.groups import load
+from debate_judge.data.files.task_guess import GuessedTask, guess_task
+from debate_judge.data.schema import Scale
+from tests.data.files_of_rows import TASK, separated
+
+
+def guessed(path: Path, text: str) -> GuessedTask:
+    path.write_text(text)
+    return guess_task(rows(path), Columns(), path.stem)
+
+
+def scales(guess: GuessedTask) -> dict[str, Scale]:
+    return {aspect.name: aspect.scale for aspect in guess.task.aspects}
+
+
+def table(values: list[str], column: str = "accuracy") -> str:
+    """A table of texts with the ratings of a column."""
+    return f"text,{column}\n" + "".join(f'"text {i}","{value}"\n' for i, value in enumerate(values))
+
+
+@pytest.mark.parametrize("bad", ["N/A", "3x"])
+def test_a_bad_cell_is_named_and_hides_no_aspect(tmp_path: Path, bad: str) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, table(["1", "4", "5", "2", "3", bad]))
+    assert scales(guess) == {"accuracy": Scale(1, 5)}
+    with pytest.raises(InputError, match=rf"line 7, field 'accuracy': not a rating of accuracy(?s:.*)found: .*{bad}"):
+        load(path, guess.task)
+
+
+def test_missing_ratings_do_not_count_against_a_column(tmp_path: Path) -> None:
+    assert scales(guessed(tmp_path / "a.csv", table(["1", "n/a", "5", "-", "None"]))) == {"accuracy": Scale(1, 5)}
+
+
+@pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
+def test_a_column_that_is_no_rating_is_quoted(tmp_path: Path, values: list[str], remedy: str) -> None:
+    with pytest.raises(InputError, match=rf"(?s)looks like ratings.*accuracy \('{values[0]}'\).*{remedy}"):
+        guessed(tmp_path / "a.csv", table(values))
+    both = guessed(
+        tmp_path / "b.csv", "text,tone,accuracy\n" + "".join(f"x,{i + 1},{v}\n" for i, v in enumerate(values))
+    )
+    assert scales(both) == {"tone": Scale(1, 3)}
+    assert remedy in both.doubtful["accuracy"]
+
+
+@pytest.mark.parametrize("values", [["Y", "n"], ["correct", "Incorrect"]])
+def test_further_words_are_ratings_on_two_values(tmp_path: Path, values: list[str]) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, table(values))
+    assert scales(guess) == {"accuracy": Scale(0, 1)}
+    assert [c.ratings["accuracy"] for g in load(path, guess.task).groups for c in g.candidates] == [(1.0,), (0.0,)]
+
+
+def test_a_column_of_one_word_is_no_aspect(tmp_path: Path) -> None:
+    assert scales(guessed(tmp_path / "a.csv", "text,state,tone\nx,Good,1\ny,good,2\n")) == {"tone": Scale(1, 3)}
+
+
+def test_decimal_commas_are_read_where_the_whole_column_has_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    assert scales(guessed(path, table(["3,5", "4", "2,5", ""], "tone"))) == {"tone": Scale(1, 4)}
+    ratings = [c.ratings.get("tone") for g in load(path, TASK).groups for c in g.candidates]
+    assert ratings == [(3.5,), (4.0,), (2.5,), None]
+    assert caplog.text.count("commas in 'tone' are read as decimal points") == 1
+    path.write_text(table(["3,5", "4.5"], "tone"))
+    with pytest.raises(InputError, match=r"line 2, field 'tone'(?s:.*)decimals with a point"):
+        load(path, TASK)
+
+
+LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(
+    f"q{i},a{i},{criterion},{score},{annotator},because {i}\n"
+    for i in range(3)
+    for criterion, score in (("tone", i + 2), ("truth", 10 * (i + 3)))
+    for annotator in ("ann", "bob")
+)
+
+
+def test_a_table_of_ratings_with_other_names_is_taken_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, LONG)
+    assert guess.columns.renamed == {
+        "source": "question",
+        "text": "answer",
+        "aspect": "criterion",
+        "rating": "score",
+        "rater": "annotator",
+        "comment": "rationale",
+    }
+    assert scales(guess) == {"tone": Scale(1, 4), "truth": Scale(1, 100)}
+    groups = load(path, guess.task, guess.columns).groups
+    assert [len(group.candidates) for group in groups] == [1, 1, 1]
+    assert groups[0].candidates[0].ratings == {"tone": (2.0, 2.0), "truth": (30.0, 30.0)}
+    assert groups[0].candidates[0].comments["tone"] == ("because 0", "because 0")
+
+
+def test_raters_beside_columns_of_aspects_are_taken_where_texts_repeat(tmp_path: Path) -> None:
+    text = "text,annotator,tone\n" + "".join(f"x{i},{who},{i % 4 + 1}\n" for i in range(8) for who in (1, 2, 3))
+    guess = guessed(tmp_path / "a.csv", text)
+    assert (scales(guess), guess.columns.renamed) == ({"tone": Scale(1, 4)}, {"rater": "annotator"})
+    assert all(len(g.candidates) == 1 for g in load(tmp_path / "a.csv", guess.task, guess.columns).groups)
+
+
+@pytest.mark.parametrize(
+    ("text", "aspects"),
+    [
+        # An aspect may be called score or quality; a rater's column may hold ratings, and each text one rater.
+        ("text,score,quality\nx,1,2\ny,3,4\n", {"score", "quality"}),
+        ("text,quality,score\nx,high,2\ny,low,4\nz,high,1\n", {"score"}),
+        ("text,judge,tone\nx,1,2\ny,3,4\n", {"judge", "tone"}),
+        ("text,annotator,tone\nx,1,2\ny,2,4\n", {"tone"}),
+        ("text,user,tone\nx,u,2\nx,u,4\n", {"tone"}),
+    ],
+)
+def test_a_word_that_may_mean_something_else_is_not_taken(tmp_path: Path, text: str, aspects: set[str]) -> None:
+    guess = guessed(tmp_path / "a.csv", text)
+    assert (set(scales(guess)), guess.columns.renamed) == (aspects, {})
+
+
+def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    header = ("source", "text", "tone", "solved", "annotator", "score", "rationale", "date")
+    load(separated(tmp_path / "a.csv", [header, ("s", "x", 4, "y", "ann", 3, "kind", "May")], ","), TASK)
+    assert "'annotator' (--columns rater=annotator if it is that)" in caplog.text
+    assert "'rationale' (--columns comments.ASPECT=rationale if it is that), 'date'\n" in caplog.text
+    assert "'score', " in caplog.text, "a rating needs a column with its aspect"
+    caplog.clear()
+    load(separated(tmp_path / "b.csv", [("source", "text", "criterion", "score"), ("s", "x", "tone", 4)], ","), TASK)
+    assert "'criterion' (--columns aspect=criterion if it is that)" in caplog.text
+    assert "'score' (--columns rating=score if it is that)" in caplog.text
+
+
+def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, ",text,tone,\n0,x,4,\n1,y,2,\n")
+    assert scales(guess) == {"tone": Scale(1, 4)}
+    assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [{"tone": (4.0,)}, {"tone": (2.0,)}]
+    assert "not read: 'column 1 (no name)', 'column 4 (no name)'" in caplog.text
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|", "^", ","])
+def test_the_separator_that_excel_names_is_obeyed(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"SEP={mark}\r\ntext{mark}tone\r\nx y{mark}4\r\n")
+    (record,) = rows(path)
+    assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
+
+
+def test_raters_in_parentheses_are_raters(tmp_path: Path) -> None:
+    header = ("text", "tone (rater 1)", "tone (Rater 2)", "solved (annotator A)")
+    table = [tuple(name.replace("Rater", "rater") for name in header), ("x", 4, 2, "y")]
+    (group,) = load(separated(tmp_path / "a.csv", table, ","), TASK).groups
+    assert group.candidates[0].ratings == {"tone": (4.0, 2.0), "solved": (1.0,)}
+
+
+def test_half_points_suggest_their_step(tmp_path: Path) -> None:
+    assert "# step = 0.5 " in guessed(tmp_path / "a.csv", table(["1", "1.5", "3"])).toml()
+    assert "# step = 1 " in guessed(tmp_path / "a.csv", table(["1", "1.33", "3"])).toml()
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    "around", [{"rows": ...}, {"version": "[1: {", "data": ...}, {"cases": ...}], ids=["rows", "data", "cases"]
+)
+def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, object], indent: int | None) -> None:
+    held = [{"text": "x", "tone": 4}, {"text": "y", "tone": 2}]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({name: held if v is ... else v for name, v in around.items()}, indent=indent))
+    assert [(g.candidates[0].text, g.candidates[0].ratings) for g in load(path, TASK).groups] == [
+        ("x", {"tone": (4.0,)}),
+        ("y", {"tone": (2.0,)}),
+    ]
+    assert f"the list {list(around)[-1]!r} of one JSON object" in recognized(path).format
+    lines = [record.line for record in rows(path)]
+    assert lines == ([1, 1] if indent is None else [len(around) + 2, len(around) + 6])
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None:
+    group = {"group": "g", "source": "s", "answers": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}
+    (tmp_path / name).write_text(json.dumps(group))
+    (found,) = load(tmp_path / name, TASK, Columns.of(["candidates=answers"])).groups
+    assert (found.source, len(found.candidates)) == ("s", 1)
