@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.files.other_names import OTHER_NAMES, even
 from debate_judge.data.files.records import Record, kind
 
 _GAP = " \t\r\n,"
@@ -76,7 +77,7 @@ def json_records(path: Path) -> Iterator[Record]:
 def holding_list(path: Path) -> str | None:
     """The name of the list that holds the records, where the file is one object around it; else None.
 
-    The list is the object's only field, or its only list and has one of the usual names.
+    The list is the object's only field, or its only list with one of the usual names, in an object that is no group.
     """
     starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path) if t.strip()), 2)]
     # An object that is whole on the first of several lines is a record, and large files are not read for more.
@@ -88,7 +89,9 @@ def holding_list(path: Path) -> str | None:
         return None
     found = [name for name, held in value.items() if isinstance(held, list)]
     held = found[0] if len(found) == 1 and found[0] != "candidates" else None
-    return held if held is not None and (len(value) == 1 or held in _HOLDERS) and value[held] else None
+    grouped = any(even(name) in {"group", "source", *OTHER_NAMES["group"], *OTHER_NAMES["source"]} for name in value)
+    usual = held in _HOLDERS and not grouped
+    return held if held is not None and value[held] and (usual or len(value) == 1) else None
 
 
 def _start_of(name: str, text: str) -> int:

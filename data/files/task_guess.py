@@ -93,7 +93,6 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
     columns = _with_other_names(found, keys, columns)
     roles, rest = columns.find(keys, ROLES)
     values = _values(found, roles, rest, columns)
-    values = {aspect: given for aspect, given in values.items() if not _NO_RATING.fullmatch(even(aspect))}
     scales = {aspect: scale for aspect, given in values.items() if (scale := _scale(given)) is not None}
     doubtful = {c: why for c, given in values.items() if c not in scales and (why := _doubt(given))}
     if not scales:
@@ -146,6 +145,13 @@ def _values(
     if "aspect" in roles and "rating" in roles:
         for record in records:
             name = record.text(roles["aspect"]).strip()
+            if not usable_name(name):
+                raise record.error(
+                    f"{name!r} cannot be the name of an aspect",
+                    roles["aspect"],
+                    expected="letters, digits, _, -, . and blanks, and no name of a column",
+                    remedy="rename the aspect in all rows",
+                )
             values.setdefault(name, []).extend(v for _, v in record.several(roles["rating"]))
         return values
     ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
@@ -162,7 +168,7 @@ def _values(
         for key, name in names.items():
             if key in record.values:
                 values.setdefault(name, []).extend(v for _, v in record.several(key))
-    return values
+    return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(even(column))}
 
 
 def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:

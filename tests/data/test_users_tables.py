@@ -105,6 +105,15 @@ def test_a_table_of_ratings_with_other_names_is_taken_for_one(tmp_path: Path) ->
     assert groups[0].candidates[0].comments["tone"] == ("because 0", "because 0")
 
 
+def test_aspects_of_such_a_table_need_names_that_a_task_file_can_have(tmp_path: Path) -> None:
+    text = "text,criterion,score\n" + "".join(
+        f"x,{aspect},{i}\ny,{aspect},2\n" for i, aspect in enumerate(["tone", "length"])
+    )
+    assert set(scales(guessed(tmp_path / "a.csv", text))) == {"tone", "length"}
+    with pytest.raises(InputError, match=r"line 4, field 'criterion': 'clear/short' cannot be the name(?s:.*)rename"):
+        guessed(tmp_path / "a.csv", text.replace("length", "clear/short"))
+
+
 def test_raters_beside_columns_of_aspects_are_taken_where_texts_repeat(tmp_path: Path) -> None:
     text = "text,annotator,tone\n" + "".join(f"x{i},{who},{i % 4 + 1}\n" for i in range(8) for who in (1, 2, 3))
     guess = guessed(tmp_path / "a.csv", text)
@@ -187,7 +196,7 @@ def test_records_in_a_list_of_one_object(tmp_path: Path, around: dict[str, objec
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None:
-    group = {"group": "g", "source": "s", "answers": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}
+    group = {"group": "g", "source": "s", "items": [{"id": "a", "text": "x", "ratings": {"tone": 4}}]}
     (tmp_path / name).write_text(json.dumps(group))
-    (found,) = load(tmp_path / name, TASK, Columns.of(["candidates=answers"])).groups
+    (found,) = load(tmp_path / name, TASK, Columns.of(["candidates=items"])).groups
     assert (found.source, len(found.candidates)) == ("s", 1)
