@@ -141,19 +141,9 @@ def _values(
     records: Sequence[Record], roles: Mapping[str, str], rest: Sequence[str], columns: Columns
 ) -> dict[str, list[object]]:
     """Column, or base name of the columns of several raters, that may hold ratings -> all its values."""
-    values: dict[str, list[object]] = {}
     if "aspect" in roles and "rating" in roles:
-        for record in records:
-            name = record.text(roles["aspect"]).strip()
-            if not usable_name(name):
-                raise record.error(
-                    f"{name!r} cannot be the name of an aspect",
-                    roles["aspect"],
-                    expected="letters, digits, _, -, . and blanks, and no name of a column",
-                    remedy="rename the aspect in all rows",
-                )
-            values.setdefault(name, []).extend(v for _, v in record.several(roles["rating"]))
-        return values
+        return _values_of_ratings(records, roles["aspect"], roles["rating"])
+    values: dict[str, list[object]] = {}
     ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
     names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
     bases = [base for key in rest if (base := rater_base(key)) is not None]
@@ -169,6 +159,22 @@ def _values(
             if key in record.values:
                 values.setdefault(name, []).extend(v for _, v in record.several(key))
     return {column: given for column, given in values.items() if not _NO_RATING.fullmatch(even(column))}
+
+
+def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> dict[str, list[object]]:
+    """`_values` for a table with one row per rating."""
+    values: dict[str, list[object]] = {}
+    for record in records:
+        name = record.text(aspect).strip()
+        if not usable_name(name):
+            raise record.error(
+                f"{name!r} cannot be the name of an aspect",
+                aspect,
+                expected="letters, digits, _, -, . and blanks, and no name of a column",
+                remedy="rename the aspect in all rows",
+            )
+        values.setdefault(name, []).extend(v for _, v in record.several(rating))
+    return values
 
 
 def _nested(record: Record, roles: Mapping[str, str]) -> list[Record]:
