@@ -254,7 +254,7 @@ def _title(text: str, name: str, line: int, unit: Literal["line", "row"]) -> Inp
         unit=unit,
         expected="the names of the columns in the first row, e.g. source, text, helpfulness",
         found=text.strip(),
-        remedy="delete the rows above the names of the columns",
+        remedy="delete the rows above the names of the columns; if it is one, put its texts in double quotes",
     )
 
 
