@@ -264,10 +264,11 @@ def _one_rating(
 
 
 def _source(row: _Row) -> str:
-    if "source" not in row.roles:
-        return ""
+    source = row.optional("source")
+    if source or "source" not in row.roles:
+        return source
     told = "repeat it in every row; in a spreadsheet, unmerge its cells and fill them down"
-    return replace(row.record, remedy=None if row.optional("source") else told).text(row.roles["source"])
+    return replace(row.record, remedy=told).text(row.roles["source"])
 
 
 def _references(row: _Row, layout: RowLayout) -> tuple[str, ...]:
