@@ -27,14 +27,24 @@ _LEAD = "review"
 """The field that text before the first header belongs to."""
 
 _MARKER = re.compile(r"\[\[\s*##\s*(\w+)\s*##\s*\]\]")
-_CANDIDATE = r"[ \t*_`•#|-]*(?:candidate[ \t_#-]*)?(\d{1,4})"
-_SAID = r"[ \t*_`)\]]*(?:[:=|→]|->|[–—])(.*)"
-_LINE = re.compile(rf"{_CANDIDATE}[ \t*_`]*(?:[:=|→]|->|[–—])(.*)", re.IGNORECASE)
-_NUMBER = re.compile(rf"{_CANDIDATE}(?!\d)", re.IGNORECASE)
-_BETWEEN = " \t*_`|,/·:–—-(["
+
+_OPENING = r"[ *_`•#|-]*"
+_NUMBER = r"(?:candidate[ _#-]*)?(\d{1,4})(?!\d)"
+_BETWEEN = r"[ *_`|,/·:：–—(-]"
 """Characters allowed between the number of a candidate and the name of an aspect."""
-_FOREIGN = re.compile(r"_(\w+)[ \t*_`]*[:=|→]")
-_DIRECTION = re.compile(r"(too (?:high|low))\b[^\w]*(.*)", re.IGNORECASE | re.DOTALL)
+_SEPARATOR = r"[ *_`)\]]*(?:[:：=|→]|->|[–—])"
+
+_ANSWER = r"\W*(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
+_FOREIGN = re.compile(
+    rf"{_OPENING}(?:(?:candidate[ _#-]*)?(\d{{1,4}}_\w{{1,60}}){_SEPARATOR}"
+    # Other lines may be prose, which has no answer after the name: "Candidate 2 (the shorter one): 3 facts".
+    rf"|candidate(?: ?[_#-]| (?=\d|\w\b))(\w(?:\w|{_BETWEEN}){{0,60}}?){_SEPARATOR}{_ANSWER})",
+    re.IGNORECASE,
+)
+"""A line about a candidate or an aspect, for lines that are about none of those in the prompt."""
+
+_DIRECTION = re.compile(r"(too (?:high|low))\b(?!\W*\?)\W*(.*)", re.IGNORECASE)
+_STATED = re.compile(r"too (?:high|low)\b|no[ _-]?issue", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,155 +68,160 @@ def read_scores(
         asked: The cells to read.
         items: All cells of the prompt, with their items.
     """
+    sections = _Sections(reply)
 
-    def one(cell: Cell, line: str) -> ParsedScore | Unreadable:
+    def one(cell: Cell, said: str) -> ParsedScore | Unreadable:
         aspect = items[cell].aspect
-        value = replies.score(line, aspect.scale, aspect.name)
-        why = _about(reply, cell)
+        value = replies.score(said, aspect.scale, aspect.name)
+        why = sections.about(cell)
         if isinstance(value, Unreadable):
             return value
         return why if isinstance(why, Unreadable) else ParsedScore(value, why)
 
-    return _each(_lines(reply, name, items), asked, one)
+    return _each(sections.lines(name), asked, items, one)
 
 
 def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -> dict[Cell, Objection | Unreadable]:
     """The Critic's decision about each cell in `asked`; `known` are all cells of the prompt."""
-    field = _field(reply, DECISIONS)
-    if not isinstance(field, Unreadable) and len(field.split("\n")) == 1 and replies.no_issue(field) is True:
+    sections = _Sections(reply)
+    lines = sections.lines(DECISIONS)
+    if not isinstance(lines, Unreadable) and len(lines) == 1 and replies.no_issue(lines[0]) is True:
         return dict.fromkeys(asked, Objection(True, replies.NO_ISSUE))
-    return _each(_lines(reply, DECISIONS, known), asked, lambda cell, line: _decision(reply, cell, line))
+    return _each(lines, asked, known, lambda cell, said: _decision(said, sections.about(cell)))
 
 
-def _decision(reply: str, cell: Cell, line: str) -> Objection | Unreadable:
-    direction = _DIRECTION.fullmatch(line.strip(" \t*_`"))
-    content = False if direction else replies.no_issue(line)
-    if isinstance(content, Unreadable):
+def _decision(said: str, evidence: str | Unreadable) -> Objection | Unreadable:
+    direction = _DIRECTION.fullmatch(said)
+    content = False if direction else replies.no_issue(said)
+    # What a decision quotes from a candidate in quotation marks is no decision.
+    several = len({one.lower() for one in _STATED.findall(replies.unquoted(said))}) > 1
+    if several or isinstance(content, Unreadable):
         return Unreadable(f"a decision must be {replies.NO_ISSUE}, {TOO_HIGH} or {TOO_LOW} and nothing else")
     if content:
         return Objection(True, replies.NO_ISSUE)
-    evidence = _about(reply, cell)
     if isinstance(evidence, Unreadable):
         return evidence
-    evidence = evidence or (direction[2].strip() if direction else "")
+    evidence = evidence or (direction[2] if direction else "")
     if not evidence:
         return Unreadable("an issue stood without its evidence")
     return Objection(False, f"{direction[1].capitalize()}. {evidence}" if direction else evidence)
 
 
 def _each(
-    lines: Mapping[Cell, str | Unreadable] | Unreadable,
+    lines: Sequence[str] | Unreadable,
     asked: Sequence[Cell],
+    known: Collection[Cell],
     read: Callable[[Cell, str], T | Unreadable],
 ) -> dict[Cell, T | Unreadable]:
-    if isinstance(lines, Unreadable):
-        return dict.fromkeys(asked, lines)
+    """What is read of the lines of a field about each cell in `asked`."""
+    said = lines if isinstance(lines, Unreadable) else _said(lines, known)
+    if isinstance(said, Unreadable):
+        return dict.fromkeys(asked, said)
     found: dict[Cell, T | Unreadable] = {}
     for cell in asked:
-        line = lines.get(cell, Unreadable("it was missing"))
-        found[cell] = line if isinstance(line, Unreadable) else read(cell, line)
+        one = said.get(cell, Unreadable("it was missing"))
+        found[cell] = one if isinstance(one, Unreadable) else read(cell, one)
     return found
 
 
-def _lines(reply: str, name: str, known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
-    """Cell -> its line in a field."""
-    field = _field(reply, name)
-    if isinstance(field, Unreadable):
-        return field
+def _said(lines: Sequence[str], known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
+    """Cell -> what stands after its name."""
     labels, numbers = tuple(aspects_in(known)), candidates_in(known)
     found: dict[Cell, str | Unreadable] = {}
-    for line in field.split("\n"):
-        one = _cell_line(line.strip(), labels)
-        if one is None:
-            continue
-        cell, said = one[0], one[1].strip(" \t*_`|")
-        if cell.candidate not in numbers or cell.aspect not in labels:
-            return Unreadable(f"there is no {label(cell)}")
-        if found.setdefault(cell, said) != said:
-            found[cell] = Unreadable("it stood twice with different content")
+    for line in lines:
+        one = _cell_line(line, numbers, labels)
+        if isinstance(one, Unreadable):
+            return one
+        if one is not None and found.setdefault(*one) != one[1]:
+            found[one[0]] = Unreadable("it stood twice with different content")
     return found
 
 
-def _cell_line(line: str, labels: tuple[str, ...]) -> tuple[Cell, str] | None:
-    """The cell that a line begins with, and the rest of the line; None if it begins with none.
-
-    An unknown aspect gives a cell with the unknown name as its label.
-    """
-    if labels == ("",):
-        match = _LINE.fullmatch(line)
-        return None if match is None else (Cell(int(match[1])), match[2])
-    number = _NUMBER.match(line)
-    if number is None:
-        return None
-    rest = line[number.end() :]
-    named = _aspect_names(labels).match(rest.lstrip(_BETWEEN))
-    if named is not None:
-        own = re.sub("[ _-]+", "_", named[1].lower())
-        return Cell(int(number[1]), own), named[2]
-    foreign = _FOREIGN.match(rest)
-    return None if foreign is None else (Cell(int(number[1]), foreign[1].lower()), "")
+def _cell_line(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> tuple[Cell, str] | Unreadable | None:
+    """The cell that a line begins with, and the rest of the line; None if it begins with none."""
+    match = _line_of(labels).fullmatch(line)
+    if match is None:
+        return _foreign(line, numbers, labels)
+    cell = Cell(int(match[1]), re.sub("[ _-]", "_", match[2].lower()))
+    if cell.candidate not in numbers:
+        return Unreadable(f"there is no {label(cell)}")
+    return cell, match[3].strip(" *_`|")
 
 
 @lru_cache(maxsize=256)
-def _aspect_names(labels: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of one of the labels, with its words joined in any way, and of the text after it."""
+def _line_of(labels: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of a line about a cell: its candidate, its aspect with words joined in any way, and what it says."""
     longest = sorted(labels, key=len, reverse=True)
     known = "|".join(re.escape(name).replace("_", "[ _-]") for name in longest)
-    return re.compile(rf"({known}){_SAID}", re.IGNORECASE)
+    between = "" if labels == ("",) else f"{_BETWEEN}*"
+    return re.compile(rf"{_OPENING}{_NUMBER}{between}({known}){_SEPARATOR}(.*)", re.IGNORECASE)
 
 
-def _field(reply: str, name: str) -> str | Unreadable:
-    found = _sections(reply, name)
-    if isinstance(found, Unreadable):
-        return found
-    # A reply without any structure may consist of the lines only.
-    text = found.get(name, found.get("", ""))
-    if not text:
-        return Unreadable(f"the field {name!r} was missing")
-    return _as_lines(text) if text.startswith("{") else text.strip()
+def _foreign(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> Unreadable | None:
+    match = _FOREIGN.match(line)
+    if match is None:
+        return None
+    name = match[1] or match[2]
+    number = re.match(r"\d{1,4}(?!\w)", name)
+    # Words after the number of a candidate name an aspect only where there are several.
+    if number and int(number[0]) in numbers and (labels == ("",) or number[0] == name):
+        return None
+    return Unreadable("there is no candidate_" + re.sub(r"[\W_]+", "_", name.lower()).strip("_"))
 
 
-def _about(reply: str, cell: Cell) -> str | Unreadable:
-    """The text under a cell's own header; empty if there is no such header."""
-    found = _sections(reply, label(cell))
-    if isinstance(found, Unreadable):
-        # Without headers, the cell's line in another field looks like a second section.
-        return found if _MARKER.search(reply) else ""
-    return found.get(label(cell), "")
+class _Sections:
+    """The sections of a reply."""
+
+    def __init__(self, reply: str) -> None:
+        self._reply = reply
+        self._marked = {head.lower() for head in _MARKER.findall(reply)}
+        heads = {head.lower() for head in HEADER.findall(reply)}
+        # A section is searched by itself where one occurs twice, and where a closing tag may end thinking or be text.
+        whole = replies.sections(reply, (_LEAD, *heads)) if heads and "</" not in reply else {}
+        self._whole = {} if isinstance(whole, Unreadable) else whole
+
+    def lines(self, name: str) -> list[str] | Unreadable:
+        """The lines of a field without blank ones, or the members of a JSON object in the field as such lines."""
+        found = self._named(name)
+        if isinstance(found, Unreadable):
+            return found
+        # A reply without any structure may consist of the lines only.
+        text = found.get(name, found.get("", "")).strip()
+        if not text:
+            return Unreadable(f"the field {name!r} was missing")
+        lines = _members(text) if text.startswith("{") else text.split("\n")
+        if lines is None:
+            return Unreadable(f"the field {name!r} looked like a JSON object but was not a valid one")
+        # Words are joined, so that no text in a value can begin a line.
+        return [joined for line in lines if (joined := " ".join(line.split()))]
+
+    def about(self, cell: Cell) -> str | Unreadable:
+        """The text under a cell's own header; empty if there is no such header."""
+        found = self._named(label(cell))
+        if isinstance(found, Unreadable):
+            # Without headers, the cell's line in another field looks like a second section.
+            return found if self._marked else ""
+        return found.get(label(cell), "")
+
+    def _named(self, name: str) -> dict[str, str] | Unreadable:
+        """The section `name`, and the text before the first section."""
+        if name in self._whole:
+            return self._whole
+        # In a reply with headers nothing else is structure: what looks like it may be quoted from a candidate.
+        return {} if self._marked and name not in self._marked else replies.sections(self._reply, (_LEAD, name))
 
 
-def _sections(reply: str, name: str) -> dict[str, str] | Unreadable:
-    """The field `name` of a reply, and the text before the first field."""
-    heads = _heads(reply)
-    if name in (whole := _whole(reply)):
-        return whole
-    # In a reply with headers nothing else is structure: what looks like it may be quoted from a candidate.
-    return {} if heads and name not in heads else replies.sections(reply, (_LEAD, name))
+def _members(text: str) -> list[str] | None:
+    """A line for each member of a JSON object, or of the objects in it; None if it is no valid object.
 
-
-# Cached, because a table may have a hundred cells that each look for their section.
-@lru_cache(maxsize=8)
-def _heads(reply: str) -> frozenset[str]:
-    return frozenset(head.lower() for head in _MARKER.findall(reply))
-
-
-@lru_cache(maxsize=8)
-def _whole(reply: str) -> dict[str, str]:
-    """All sections of a reply at once. Empty if sections must be searched one by one: because one occurs twice, or
-    because a closing tag may end thinking or be text of a section."""
-    heads = {head.lower() for head in HEADER.findall(reply)}
-    found = replies.sections(reply, (_LEAD, *heads)) if heads and "</" not in reply else {}
-    return {} if isinstance(found, Unreadable) else found
-
-
-def _as_lines(text: str) -> str:
+    A reply about several aspects may have one object for each candidate. A repeated key gives two lines.
+    """
     try:
-        value = json.loads(text)
+        members = json.loads(text, strict=False, object_pairs_hook=tuple)
     except (ValueError, RecursionError):
-        return text
+        return None
     lines = []
-    for name, said in value.items():
-        # A reply about several aspects may have one object for each candidate.
-        inner = said.items() if isinstance(said, dict) else [("", said)]
-        lines += [f"{name}_{aspect}: {one}" if aspect else f"{name}: {one}" for aspect, one in inner]
-    return "\n".join(lines)
+    for name, value in members:
+        inner = value if isinstance(value, tuple) else ()
+        lines += [f"{name}_{aspect}: {said}" for aspect, said in inner] or [f"{name}: {value}"]
+    return lines

@@ -18,7 +18,18 @@ from functools import lru_cache
 from debate_judge.data.schema import Scale
 from debate_judge.programs.roles.reply_forms import Unreadable, heads_in, label_of, split, unfenced
 
-__all__ = ["FIELDS", "NO_ISSUE", "REQUEST", "Unreadable", "escape", "excerpt", "no_issue", "score", "sections"]
+__all__ = [
+    "FIELDS",
+    "NO_ISSUE",
+    "REQUEST",
+    "Unreadable",
+    "escape",
+    "excerpt",
+    "no_issue",
+    "score",
+    "sections",
+    "unquoted",
+]
 
 REQUEST = "Reply with these fields:"
 """The line of a prompt before the headers of the requested fields."""
@@ -168,7 +179,7 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
         return float(spelled)
     alone = _ALONE.fullmatch(first)
     # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
-    claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), _QUOTED.sub("", bare).strip())]
+    claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), unquoted(bare).strip())]
     values = {_number(claim[1]) for claim in claims}
     if len(values) != 1:
         several = ", ".join(f"{value:g}" for value in sorted(values))
@@ -182,6 +193,11 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     if not scale.contains(value):
         return Unreadable(f"the score {value:g} is outside the scale; give one number from {scale}")
     return value
+
+
+def unquoted(text: str) -> str:
+    """A text without what stands in quotation marks or in lines marked as a quotation."""
+    return _QUOTED.sub("", text)
 
 
 def _without_reason(line: str) -> str:

@@ -74,6 +74,11 @@ from debate_judge.programs.roles.parsing import Unreadable, no_issue
         ("NO ISSUE\nISSUE", None),
         ("ISSUE\n\nDecision: NO ISSUE", None),
         ("KEIN PROBLEM", None),
+        ("TOO HIGH or TOO LOW", None),
+        ("TOO HIGH? No, it stands. NO ISSUE", None),
+        ("ISSUE? No, it stands. NO ISSUE", None),
+        ("ISSUE: no, it stands. NO ISSUE", None),
+        ("ISSUE - or NO ISSUE", None),
     ],
 )
 def test_decision(text: str, expected: bool | None) -> None:

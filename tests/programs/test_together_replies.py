@@ -70,7 +70,7 @@ GAPS: dict[str, tuple[Callable[[str, str], str], list[str], str]] = {
     "nested too deeply": (
         lambda p, reply: "[[ ## scores ## ]]\n" + '{"a":' * 5000,
         ["one", "two", "three", "four"],
-        "it was missing",
+        "'scores' looked like a JSON object but was not a valid one",
     ),
     "nothing": (lambda p, reply: " ", ["one", "two", "three", "four"], "empty"),
     "lines elsewhere": (
