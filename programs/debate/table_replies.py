@@ -34,7 +34,7 @@ _BETWEEN = r"[ *_`|,/·:：–—(-]"
 """Characters allowed between the number of a candidate and the name of an aspect."""
 _SEPARATOR = r"[ *_`)\]]*(?:[:：=|→]|->|[–—])"
 
-_ANSWER = r"\W*(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
+_ANSWER = r"\W{0,9}(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
 _FOREIGN = re.compile(
     rf"{_OPENING}(?:(?:candidate[ _#-]*)?(\d{{1,4}}_\w{{1,60}}){_SEPARATOR}"
     # Other lines may be prose, which has no answer after the name: "Candidate 2 (the shorter one): 3 facts".
