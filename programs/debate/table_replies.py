@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
+from debate_judge.data.schema import Aspect
 from debate_judge.programs.debate.table_cells import Cell, aspects_in, candidates_in, label
 from debate_judge.programs.debate.table_prompts import DECISIONS, TOO_HIGH, TOO_LOW
 from debate_judge.programs.judge import Item
@@ -20,31 +20,6 @@ from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.reply_forms import HEADER
 from debate_judge.programs.roles.score_modes import ParsedScore
-
-T = TypeVar("T")
-
-_LEAD = "review"
-"""The field that text before the first header belongs to."""
-
-_MARKER = re.compile(r"\[\[\s*##\s*(\w+)\s*##\s*\]\]")
-
-_OPENING = r"[ *_`•#|-]*"
-_NUMBER = r"(?:candidate[ _#-]*)?(\d{1,4})(?!\d)"
-_BETWEEN = r"[ *_`|,/·:：–—(-]"
-"""Characters allowed between the number of a candidate and the name of an aspect."""
-_SEPARATOR = r"[ *_`)\]]*(?:[:：=|→]|->|[–—])"
-
-_ANSWER = r"\W{0,9}(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
-_FOREIGN = re.compile(
-    rf"{_OPENING}(?:(?:candidate[ _#-]*)?(\d{{1,4}}_\w{{1,60}}){_SEPARATOR}"
-    # Other lines may be prose, which has no answer after the name: "Candidate 2 (the shorter one): 3 facts".
-    rf"|candidate(?: ?[_#-]| (?=\d|\w\b))(\w(?:\w|{_BETWEEN}){{0,60}}?){_SEPARATOR}{_ANSWER})",
-    re.IGNORECASE,
-)
-"""A line about a candidate or an aspect, for lines that are about none of those in the prompt."""
-
-_DIRECTION = re.compile(r"(too (?:high|low))\b(?!\W*\?)\W*(.*)", re.IGNORECASE)
-_STATED = re.compile(r"too (?:high|low)\b|no[ _-]?issue", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +44,15 @@ def read_scores(
         items: All cells of the prompt, with their items.
     """
     sections = _Sections(reply)
+    said = _said(sections.lines(name), asked, items)
+    return {cell: _score(one, sections.about(cell), items[cell].aspect) for cell, one in said.items()}
 
-    def one(cell: Cell, said: str) -> ParsedScore | Unreadable:
-        aspect = items[cell].aspect
-        value = replies.score(said, aspect.scale, aspect.name)
-        why = sections.about(cell)
-        if isinstance(value, Unreadable):
-            return value
-        return why if isinstance(why, Unreadable) else ParsedScore(value, why)
 
-    return _each(sections.lines(name), asked, items, one)
+def _score(said: str | Unreadable, why: str | Unreadable, aspect: Aspect) -> ParsedScore | Unreadable:
+    value = said if isinstance(said, Unreadable) else replies.score(said, aspect.scale, aspect.name)
+    if isinstance(value, Unreadable):
+        return value
+    return why if isinstance(why, Unreadable) else ParsedScore(value, why)
 
 
 def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -> dict[Cell, Objection | Unreadable]:
@@ -87,10 +61,16 @@ def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -
     lines = sections.lines(DECISIONS)
     if not isinstance(lines, Unreadable) and len(lines) == 1 and replies.no_issue(lines[0]) is True:
         return dict.fromkeys(asked, Objection(True, replies.NO_ISSUE))
-    return _each(lines, asked, known, lambda cell, said: _decision(said, sections.about(cell)))
+    return {cell: _decision(one, sections.about(cell)) for cell, one in _said(lines, asked, known).items()}
 
 
-def _decision(said: str, evidence: str | Unreadable) -> Objection | Unreadable:
+_DIRECTION = re.compile(r"(too (?:high|low))\b(?!\W*\?)\W*(.*)", re.IGNORECASE)
+_STATED = re.compile(r"too (?:high|low)\b|no[ _-]?issue", re.IGNORECASE)
+
+
+def _decision(said: str | Unreadable, evidence: str | Unreadable) -> Objection | Unreadable:
+    if isinstance(said, Unreadable):
+        return said
     direction = _DIRECTION.fullmatch(said)
     content = False if direction else replies.no_issue(said)
     # What a decision quotes from a candidate in quotation marks is no decision.
@@ -107,34 +87,38 @@ def _decision(said: str, evidence: str | Unreadable) -> Objection | Unreadable:
     return Objection(False, f"{direction[1].capitalize()}. {evidence}" if direction else evidence)
 
 
-def _each(
-    lines: Sequence[str] | Unreadable,
-    asked: Sequence[Cell],
-    known: Collection[Cell],
-    read: Callable[[Cell, str], T | Unreadable],
-) -> dict[Cell, T | Unreadable]:
-    """What is read of the lines of a field about each cell in `asked`."""
-    said = lines if isinstance(lines, Unreadable) else _said(lines, known)
-    if isinstance(said, Unreadable):
-        return dict.fromkeys(asked, said)
-    found: dict[Cell, T | Unreadable] = {}
-    for cell in asked:
-        one = said.get(cell, Unreadable("it was missing"))
-        found[cell] = one if isinstance(one, Unreadable) else read(cell, one)
-    return found
+# --- the lines of a field ---
+
+_OPENING = r"[ *_`•#|-]*"
+_NUMBER = r"(?:candidate[ _#-]*)?(\d{1,4})(?!\d)"
+_BETWEEN = r"[ *_`|,/·:：–—(-]"
+"""Characters allowed between the number of a candidate and the name of an aspect."""
+_SEPARATOR = r"[ *_`)\]]{0,9}(?:[:：=|→]|->|[–—])"
+_ANSWER = r"\W{0,9}(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
+_FOREIGN = re.compile(
+    rf"{_OPENING}(?:(?:candidate[ _#-]*)?(\d{{1,4}}_\w{{1,60}}+){_SEPARATOR}"
+    # Other lines may be prose, which has no answer after the name: "Candidate 2 (the shorter one): 3 facts".
+    rf"|candidate(?: ?[_#-]| (?=\d|\w\b))(\w(?:\w|{_BETWEEN}){{0,60}}?){_SEPARATOR}{_ANSWER})",
+    re.IGNORECASE,
+)
+"""A line about `candidate_1_NAME`, or one like `candidate_A: 4`, `Candidate 12345: 4` and `candidate 1 - NAME: 4`."""
 
 
-def _said(lines: Sequence[str], known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
-    """Cell -> what stands after its name."""
+def _said(
+    lines: Sequence[str] | Unreadable, asked: Sequence[Cell], known: Collection[Cell]
+) -> dict[Cell, str | Unreadable]:
+    """What the lines of a field say of each cell in `asked`; `known` are all cells that they may be about."""
+    if isinstance(lines, Unreadable):
+        return dict.fromkeys(asked, lines)
     labels, numbers = tuple(aspects_in(known)), candidates_in(known)
     found: dict[Cell, str | Unreadable] = {}
     for line in lines:
         one = _cell_line(line, numbers, labels)
         if isinstance(one, Unreadable):
-            return one
+            return dict.fromkeys(asked, one)
         if one is not None and found.setdefault(*one) != one[1]:
             found[one[0]] = Unreadable("it stood twice with different content")
-    return found
+    return {cell: found.get(cell, Unreadable("it was missing")) for cell in asked}
 
 
 def _cell_line(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> tuple[Cell, str] | Unreadable | None:
@@ -167,6 +151,14 @@ def _foreign(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> Unre
     if number and int(number[0]) in numbers and (labels == ("",) or number[0] == name):
         return None
     return Unreadable("there is no candidate_" + re.sub(r"[\W_]+", "_", name.lower()).strip("_"))
+
+
+# --- the sections of a reply ---
+
+_LEAD = "review"
+"""The field that text before the first header belongs to."""
+
+_MARKER = re.compile(r"\[\[\s*##\s*(\w+)\s*##\s*\]\]")
 
 
 class _Sections:

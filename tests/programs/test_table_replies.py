@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -9,7 +11,6 @@ import pytest
 from debate_judge.programs.debate.table_cells import Cell, cells_of, label
 from debate_judge.programs.debate.table_replies import Objection, read_decisions, read_scores
 from debate_judge.programs.judge import Item
-from debate_judge.programs.roles.parsing import Unreadable
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import cells, items, part
 
@@ -202,6 +203,22 @@ def test_a_decision_says_one_thing_or_is_refused(said: str, told: str | None) ->
     assert found == {"candidate_1": told or refused, "candidate_2": "NO ISSUE"}
 
 
-def test_unreadable_is_always_told_with_a_reason() -> None:
-    found = read_scores("", "scores", list(ALONE), ALONE)
-    assert found == dict.fromkeys(ALONE, Unreadable("the reply was empty"))
+def test_an_empty_reply_is_refused_for_every_cell() -> None:
+    assert scores_of("", JOINT) == {label(cell): "the reply was empty" for cell in JOINT}
+
+
+_LONG = """
+from debate_judge.programs.debate.table_cells import Cell
+from debate_judge.programs.debate.table_replies import read_decisions
+known = [Cell(1, "a"), Cell(1, "b")]
+for piece in ["_", "*", "|", " - ", "_1", "candidate a ", "too high ", "no issue "]:
+    for begun in ("candidate_1", "candidate_A: ", "candidate_1_a: TOO HIGH "):
+        read_decisions("[[ ## decisions ## ]]\\n" + begun + piece * (120_000 // len(piece)) + "x", known, known)
+print("read")
+"""
+
+
+def test_no_line_makes_a_pattern_run_away() -> None:
+    """24 lines of 120 kB take less than a second; a pattern that needs quadratic time takes minutes."""
+    done = subprocess.run([sys.executable, "-c", _LONG], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "read\n", done.stderr
