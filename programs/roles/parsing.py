@@ -34,45 +34,21 @@ __all__ = [
 REQUEST = "Reply with these fields:"
 """The line of a prompt before the headers of the requested fields."""
 
-NO_ISSUE = "NO ISSUE"
-"""The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
-
-_THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
-_TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
-_ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
-
-_CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
-
-_NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
-_OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
-_ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
-_REASON = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_]")
-_MARKS = r"[ \t*_`]*"
-_MARKUP = " \t\r\n`*_\"'"
-_LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
-_RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
-_QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
-
-_EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
-_HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
-_LIMITED = re.compile(
-    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
-    r"|\b(?:wrong\w*|false|incorrect\w*|inaccura\w*|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never"
-    r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-"""Words in the explanation of a NO ISSUE that limit it to a part, or turn it into an issue."""
-_NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
-_DECISION = re.compile(
-    r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
-)
-
-
 FIELDS = (
     *("rationale", "score", "score_1", "score_2", "review", "decision", "feedback", "reasoning", "side", "final_score"),
     *("opinion", "factuality", "severity", "facts", "claims", "steps", "summary", "query_1", "query_2"),
 )
 """Names of the fields that the judges of this project ask for."""
+
+
+# --- fields ---
+
+_THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
+_TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
+_ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
+"""Where a header or a thinking tag begins."""
+_CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
+"""The token that ends a turn."""
 
 
 def escape(text: str) -> str:
@@ -156,6 +132,23 @@ def _unclosed(text: str) -> str:
     return text
 
 
+# --- scores ---
+
+_NUMBER = r"[-+−]?(?:\d{1,9}(?:\.\d{1,15}|,\d{1,2}(?!\d))?|\.\d{1,15})"
+_OF = rf"(?:[\s*_`]*\(?(?:/|(?:out )?of\b)\s*({_NUMBER})|\s*(%))?"
+"""What a score is out of: `/5`, `of 5`, `%`."""
+_ALONE = re.compile(rf"[\s*_`'\"“‘«(\[:=]*({_NUMBER}){_OF}(?:\s*points?)?[\s*_`'\"”’»)\].!,;]*", re.IGNORECASE)
+"""A score in any markup, with nothing beside it."""
+_REASON = re.compile(r"(?<=[\d)*])[ \t]*[–—-][ \t]+[^\W\d_]")
+"""The beginning of a reason after a score: `4 - it is fair`."""
+_MARKS = r"[ \t*_`]*"
+_MARKUP = " \t\r\n`*_\"'"
+_LABEL_TAG = re.compile(r"</?(?:final[ _-]?)?(?:score|rating|answer)>", re.IGNORECASE)
+_RANGE = re.compile(r"[(\[]\s*\d+(?:\.\d+)?\s*(?:-|–|to)\s*\d+(?:\.\d+)?\s*[)\]]")
+"""The ends of a scale: `(1-5)`, which are no scores."""
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^“”]*”|«[^«»]*»|^[ \t]*>.*$", re.MULTILINE)
+
+
 def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     """Read one number on the scale. A number outside the scale is refused and never clamped.
 
@@ -217,7 +210,7 @@ def _at_either_end(label: re.Pattern[str], text: str) -> Iterator[re.Match[str]]
 def _labelled(aspect: str) -> re.Pattern[str]:
     """The pattern of a labelled score; the aspect's name may be the label, or come before it."""
     name = "[ _-]".join(map(re.escape, re.split("[ _-]+", aspect))) if aspect else r"(?!)"
-    label = rf"(?:(?:score|rating){_MARKS}(?:[:=]|is\b)|{name}{_MARKS}[:=])"
+    label = rf"(?:(?:score|rating){_MARKS}(?:[:：=]|is\b)|{name}{_MARKS}[:：=])"
     return re.compile(
         rf"(?:^|(?<=[.!?;]\s))[ \t*_`#•–-]*(?:(?:the|my|final|overall|revised|updated|new|{name})[ \t]+){{0,3}}{label}"
         rf"[\s*_`(\[]*({_NUMBER}){_OF}(?:\s*points?)?(?=[\s*_`)\]]*(?:[.!,;(\n]|\Z))(?![.,]\d)",
@@ -232,6 +225,28 @@ def _bare(text: str) -> str:
 
 def _number(text: str) -> float:
     return float(text.replace(",", ".").replace("−", "-"))
+
+
+# --- decisions ---
+
+NO_ISSUE = "NO ISSUE"
+"""The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
+
+_EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
+"""A decision and its explanation: `NO ISSUE: I agree`, `ISSUE (too high)`."""
+_HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
+"""Words in an explanation that may take the decision back."""
+_LIMITED = re.compile(
+    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
+    r"|\b(?:wrong\w*|false|incorrect\w*|inaccura\w*|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never"
+    r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words in the explanation of a NO ISSUE that limit it to a part, or turn it into an issue."""
+_NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
+_DECISION = re.compile(
+    r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
+)
 
 
 def no_issue(text: str) -> bool | Unreadable:

@@ -55,6 +55,8 @@ SCORES: list[tuple[str, float | str]] = [
     ("٤", 4),
     ("４", 4),
     ("Score: 4", 4),
+    ("Score：4", 4),
+    ("It hangs together.\nRating：4", 4),
     ("score = 4", 4),
     ("**Score:** 4", 4),
     ("**Score**: **4**", 4),
