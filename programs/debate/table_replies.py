@@ -18,7 +18,7 @@ from debate_judge.programs.debate.table_prompts import DECISIONS, TOO_HIGH, TOO_
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.parsing import Unreadable
-from debate_judge.programs.roles.reply_forms import HEADER
+from debate_judge.programs.roles.reply_forms import HEADER, unfenced
 from debate_judge.programs.roles.score_modes import ParsedScore
 
 
@@ -178,7 +178,7 @@ class _Sections:
         if isinstance(found, Unreadable):
             return found
         # A reply without any structure may consist of the lines only.
-        text = found.get(name, found.get("", "")).strip()
+        text = unfenced(found.get(name, found.get("", "")).strip())
         if not text:
             return Unreadable(f"the field {name!r} was missing")
         lines = _members(text) if text.startswith("{") else text.split("\n")

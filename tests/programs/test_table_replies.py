@@ -43,6 +43,11 @@ TWICE = "it stood twice with different content"
 # --- objects of JSON under a header ---
 
 
+@pytest.mark.parametrize("content", ['json\n{"candidate_1": 4, "candidate_2": 3}', f"\n{BOTH}"])
+def test_a_field_may_stand_in_a_code_fence(content: str) -> None:
+    assert scores(f"```{content}\n```") == READ
+
+
 def test_a_key_twice_with_different_values_is_refused_like_a_line() -> None:
     assert scores('{"candidate_1": 3, "candidate_1": 5, "candidate_2": 3}') == {"candidate_1": TWICE, "candidate_2": 3}
     assert scores('{"candidate_1": 4, "candidate_1": 4, "candidate_2": 3}') == READ
