@@ -21,6 +21,7 @@ import yaml
 from debate_judge.runs.export.process import SETTINGS, variable
 from debate_judge.runs.tracking.tracker import Tracker
 from tests.postgresql import PostgresServer, free_port
+from tests.source_tree import SOURCES, name_of
 
 ROOT = Path(__file__).parents[2]
 TEAM = ROOT / "runs" / "team"
@@ -65,6 +66,43 @@ def test_secrets_come_from_a_file_that_git_ignores(compose: dict[str, Any]) -> N
             assert not re.search(r"://\w+:[^@]*@", str(value)), name
     ignored = subprocess.run(["git", "check-ignore", "-q", "runs/team/.env"], cwd=ROOT, check=False)
     assert ignored.returncode == 0
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a pattern of .dockerignore names a path or a folder above it, by Docker's rules."""
+    parts = (r"(?:.*/)?" if part == "**" else re.escape(part).replace(r"\*", "[^/]*") + "/" for part in pattern.split("/"))
+    return re.match("".join(parts), f"{path}/") is not None
+
+
+def in_the_build_context(path: str) -> bool:
+    """Whether `COPY . /source` takes a file along: the last line that names it decides."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    named = [pattern for pattern in patterns if matches(pattern.removeprefix("!"), path)]
+    return not named or named[-1].startswith("!")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runs/team/.env", "runs/team/.env.production", "runs/team/compose.yaml", ".env", ".pgpass", "data/.netrc", "id_rsa",
+        ".git/config", ".git/objects/pack/1.pack", "runs/store/mlflow.db", "runs/store/replies/1/2.replies",
+        "my-ratings/all.jsonl", "build/lib/debate_judge/data/schema.py", "dist/debate_judge.whl", "mlruns/0/meta.yaml",
+        ".venv/bin/python", "debate_judge.egg-info/PKG-INFO", ".mypy_cache/3.12/x.json", "data/__pycache__/schema.pyc",
+        "tests/conftest.py",
+    ],
+)  # fmt: skip
+def test_no_secret_and_nothing_large_gets_into_a_layer_of_the_image(path: str) -> None:
+    assert not in_the_build_context(path)
+
+
+def test_the_build_context_holds_what_the_package_is_built_from() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {*map(name_of, SOURCES), "pyproject.toml", project["project"]["readme"], "LICENSE"}
+    for package, names in project["tool"]["setuptools"]["package-data"].items():
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        needed |= {name_of(path) for pattern in names for path in folder.glob(pattern)}
+    assert [path for path in sorted(needed) if not in_the_build_context(path)] == []
 
 
 def test_ports_are_published_on_loopback_unless_the_user_says_otherwise(compose: dict[str, Any]) -> None:
