@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from dspy import lm15
 
 from debate_judge.programs.lm.errors import lm_error
@@ -69,6 +70,42 @@ def test_limits_that_a_provider_names_hold_for_all() -> None:
     run(work)
     assert len(sent) == 400
     assert busiest_minute(sent) <= 120
+
+
+@pytest.mark.parametrize(("first", "second"), [(600, 120), (120, 600), (120, 100)])
+def test_different_limits_that_processes_are_told_starve_none(first: int, second: int) -> None:
+    """As by a gateway to two accounts, or where one process stood still while the limits changed."""
+    sent: list[float] = []
+
+    async def work() -> float:
+        account = Account(LMOptions(), RateLimits(600))
+        callers = [account.caller(16), account.caller(16)]
+        await ask(callers, 5, answering([]))
+        for one, rpm in zip(callers, (first, second), strict=True):
+            one.on_rate_limits(RateLimits(rpm))
+            await asyncio.sleep(1)
+        begun = now()
+        async with asyncio.timeout(3600):
+            await ask(callers, 150, answering(sent))
+        return now() - begun
+
+    seconds = run(work)
+    assert len(sent) == 300
+    # The limit that was told last holds.
+    assert busiest_minute(sent) <= second
+    assert seconds <= 300 / second * 60 * 1.05
+
+
+def test_limits_that_change_with_every_report_leave_what_was_saved_up() -> None:
+    async def work() -> float:
+        account, granted = Account(LMOptions(), RateLimits(600)), 0.0
+        for turn in range(600):
+            report = LeaseReport("process", requests=1.0, pace=RateLimits((600, 120)[turn % 2]))
+            granted += account.ledger.exchange(report).requests
+            await asyncio.sleep(0.1)
+        return granted
+
+    assert 0.95 * 120 <= run(work) <= 600
 
 
 def test_a_refusal_of_one_slows_the_others() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from debate_judge.programs.lm.lending.messages import (
     BEAT,
@@ -100,13 +100,15 @@ class AccountLedger:
         now = self._clock()
         lessee = self._lessees.get(report.lessee)
         if lessee is None:
-            lessee = self._lessees[report.lessee] = _Lessee(replace(report, refusals=0), now)
+            lessee = self._lessees[report.lessee] = _Lessee(LeaseReport(report.lessee), now)
             self._lost = each(max, NONE, each(lambda lost, told: lost - told, self._lost, report.leased))
         if report.refusals > lessee.report.refusals:
             lessee.refused_at = now
+        # What was told long ago may no longer hold: only news of a process changes the limits of all.
+        if report.pace != lessee.report.pace:
+            self._heed(report.pace)
         lessee.report, lessee.seen, lessee.leased = report, now, report.leased
         lessee.paused_until = now + report.pause if report.pause else 0.0
-        self._heed(report.pace)
         # The budget first: what cannot be paid needs no place in this minute.
         spent = self._lend(lessee, now) if self._capped else ""
         requests, tokens, wait = (0.0, 0.0, BEAT) if spent else self._permit(report, now)
@@ -183,9 +185,9 @@ class AccountLedger:
         rpm = self._own.rpm or self._named.rpm or self._usual.rpm
         tpm = self._own.tpm or self._named.tpm or self._usual.tpm
         if rpm != self._pace.rpm:
-            self._requests = _bucket(rpm)
+            self._requests = _bucket(rpm, self._requests)
         if tpm != self._pace.tpm:
-            self._tokens = _bucket(tpm)
+            self._tokens = _bucket(tpm, self._tokens)
         self._pace = RateLimits(rpm, tpm)
 
     def _permit(self, report: LeaseReport, now: float) -> tuple[float, float, float]:
@@ -207,10 +209,14 @@ class AccountLedger:
         return requests, tokens, 0.0
 
 
-def _bucket(per_minute: float | None) -> Bucket | None:
+def _bucket(per_minute: float | None, before: Bucket | None) -> Bucket | None:
+    """A bucket of another limit, with what is left in the one before."""
     if per_minute is None:
         return None
     kept = per_minute * 60 / (60 + _LATE)
+    if before is not None:
+        before.change(kept, kept / 60)
+        return before
     bucket = Bucket(kept, kept / 60)
     # A ledger that starts again does not know what this minute has had.
     bucket.take(bucket.level)

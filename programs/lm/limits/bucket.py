@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 _INSTANT = 1e-6
@@ -17,11 +18,15 @@ class Bucket:
     """
 
     def __init__(self, per_minute: float, burst: float) -> None:
+        self._level, self._at = math.inf, time.monotonic()
+        self.change(per_minute, burst)
+
+    def change(self, per_minute: float, burst: float) -> None:
+        """Hold another limit from now on, with what is left of the one before."""
         # A bucket that holds b and fills at r lets through b - 1 + 60 r whole units a minute at most.
         self._burst = min(max(1.0, burst), per_minute) if per_minute >= 1 else 1.0
         self._rate = (per_minute - self._burst + 1.0 if per_minute >= 1 else per_minute) / 60.0
-        self._level = self._burst
-        self._at = time.monotonic()
+        self._level = min(self._level, self._burst)
 
     @property
     def level(self) -> float:
