@@ -70,7 +70,9 @@ def test_secrets_come_from_a_file_that_git_ignores(compose: dict[str, Any]) -> N
 
 def matches(pattern: str, path: str) -> bool:
     """Whether a pattern of .dockerignore names a path or a folder above it, by Docker's rules."""
-    parts = (r"(?:.*/)?" if part == "**" else re.escape(part).replace(r"\*", "[^/]*") + "/" for part in pattern.split("/"))
+    parts = (
+        r"(?:.*/)?" if part == "**" else re.escape(part).replace(r"\*", "[^/]*") + "/" for part in pattern.split("/")
+    )
     return re.match("".join(parts), f"{path}/") is not None
 
 
@@ -85,8 +87,8 @@ def in_the_build_context(path: str) -> bool:
 @pytest.mark.parametrize(
     "path",
     [
-        "runs/team/.env", "runs/team/.env.production", "runs/team/compose.yaml", ".env", ".pgpass", "data/.netrc", "id_rsa",
-        ".git/config", ".git/objects/pack/1.pack", "runs/store/mlflow.db", "runs/store/replies/1/2.replies",
+        "runs/team/.env", "runs/team/.env.production", "runs/team/compose.yaml", ".env", ".pgpass", "data/.netrc",
+        "id_rsa", ".git/config", ".git/objects/pack/1.pack", "runs/store/mlflow.db", "runs/store/replies/1/2.replies",
         "my-ratings/all.jsonl", "build/lib/debate_judge/data/schema.py", "dist/debate_judge.whl", "mlruns/0/meta.yaml",
         ".venv/bin/python", "debate_judge.egg-info/PKG-INFO", ".mypy_cache/3.12/x.json", "data/__pycache__/schema.pyc",
         "tests/conftest.py",
