@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Dropped, Outcome
 from debate_judge.optimize.search.points import Point, Reading, Space
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sharing.database import connect, only_holder, sqlalchemy_address
+from debate_judge.programs.lm.sharing.database import connect, only_holder, sqlalchemy_address, unreachable
 
 if TYPE_CHECKING:
     import optuna
@@ -81,9 +81,15 @@ STUDIES = "--studies"
 """The flag that names a database."""
 
 
+StillAlone = Callable[[], bool]
+"""Makes sure that no other process works with a study; False if one may have done so for a while."""
+
+
 @contextmanager
-def alone_in(name: str, storage: Path | str | None) -> Iterator[None]:
+def alone_in(name: str, storage: Path | str | None) -> Iterator[StillAlone]:
     """Let one process at a time work with a study, on whatever machine of a team it runs; the others wait.
+
+    What is yielded is to be called before anything is added to the study: a database that was away has freed it.
 
     Args:
         name: Of the study.
@@ -93,11 +99,11 @@ def alone_in(name: str, storage: Path | str | None) -> Iterator[None]:
         InputError: The place cannot be written, or the database cannot be used.
     """
     if isinstance(storage, str):
-        with only_holder(storage, STUDIES, f"study {name}", "compiles the same"), _explained(storage):
-            yield
+        with only_holder(storage, STUDIES, f"study {name}", "compiles the same") as lock, _explained(storage):
+            yield lock.keep
     else:
         with only_process(storage):
-            yield
+            yield lambda: True
 
 
 @contextmanager
@@ -109,13 +115,7 @@ def _explained(address: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        raise InputError(
-            "the database of the studies cannot be used: " + clean_text(str(error)).splitlines()[0],
-            field=STUDIES,
-            found=clean_text(address),
-            remedy="see that it runs, and run the same command again, which goes on from there; or leave the address "
-            "out for files below --store",
-        ) from error
+        raise unreachable(address, STUDIES, error) from error
 
 
 def require_reachable(storage: Path | str | None) -> None:

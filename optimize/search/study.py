@@ -21,7 +21,15 @@ from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
 from debate_judge.optimize.search.race import Challenge, MayWin, race
-from debate_judge.optimize.search.storage import Found, alone_in, finished, known_points, open_study, suggest
+from debate_judge.optimize.search.storage import (
+    Found,
+    StillAlone,
+    alone_in,
+    finished,
+    known_points,
+    open_study,
+    suggest,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -95,8 +103,8 @@ def search(
         on_trial: Is told of every distinct point, once.
     """
     outcomes = Outcomes(units, space, plan.criterion)
-    with alone_in(plan.study, plan.storage):
-        _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage)).all()
+    with alone_in(plan.study, plan.storage) as still_alone:
+        _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage), still_alone).all()
     return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)))
 
 
@@ -108,12 +116,15 @@ class _Trying:
     the study holds is not added twice.
     """
 
-    def __init__(self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial, study: optuna.Study) -> None:
+    def __init__(
+        self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial, study: optuna.Study, still_alone: StillAlone
+    ) -> None:
         self._outcomes = outcomes
         self._space = outcomes.space
         self._plan = plan
         self._on_trial = on_trial
         self._study = study
+        self._still_alone = still_alone
         self._stored = known_points(outcomes.space, study)
         self._seen: dict[Point, optuna.trial.FrozenTrial] = {}
 
@@ -160,6 +171,7 @@ class _Trying:
     def _try(self, probe: Probe) -> None:
         """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""
         outcomes, plan = self._outcomes, self._plan
+        self._require_alone()
         new = [point for point in self._space.covered(probe) if point not in self._seen]
         dropped = race(outcomes, new, plan.seed, plan.strategy.may_win) if plan.race else {}
         outcomes.dropped |= dropped
@@ -167,8 +179,14 @@ class _Trying:
             found = dropped[point] if point in dropped else outcomes.evaluate(point)
             self._on_trial(point, found)
             self._seen[point] = finished(self._space, point, found)
+            self._require_alone()
             if point not in self._stored:
                 self._study.add_trial(self._seen[point])
+
+    def _require_alone(self) -> None:
+        """Before a probe costs anything, and before a trial is added."""
+        if not self._still_alone():
+            self._stored = known_points(self._space, self._study)
 
 
 def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -47,12 +49,16 @@ def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, stra
     assert len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()) == len(trials)
 
 
+def study_lock(database: str) -> DatabaseLock:
+    return DatabaseLock(database, "test", "study s")
+
+
 def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_gone(
     database: str, straight: SearchResult, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("debate_judge.programs.lm.sharing.database._POLL", 0.01)
-    holder = psycopg.connect(database, autocommit=True)
-    assert DatabaseLock(holder, "study s").acquire()
+    holder = study_lock(database)
+    assert holder.acquire()
     found: list[SearchResult] = []
     waits = threading.Event()
 
@@ -70,7 +76,7 @@ def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_g
             assert waits.wait(60)
             assert found == []
             # As when its process is killed: the server ends its session.
-            holder.close()
+            holder.release()
             searching.join(60)
     finally:
         logging.getLogger(name).removeHandler(handler)
@@ -78,22 +84,106 @@ def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_g
     assert "judge on 127.0.0.1 compiles the same; waiting until it has ended" in caplog.text
 
 
+def restart(postgres: PostgresServer) -> None:
+    postgres.stop()
+    postgres.start()
+
+
+class Meanwhile(Fake):
+    """Does something before it scores the third point."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        super().__init__(varied)
+        self._done = done
+
+    def scores(self, *arguments: Any, **options: Any) -> Any:
+        if len(self.asked) == 2 and arguments[0] not in self.asked:
+            self._done()
+        return super().scores(*arguments, **options)
+
+
 def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     postgres: PostgresServer, database: str, straight: SearchResult
 ) -> None:
-    class Gone(Fake):
-        def scores(self, *arguments: Any, **options: Any) -> Any:
-            if len(self.asked) == 2:
-                postgres.stop()
-            return super().scores(*arguments, **options)
-
     try:
-        with pytest.raises(InputError, match="the database of the studies cannot be used") as caught:
-            run(Gone(varied), database, BROAD)
+        with pytest.raises(InputError, match="the database cannot be used") as caught:
+            run(Meanwhile(postgres.stop), database, BROAD)
     finally:
         postgres.start()
+    assert "field '--studies'" in str(caught.value)
     assert "goes on from there" in str(caught.value)
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+
+def test_a_search_whose_database_started_anew_takes_its_study_again(
+    postgres: PostgresServer, database: str, straight: SearchResult, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[bool] = []
+
+    class Trying(Meanwhile):
+        def scores(self, *arguments: Any, **options: Any) -> Any:
+            other = study_lock(database) if len(self.asked) == 4 else None
+            if other is not None:
+                held.append(not other.acquire())
+                other.release()
+            return super().scores(*arguments, **options)
+
+    assert told(run(Trying(lambda: restart(postgres)), database, BROAD)) == told(straight)
+    assert held
+    assert all(held)
+    assert "the work goes on" in caplog.text
+    trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
+    assert len(trials) == len(straight.outcomes)
+
+
+def test_trials_that_another_process_added_while_the_database_was_away_are_not_added_twice(
+    postgres: PostgresServer, database: str, straight: SearchResult
+) -> None:
+    def interlude() -> None:
+        restart(postgres)
+        assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
+    trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
+    assert len(trials) == len(straight.outcomes)
+
+
+def test_a_search_whose_study_another_process_has_taken_over_ends_with_a_message(
+    postgres: PostgresServer, database: str, straight: SearchResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("debate_judge.programs.lm.sharing.database._NOTICED", 0.0)
+    others: list[DatabaseLock] = []
+
+    def taken_over() -> None:
+        restart(postgres)
+        others.append(study_lock(database))
+        assert others[0].acquire()
+
+    with pytest.raises(InputError, match="another process went on with the same") as caught:
+        run(Meanwhile(taken_over), database, BROAD)
+    assert "judge on 127.0.0.1" in str(caught.value)
+    assert "run the same command again" in str(caught.value)
+    assert len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()) < len(
+        straight.outcomes
+    )
+    others[0].release()
+    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+
+
+def test_a_database_that_goes_away_while_a_study_is_waited_for_is_told(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = study_lock(database)
+    assert holder.acquire()
+    monkeypatch.setattr(
+        "debate_judge.programs.lm.sharing.database.time", SimpleNamespace(sleep=lambda seconds: postgres.stop())
+    )
+    try:
+        with pytest.raises(InputError, match="the database cannot be used") as caught:
+            run(Fake(varied), database, BROAD)
+    finally:
+        postgres.start()
+    assert "field '--studies'" in str(caught.value)
 
 
 def test_a_database_of_something_else_is_refused(database: str) -> None:

@@ -17,6 +17,7 @@ from debate_judge.programs.hallucination.web_search import SearchProvider, kept
 from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.sharing import claims, database_link
+from debate_judge.programs.lm.sharing.database import connect
 from debate_judge.programs.lm.sharing.team_replies import TeamReplies
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
@@ -206,6 +207,15 @@ def test_what_could_not_be_sent_is_sent_by_the_next_run(
     assert "4 replies are not in the database yet" in caplog.text
     opened(tmp_path, database).close()
     assert stored(database) == 4
+
+
+def test_the_server_looks_after_machines_that_have_vanished(database: str) -> None:
+    """By its own TCP, or it would keep their claims and locks for hours."""
+    with closing(connect(database, "test")) as connection:
+        rows = connection.execute("SELECT name, setting::int FROM pg_settings WHERE name LIKE 'tcp_%'").fetchall()
+    seen = {name.removeprefix("tcp_"): value for name, value in rows}
+    assert 0 < seen["keepalives_idle"] + seen["keepalives_interval"] * seen["keepalives_count"] <= 40
+    assert 0 < seen["user_timeout"] <= 40_000
 
 
 # --- addresses ---

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,7 +23,14 @@ TIMEOUT = 5
 """Seconds that a server is given to accept a connection."""
 
 _ALIVE = {"keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-"""So that a connection whose other end is gone is noticed within half a minute, here by TCP."""
+"""So that this side notices a connection whose other end is gone within 35 seconds."""
+
+_ALIVE_THERE = {"tcp_keepalives_idle": 20, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
+_ALIVE_THERE |= {"tcp_user_timeout": 30_000}
+"""The same for the server, which would keep the locks of a machine without power for hours by the defaults of TCP."""
+
+_NOTICED = 45.0
+"""Seconds after which the server has ended a session whose connection was lost."""
 
 _POLL = 1.0
 """Seconds between two tries for a lock that another process holds."""
@@ -114,7 +121,23 @@ def connect(address: str, named: str) -> psycopg.Connection[Any]:
     options: dict[str, Any] = {"connect_timeout": TIMEOUT, "application_name": "debate", **_ALIVE}
     given = {name for name, _ in parse_qsl(urlsplit(address).query)}
     try:
-        return psycopg.connect(address, autocommit=True, **{k: v for k, v in options.items() if k not in given})
+        opened = psycopg.connect(address, autocommit=True, **{k: v for k, v in options.items() if k not in given})
+        # By a statement: poolers refuse such settings where a connection begins.
+        names, values = list(_ALIVE_THERE), [str(value) for value in _ALIVE_THERE.values()]
+        statement = "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value)"
+        opened.execute(statement, (names, values))
+    except psycopg.Error as error:
+        raise unreachable(address, named, error) from None
+    return opened
+
+
+@contextmanager
+def explained(address: str, named: str) -> Iterator[None]:
+    """Turn what goes wrong on an open connection into an InputError; arguments as of `connect`."""
+    import psycopg
+
+    try:
+        yield
     except psycopg.Error as error:
         raise unreachable(address, named, error) from None
 
@@ -126,8 +149,8 @@ def unreachable(address: str, named: str, error: Exception) -> InputError:
         "the database cannot be used: " + (why.splitlines() or [type(error).__name__])[0],
         field=named,
         found=clean_text(address),
-        remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass; or leave the "
-        "address out, and everything is kept in --store",
+        remedy="start the server, correct the address, or give the password by PGPASSWORD or ~/.pgpass, and run the "
+        "same command again, which goes on from there; or leave the address out, and everything is kept in --store",
     )
 
 
@@ -140,26 +163,61 @@ class DatabaseLock:
     """A lock in the database, which the server releases when the connection that holds it ends, however that ends.
 
     Args:
-        connection: Used for nothing else, and closed with the lock.
+        address: Of the database; the lock has a connection of its own.
+        named: The flag or variable that it comes from, for messages.
         name: Processes that give the same name exclude each other, on whatever machine they run.
+
+    Raises:
+        InputError: The database cannot be used; so do all methods but `release`.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], name: str) -> None:
-        self._connection, self._number = connection, lock_number(name)
+    def __init__(self, address: str, named: str, name: str) -> None:
+        self._address, self._named, self._number = address, named, lock_number(name)
+        self._connection = connect(address, named)
 
     def acquire(self) -> bool:
         """Take the lock; False while another process has it."""
-        row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
+        with explained(self._address, self._named):
+            row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
         return bool(row and row[0])
+
+    def keep(self) -> bool:
+        """Make sure that the lock is held: where its connection was lost, take it again.
+
+        Returns:
+            Whether it was held all the time; if not, another process may have had it meanwhile.
+
+        Raises:
+            InputError: Another process has it.
+        """
+        with suppress(InputError), explained(self._address, self._named):
+            self._connection.execute("SELECT 1")
+            return True
+        self.release()
+        self._connection = connect(self._address, self._named)
+        until = time.monotonic() + _NOTICED
+        while not self.acquire():
+            # It may be this process's own session, of which the server does not know yet that it is over.
+            if time.monotonic() >= until:
+                raise InputError(
+                    "another process went on with the same while the connection to the database was lost",
+                    field=self._named,
+                    found=self.holder(),
+                    remedy="run the same command again: it waits for that process, and goes on from there",
+                )
+            time.sleep(_POLL)
+        logger.warning("the connection to the database was lost; it is back, and the work goes on")
+        return False
 
     def holder(self) -> str:
         """Who has the lock, for people."""
-        row = self._connection.execute(
-            "SELECT usename, coalesce(host(client_addr), 'the server''s own machine') FROM pg_stat_activity "
-            "JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
-            "AND (classid::bigint << 32) | objid::bigint = %s",
-            (self._number,),
-        ).fetchone()
+        with explained(self._address, self._named):
+            row = self._connection.execute(
+                "SELECT usename, coalesce(host(client_addr), 'the server''s own machine') FROM pg_stat_activity "
+                "JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+                "AND (classid::bigint << 32) | objid::bigint = %s",
+                (self._number,),
+            ).fetchone()
         return f"{row[0]} on {row[1]}" if row else "another process"
 
     def release(self) -> None:
@@ -168,8 +226,8 @@ class DatabaseLock:
 
 
 @contextmanager
-def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[None]:
-    """Let one process of the team at a time do something; the others wait.
+def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[DatabaseLock]:
+    """Let one process of the team at a time do something; the others wait. Yields the lock, which is held.
 
     Args:
         address: Of the database.
@@ -180,10 +238,12 @@ def only_holder(address: str, named: str, name: str, doing: str) -> Iterator[Non
     Raises:
         InputError: The database cannot be used.
     """
-    with closing(connect(address, named)) as connection:
-        lock = DatabaseLock(connection, name)
+    lock = DatabaseLock(address, named, name)
+    try:
         if not lock.acquire():
             logger.info("%s %s; waiting until it has ended", lock.holder(), doing)
             while not lock.acquire():
                 time.sleep(_POLL)
-        yield
+        yield lock
+    finally:
+        lock.release()

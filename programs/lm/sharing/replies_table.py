@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from debate_judge.programs.lm.sharing.database import connect, lock_number, unreachable
+from debate_judge.data.errors import InputError
+from debate_judge.programs.lm.sharing.database import connect, explained, lock_number
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,18 +41,16 @@ def open_table(address: str, named: str) -> psycopg.Connection[Any]:
         InputError: The database cannot be reached, or the table not be made.
     """
     connection = connect(address, named)
-    import psycopg
-
     try:
-        with connection.transaction():
+        with explained(address, named), connection.transaction():
             # Two that make it at the same moment would break each other.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number("debate_replies"),))
             row = connection.execute("SELECT to_regclass('debate_replies')").fetchone()
             if row is None or row[0] is None:
                 connection.execute(_TABLE)
-    except psycopg.Error as error:
+    except InputError:
         connection.close()
-        raise unreachable(address, named, error) from None
+        raise
     return connection
 
 
