@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from debate_judge.runs.mlflow_setup import sqlite_file
 from debate_judge.runs.tracking import store
-from tests.postgresql import PostgresServer, binaries
+from tests.postgresql import PASSWORD, PostgresServer, binaries
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,7 +40,8 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; tests that need it skip where its programs are absent."""
     if binaries() is None:
         pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
-    with PostgresServer() as server:
+    with PostgresServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", PASSWORD)
         yield server
 
 

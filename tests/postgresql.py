@@ -1,6 +1,8 @@
 """A PostgreSQL server of the tests' own, on loopback, in a temporary folder.
 
-with PostgresServer(folder) as server: psycopg.connect(server.new_database())
+with PostgresServer() as server: psycopg.connect(server.new_database(), password=PASSWORD)
+
+It asks for the password of its one user, as a team's does.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import tempfile
 import uuid
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
 import psycopg
 
-USER = "judge"
+USER, PASSWORD = "judge", "Open Sesame: 94/17"
+"""The password stands otherwise in an address than by itself."""
 
 
 def binaries() -> Path | None:
@@ -46,8 +50,10 @@ class PostgresServer:
     def __enter__(self) -> PostgresServer:
         if os.getuid() == 0:
             shutil.chown(self._folder, "postgres")
-        data = str(self._folder / "data")
-        self._run("initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        data, password = str(self._folder / "data"), self._folder / "password"
+        password.write_text(PASSWORD)
+        login = ("-U", USER, "-A", "scram-sha-256", "--pwfile", str(password))
+        self._run("initdb", "-D", data, *login, "-E", "UTF8", "--no-locale", "--no-sync")
         self.start()
         return self
 
@@ -78,11 +84,22 @@ class PostgresServer:
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "-w", "stop")
 
     def new_database(self) -> str:
-        """The address of a database that is empty."""
+        """The address of a database that is empty, without the password."""
         name = f"test_{uuid.uuid4().hex}"
-        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+        with psycopg.connect(self._address("postgres"), password=PASSWORD, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self._address(name)
 
     def _address(self, name: str) -> str:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{name}"
+
+    def dump(self, address: str) -> str:
+        """All that a database holds, as text."""
+        command = [self._bin / "pg_dump", "--inserts", address]
+        environment = {**os.environ, "PGPASSWORD": PASSWORD}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def with_password(address: str) -> str:
+    """An address in which the password stands."""
+    return address.replace(f"{USER}@", f"{USER}:{quote(PASSWORD, safe='')}@")

@@ -11,8 +11,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.runs.tracking.abandoned import TAG, RunLock
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.tracker import Tracker
-
-SECRET = "Sesame-9417"
+from tests.postgresql import with_password
 
 
 @pytest.fixture
@@ -57,11 +56,17 @@ def test_the_run_of_a_process_that_died_on_another_machine_is_closed_and_that_of
 
 
 def test_what_the_database_refuses_is_told_without_its_password(runs_database: str, tmp_path: Path) -> None:
-    absent = runs_database.rpartition("/")[0].replace("judge@", f"judge:{SECRET}@") + "/no_such_database"
+    absent = with_password(runs_database.rpartition("/")[0] + "/no_such_database")
     with pytest.raises(InputError, match="no_such_database") as caught:
         open_place(absent, tmp_path, "x")
-    assert SECRET not in str(caught.value)
+    assert "Sesame" not in str(caught.value)
     assert "remedy:" in str(caught.value)
+
+
+def test_a_wrong_password_is_told_and_not_shown(runs_database: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="password authentication failed") as caught:
+        open_place(runs_database.replace("judge@", "judge:Sesame-9417@"), tmp_path, "x")
+    assert "Sesame" not in str(caught.value)
 
 
 def test_without_psycopg_it_is_named(tmp_path: Path, runs_database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,109 @@
+"""Two people of a team compile on the same data: each has a --store of their own, and all have one PostgreSQL."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import optuna
+import pytest
+
+from debate_judge.optimize import compile as command
+from debate_judge.programs.lm.sharing.database import sqlalchemy_address
+from tests.fakes import debater
+from tests.faulty_server import FaultyServer
+from tests.optimize.small_corpus import small_corpus
+from tests.postgresql import PASSWORD, PostgresServer, with_password
+
+
+def answer(body: bytes) -> str:
+    prompt = "\n\n".join(message["content"] for message in json.loads(body)["messages"])
+    return debater(score=str(1 + len(prompt) % 5))(prompt)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    result: dict[str, Any]
+    calls: int
+    """That reached the LM."""
+    said: str
+    """On the terminal, and in the log at its most talkative."""
+
+
+@dataclass(frozen=True)
+class Team:
+    folder: Path
+    databases: dict[str, str]
+    first: Compiled
+    second: Compiled
+
+
+def compiled(arguments: list[str], server: FaultyServer, file: Path) -> Compiled:
+    said, before = io.StringIO(), server.requests
+    handler, root = logging.StreamHandler(said), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            code = command.main([*arguments, "--json", str(file)])
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert code == 0, said.getvalue()
+    return Compiled(json.loads(file.read_text()), server.requests - before, said.getvalue())
+
+
+@pytest.fixture(scope="module")
+def team(postgres: PostgresServer, runs_database: str, tmp_path_factory: pytest.TempPathFactory) -> Team:
+    folder = tmp_path_factory.mktemp("team")
+    databases = {"replies": postgres.new_database(), "studies": postgres.new_database(), "runs": runs_database}
+    with pytest.MonkeyPatch.context() as patch, FaultyServer(answer) as server:
+        # The password of the addresses must do, in each of the three places that take one.
+        patch.delenv("PGPASSWORD")
+        patch.setenv("OPENAI_API_KEY", "unused")
+        patch.setenv("DEBATE_REPLIES", with_password(databases["replies"]))
+        patch.setenv("DEBATE_STUDIES", with_password(databases["studies"]))
+        common = ["--data", str(small_corpus(folder, groups=8, candidates=3)), "--lm", "openai/mock"]
+        common += ["--api-base", server.url, "--tracking-uri", with_password(runs_database), "--name", "ours"]
+        common += ["--aspects", "coherence", "--tuner", "none", "--folds", "1", "--trials", "1"]
+        common += ["--max-rounds", "0", "--resamples", "100", "--no-preflight"]
+        one, other = (
+            compiled([*common, "--store", str(folder / name)], server, folder / f"{name}.json") for name in "ab"
+        )
+    return Team(folder, databases, one, other)
+
+
+def test_the_second_pays_nothing_and_gets_the_same(team: Team) -> None:
+    first, second = team.first, team.second
+    assert first.calls == first.result["lm_calls"]["executed"] > 0
+    assert second.calls == second.result["lm_calls"]["executed"] == 0
+    assert first.result["lm_calls"]["total"] == second.result["lm_calls"]["total"] > first.calls // 2
+    for same in ("chosen", "held_out", "gain"):
+        assert first.result[same] == second.result[same]
+
+
+def test_the_study_of_both_is_one(team: Team) -> None:
+    address = sqlalchemy_address(with_password(team.databases["studies"]))
+    (study,) = optuna.get_all_study_summaries(address)
+    trials = optuna.load_study(study_name=study.study_name, storage=address).get_trials()
+    assert len({json.dumps(trial.params) for trial in trials}) == len(trials) > 0
+
+
+def test_the_password_of_the_databases_is_in_nothing_that_is_left(team: Team, postgres: PostgresServer) -> None:
+    left = {str(path): path.read_bytes().decode("latin-1") for path in team.folder.rglob("*") if path.is_file()}
+    left |= {name: postgres.dump(address) for name, address in team.databases.items()}
+    left |= {"said by the first": team.first.said, "said by the second": team.second.said}
+    # Not a pass on nothing: the run, a trial and a reply are among what was looked through.
+    assert team.first.result["run_id"] in left["runs"]
+    assert "INSERT INTO public.trial_params" in left["studies"]
+    assert "INSERT INTO public.debate_replies" in left["replies"]
+    assert any(name.endswith("settings.json") for name in left)
+    for secret in (PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD)):
+        assert [name for name, text in left.items() if secret in text] == []
