@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
-import time
 import tomllib
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import yaml
 
 from debate_judge.runs.export.process import SETTINGS, variable
-from debate_judge.runs.tracking.tracker import Tracker
-from tests.postgresql import PostgresServer, free_port
+from tests.postgresql import PostgresServer
+from tests.runs.composed import ROOT, TEAM, composed, example, filled_in
 from tests.source_tree import SOURCES, name_of
-
-ROOT = Path(__file__).parents[2]
-TEAM = ROOT / "runs" / "team"
-
-Served = tuple[str, "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((TEAM / "compose.yaml").read_text(encoding="utf-8"))
-    return found
-
-
-def example() -> dict[str, str]:
-    lines = (TEAM / "example.env").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-
-
-def filled_in(text: str, values: dict[str, str]) -> str:
-    """A text with its variables, as compose fills them in."""
-    return re.sub(r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: values.get(m[1]) or m[2] or "", text)
+    return composed()
 
 
 def test_images_have_a_major_version_and_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
@@ -152,40 +128,3 @@ def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres
         assert named <= made | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
         for name in ("mlflow", "studies"):
             connection.execute(f"DROP DATABASE {name}")
-
-
-@pytest.fixture
-def served(compose: dict[str, Any], runs_database: str, tmp_path: Path) -> Iterator[Served]:
-    """MLflow's server by the command of compose.yaml, on a database and a port of the tests."""
-    database, port = runs_database, free_port()
-    words = [filled_in(word, example()) for word in compose["services"]["mlflow"]["command"]]
-    here = {"0.0.0.0": "127.0.0.1", "5000": str(port), "/artifacts": str(tmp_path / "artifacts")}
-    words = [here.get(word, word).replace(":5000", f":{port}") for word in words]
-    words = [database.replace("://", "+psycopg://") if "@database" in word else word for word in words]
-    environment = {**os.environ, **compose["services"]["mlflow"]["environment"]}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words, "--workers", "1"], env=environment, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    yield f"http://127.0.0.1:{port}", process
-    os.killpg(process.pid, 15)
-    process.wait(60)
-
-
-def test_mlflows_server_keeps_runs_in_postgresql_and_hands_artifacts_through(served: Served, tmp_path: Path) -> None:
-    address, process = served
-    while process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-                assert answer.status == 200
-            break
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    with Tracker(uri=address, store=tmp_path / "store", experiment="debate/served", run_name="mine") as tracker:
-        tracker.metrics({"agreement": 0.5})
-        tracker.details({"calls": 3.0})
-    run = tracker.place.client.get_run(tracker.run_id)
-    assert (run.info.status, run.data.metrics["agreement"]) == ("FINISHED", 0.5)
-    # The client knows nothing of the server's folder.
-    assert run.info.artifact_uri.startswith("mlflow-artifacts:/")
-    assert list((tmp_path / "artifacts").rglob("metrics.json"))
