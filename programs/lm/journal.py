@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -88,9 +89,9 @@ class Journal:
             self._index.drop(number, error)
             return None
 
-    def keys(self) -> list[str]:
-        """The keys of all replies that are written."""
-        return [f"{number:032x}" for number in self._index]
+    def keys(self) -> Iterator[int]:
+        """The keys of all replies that are written, as the numbers that the index holds anyway."""
+        return iter(self._index)
 
     def record(self, key: str) -> str | None:
         """What `record_of` made of a reply; None if there is none or it cannot be read."""

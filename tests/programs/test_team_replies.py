@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.sharing import claims, database_link
 from debate_judge.programs.lm.sharing.database import connect
+from debate_judge.programs.lm.sharing.database_link import DatabaseLink
 from debate_judge.programs.lm.sharing.team_replies import TeamReplies
 from debate_judge.programs.make_lm import open_replies
 from tests.postgresql import PostgresServer
@@ -47,6 +49,11 @@ async def claimed(store: TeamReplies) -> None:
         if await store.claim(key(1)):
             return
     pytest.fail("the claim was not given up")
+
+
+async def put_all(journal: Journal, count: int) -> None:
+    for number in range(count):
+        journal.put(key(number), "scorer", REPLIES[0])
 
 
 def stored(database: str) -> int:
@@ -164,6 +171,22 @@ def test_what_the_folder_had_before_is_sent(tmp_path: Path, database: str) -> No
     assert stored(database) == 2500
     opened(tmp_path, database).close()
     assert stored(database) == 2500
+
+
+def test_what_is_still_to_be_sent_takes_a_few_bytes_a_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process queues the whole folder when it begins, which may hold millions."""
+    monkeypatch.setattr(database_link.table, "open_table", lambda address, named: None)
+    monkeypatch.setattr(DatabaseLink, "_run", lambda self: None)
+    with closing(Journal(tmp_path)) as journal:
+        asyncio.run(put_all(journal, 5000))
+        tracemalloc.start()
+        try:
+            link = DatabaseLink("", "", "", journal.record, journal.keys())
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert link.close() == 5000
+    assert held / 5000 < 16
 
 
 def test_while_the_database_is_away_calls_go_on_and_what_they_brought_is_sent_when_it_is_back(

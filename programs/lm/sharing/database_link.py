@@ -61,14 +61,14 @@ class DatabaseLink:
         named: The flag or variable that it comes from, for messages.
         lm: Whose replies are put; for people who look into the table.
         recorded: From a key to the record that is kept on this machine, None if there is none.
-        backlog: Keys of records on this machine that the database may not have.
+        backlog: Keys of records on this machine that the database may not have, as numbers: there may be millions.
 
     Raises:
         InputError: The database cannot be reached or used.
     """
 
     def __init__(
-        self, address: str, named: str, lm: str, recorded: Callable[[str], str | None], backlog: Iterable[str]
+        self, address: str, named: str, lm: str, recorded: Callable[[str], str | None], backlog: Iterable[int]
     ) -> None:
         self._address, self._named, self._lm, self._recorded = address, named, lm, recorded
         self._backlog = deque(backlog)
@@ -85,7 +85,7 @@ class DatabaseLink:
         """Send a record as soon as possible."""
         with self._changed:
             if self._connection is None:
-                self._backlog.append(key)
+                self._backlog.append(int(key, 16))
             else:
                 self._work.puts.append((key, record))
                 self._changed.notify()
@@ -150,7 +150,7 @@ class DatabaseLink:
         return None if self._connection is not None else max(0.0, self._next_try - time.monotonic())
 
     def _carry_out(self, connection: psycopg.Connection[Any], work: _Work) -> None:
-        backlog: list[str] = []
+        backlog: list[int] = []
         try:
             table.insert(connection, self._lm, work.puts)
             # Only now, so that whom they are granted to finds what was put.
@@ -160,7 +160,8 @@ class DatabaseLink:
             self._answer(work.questions, granted, table.select(connection, list(wanted)))
             if not work:
                 backlog = [self._backlog.popleft() for _ in range(min(table.AT_ONCE, len(self._backlog)))]
-                found = ((key, self._recorded(key)) for key in table.missing(connection, backlog))
+                missing = table.missing(connection, [f"{number:032x}" for number in backlog])
+                found = ((key, self._recorded(key)) for key in missing)
                 table.insert(connection, self._lm, [(key, record) for key, record in found if record is not None])
             self._pause = _FIRST_PAUSE
         except Exception as error:
@@ -205,7 +206,7 @@ class DatabaseLink:
 
     def _set_aside(self, work: _Work) -> None:
         """Go on without the database: what was put is sent later, and every process makes its own calls."""
-        self._backlog.extend(key for key, _ in work.puts)
+        self._backlog.extend(int(key, 16) for key, _ in work.puts)
         self._answer(work.questions, {question.key for question in work.questions}, {})
 
     def _lost(self, connection: psycopg.Connection[Any], error: Exception) -> None:

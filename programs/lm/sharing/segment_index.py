@@ -35,7 +35,7 @@ class _Known:
 
 
 class SegmentIndex:
-    """Finds the lines of a journal by key. Memory holds the position of each line (about 100 bytes), not the line.
+    """Finds the lines of a journal by key. Memory holds the position of each line (190 bytes), not the line.
 
     Args:
         folder: The journal's.
