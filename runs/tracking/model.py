@@ -11,9 +11,9 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,9 @@ _USE = {
 
 _REQUIREMENTS = ("aiohttp", "dspy", "h11", "mlflow", "numpy", "orjson", "pandas", "scipy")
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
+
+_TEAM = "psycopg"
+"""The driver of the extra `team`, by which a served judge shares its replies if DEBATE_REPLIES is set."""
 
 _CONFIG = dict.fromkeys(SETTINGS)
 """What can be given when the model is loaded; None is what the environment or else the export says."""
@@ -182,7 +185,10 @@ def _example(export: Export) -> dict[str, str]:
 def _pins(export: Export) -> list[str]:
     own = {name for chosen in export.judge.aspects.values() for name in chosen.judge.packages}
     # What follows a plus names a build, e.g. for one kind of GPU, that no index may have.
-    return [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *own})]
+    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted({*_REQUIREMENTS, *own})]
+    with suppress(PackageNotFoundError):
+        pins.append(f"{_TEAM}[binary]=={version(_TEAM)}")
+    return pins
 
 
 @contextmanager

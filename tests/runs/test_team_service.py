@@ -6,6 +6,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from debate_judge.programs import build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.export.manifest import read
+from debate_judge.runs.tracking import model
 from debate_judge.runs.tracking.champion import Challenger
 from debate_judge.runs.tracking.model import Registration, log_model
 from debate_judge.runs.tracking.tracker import Tracker
@@ -139,3 +142,15 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     with psycopg.connect(replies) as connection:
         (stored,) = connection.execute("SELECT count(*) FROM debate_replies").fetchone() or (0,)
     assert stored == asked
+
+
+def test_a_judge_that_was_registered_without_the_extra_asks_for_no_psycopg(
+    export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> str:
+        if name == "psycopg":
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(model, "version", absent)
+    assert not [pin for pin in model._pins(read(export)) if "psycopg" in pin]
