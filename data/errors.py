@@ -6,7 +6,8 @@ Not for programming errors: those stay ordinary exceptions.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -51,6 +52,21 @@ class InputError(ValueError):
         if self.remedy is not None:
             text += f"\n  remedy:   {self.remedy}"
         return text
+
+
+Tell = Callable[[InputError], None]
+"""Takes the error of a record that is then left out."""
+
+
+@contextmanager
+def tolerated(tell: Tell | None) -> Iterator[None]:
+    """Hand an error of the block to `tell` and go on behind the block; raise it where there is no `tell`."""
+    try:
+        yield
+    except InputError as error:
+        if tell is None:
+            raise
+        tell(error)
 
 
 def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, Tell, tolerated
 from debate_judge.data.files.columns import Columns, ReadingNotes, aspect_fields
 from debate_judge.data.files.formats import RecordFile, recognized, stem_of
 from debate_judge.data.files.other_names import even, lacks, missing, rater_base
@@ -89,6 +89,7 @@ def iter_groups(
     refuse_others: bool = False,
     gather: bool = False,
     notes: ReadingNotes | None = None,
+    tell: Tell | None = None,
 ) -> Iterator[GroupRecord]:
     """Stream the groups of a file or data set; ratings are optional.
 
@@ -103,17 +104,18 @@ def iter_groups(
         gather: Find the rows of a group anywhere in a table, which is then held in memory. Otherwise the rows of a
             group have to be adjacent, and only one group is held at a time.
         notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
+        tell: Takes the errors of records with a group each, which are then left out; by default they are raised.
 
     Raises:
         InputError: naming file, line (or row) and field.
     """
     file = path if isinstance(path, RecordFile) else recognized(path)
     tasks = _Tasks(file, find_task(task) if isinstance(task, str) else task, refuse_others)
-    return _groups(file, tasks, columns, gather, notes)
+    return _groups(file, tasks, columns, gather, notes, tell)
 
 
 def _groups(
-    file: RecordFile, tasks: _Tasks, columns: Columns, gather: bool, given: ReadingNotes | None
+    file: RecordFile, tasks: _Tasks, columns: Columns, gather: bool, given: ReadingNotes | None, tell: Tell | None
 ) -> Iterator[GroupRecord]:
     notes = given or ReadingNotes(file.name)
     if not file.usual:
@@ -124,7 +126,7 @@ def _groups(
         return
     found: Iterator[GroupRecord]
     if "candidates" in columns.find(tuple(map(str, first.values)), _GROUP)[0]:
-        found = _JsonGroups(columns, tasks, notes).read(chain([first], records))
+        found = _JsonGroups(columns, tasks, notes, tell).read(chain([first], records))
     else:
         reader = RowReader(columns, tasks.of, notes)
         found = (GroupRecord(*entry) for entry in reader.groups(chain([first], records), gather=gather))
@@ -177,21 +179,23 @@ class _Tasks:
 class _JsonGroups:
     """Reads records of which each is a group with its list of candidates."""
 
-    def __init__(self, columns: Columns, tasks: _Tasks, notes: ReadingNotes) -> None:
+    def __init__(self, columns: Columns, tasks: _Tasks, notes: ReadingNotes, tell: Tell | None) -> None:
         self._columns = columns
         self._tasks = tasks
         self._notes = notes
+        self._tell = tell
         self._sourced: bool | None = None
 
     def read(self, records: Iterable[Record]) -> Iterator[GroupRecord]:
         for record in records:
-            fields = self._fields(record, _GROUP)
-            task = self._tasks.of(record, fields.get("task", "task"))
-            if self._sourced is None:
-                self._sourced = "source" in fields or not lacks("source", tuple(map(str, record.values)))
-                self._check_names(record, fields)
-            if task is not None:
-                yield GroupRecord(task, self._group(record, fields, task), record)
+            with tolerated(self._tell):
+                fields = self._fields(record, _GROUP)
+                task = self._tasks.of(record, fields.get("task", "task"))
+                if self._sourced is None:
+                    self._check_names(record, fields)
+                    self._sourced = "source" in fields or not lacks("source", tuple(map(str, record.values)))
+                if task is not None:
+                    yield GroupRecord(task, self._group(record, fields, task), record)
 
     def _fields(self, record: Record, names: tuple[str, ...]) -> dict[str, str]:
         fields, rest = self._columns.find(tuple(map(str, record.values)), names)

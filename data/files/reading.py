@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.errors import InputError, Tell, did_you_mean, tolerated
 from debate_judge.data.files.other_names import OTHER_NAMES, even
 from debate_judge.data.files.records import Record, kind
 
@@ -25,11 +25,12 @@ _HOLDERS = ("data", "rows", "records", "items", "examples")
 """Names of a list that holds the records of a file, where one object around it has further fields."""
 
 
-def jsonl(path: Path) -> Iterator[Record]:
-    """Stream the objects of a JSON lines file; blank lines are skipped."""
-    for line, text in lines(path):
+def jsonl(path: Path, tell: Tell | None = None) -> Iterator[Record]:
+    """Stream the objects of a JSON lines file; blank lines are skipped, bad ones where `tell` takes their errors."""
+    for line, text in lines(path, tell):
         if text := text.rstrip():
-            yield _as_record(_parse_line(text, path, line), path, line)
+            with tolerated(tell):
+                yield _as_record(_parse_line(text, path, line), path, line)
 
 
 def json_array(path: Path, held: str | None = None) -> Iterator[Record]:
@@ -148,8 +149,11 @@ def toml(path: Path, what: str = "file") -> Record:
         raise unreadable(error, path, what) from None
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark."""
+def lines(path: Path, tell: Tell | None = None) -> Iterator[tuple[int, str]]:
+    """Stream the lines of a text file with their numbers from 1: UTF-8, or UTF-16 where it begins with its mark.
+
+    Lines that are not UTF-8 are left out where `tell` takes their errors.
+    """
     refuse_pipe(path)
     try:
         with path.open("rb") as stream:
@@ -159,19 +163,23 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 return
             stream.seek(0)
             for number, raw in enumerate(stream, start=1):
-                data = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                try:
-                    yield number, data.decode()
-                except UnicodeDecodeError as error:
-                    raise InputError(
-                        f"not UTF-8: byte {error.start + 1} of the line",
-                        file=path,
-                        line=number,
-                        found=f"byte 0x{data[error.start]:02x}",
-                        remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
-                    ) from None
+                with tolerated(tell):
+                    yield number, _decoded(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, path, number)
     except OSError as error:
         raise unreadable(error, path) from None
+
+
+def _decoded(data: bytes, path: Path, line: int) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"not UTF-8: byte {error.start + 1} of the line",
+            file=path,
+            line=line,
+            found=f"byte 0x{data[error.start]:02x}",
+            remedy="save the file as UTF-8 (spreadsheets: CSV UTF-8)",
+        ) from None
 
 
 def _utf16_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:

@@ -136,9 +136,9 @@ def _items(
     pieces: Sequence[InputSlice], reading: SliceReading, aspects: Sequence[Aspect], notes: ReadingNotes
 ) -> Iterator[Item]:
     for piece in pieces:
-        for found in read_slice(piece, reading, notes):
-            if not isinstance(found, InputError):
-                yield from group_items(reading.task, found, aspects)
+        # What cannot be read is told when it is read for good.
+        for group in read_slice(piece, reading, notes, lambda _: None):
+            yield from group_items(reading.task, group, aspects)
 
 
 def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -182,9 +182,9 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     if totals.failure is not None:
         _say(totals.failure[1])
         return totals.failure[0]
-    if totals.errors:
+    if totals.unread:
         _say(
-            f"error: {len(totals.errors)} places of the input could not be read; all others are scored\n"
+            f"error: {totals.unread:,} places of the input could not be read; all others are scored\n"
             "  remedy:   mend them and run again with another --out: what was answered is not paid again"
         )
         return EXIT_INPUT

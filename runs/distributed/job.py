@@ -114,6 +114,7 @@ class PartDone:
     rows: RowTotals | None = None
     """None where there are none: the part was not scored, or stands for the end of a slice."""
     errors: tuple[str, ...] = ()
+    unread: int = 0
     notes: str = ""
     parts: int | None = None
     """As in `runs.distributed.parts.ScoringPart`."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 8 * 1024 * 1024
 """Bytes of text from which a part is full, however few groups it has: it is sent from process to process whole."""
+_TOLD = 20
+"""Errors of one slice that are told one by one."""
 
 
 @dataclass
@@ -40,7 +42,9 @@ class ScoringPart:
     standing: RowTotals | None = None
     """Of a part that was written by an earlier run."""
     errors: list[str] = field(default_factory=list)
-    """Where the slice could not be read."""
+    """Where the slice could not be read; beyond the first ones, only in numbers."""
+    unread: int = 0
+    """Places of the slice that could not be read."""
     notes: str = ""
     """What a user has to know of the reading."""
     parts: int | None = None
@@ -61,7 +65,13 @@ def parts_of(
     """
     notes, errors = ReadingNotes(piece.file.name), list[str]()
     groups: list[RatedGroup] = []
-    length = count = 0
+    length = count = unread = 0
+
+    def tell(error: InputError) -> None:
+        nonlocal unread
+        unread += 1
+        if unread <= _TOLD:
+            errors.append(str(error))
 
     def part() -> ScoringPart:
         name = f"{piece.name}-{count:06d}"
@@ -70,10 +80,7 @@ def parts_of(
             return ScoringPart(piece.name, name, size=length, standing=standing)
         return ScoringPart(piece.name, name, pickle.dumps(groups), length)
 
-    for found in read_slice(piece, reading, notes):
-        if isinstance(found, InputError):
-            errors.append(str(found))
-            continue
+    for found in read_slice(piece, reading, notes, tell):
         groups.append(found)
         length += len(found.source) + sum(len(candidate.text) for candidate in found.candidates)
         if len(groups) == size or length >= _PART_BYTES:
@@ -82,7 +89,9 @@ def parts_of(
     if groups:
         yield part()
         count += 1
-    yield ScoringPart(piece.name, errors=errors, notes=notes.line(), parts=count)
+    if unread > _TOLD:
+        errors.append(f"{piece.file.name}: {unread - _TOLD:,} further lines that cannot be read")
+    yield ScoringPart(piece.name, errors=errors, unread=unread, notes=notes.line(), parts=count)
 
 
 class PartRows:

@@ -43,7 +43,8 @@ class RunTotals:
     rows: RowTotals = field(default_factory=RowTotals)
     meters: dict[str, MeterCopy] = field(default_factory=dict)
     """Lessee -> its latest counts; those of a dead one are kept."""
-    errors: list[str] = field(default_factory=list)
+    unread: int = 0
+    """Places of the input that could not be read."""
     notes: set[str] = field(default_factory=set)
     """What a user has to know of the reading."""
     told: set[str] = field(default_factory=set)
@@ -71,14 +72,14 @@ class RunTotals:
     def add(self, done: PartDone) -> RowTotals | None:
         """Take in what an actor says; returns the rows of a slice that it completes."""
         state = self._slices.setdefault(done.slice, _SliceState())
-        self.errors += done.errors
+        self.unread += done.unread
         if done.notes:
             self.notes.add(done.notes)
         self.failure = self.failure or done.failure
         if done.meter is not None:
             self._count(done.lessee, done.meter)
         if done.parts is not None:
-            state.of, state.failed = done.parts, state.failed or bool(done.errors)
+            state.of, state.failed = done.parts, state.failed or done.unread > 0
         elif done.rows is None:
             state.failed = True
         else:

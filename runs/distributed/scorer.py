@@ -85,7 +85,16 @@ class PartScorer:
 
     def score(self, part: ScoringPart) -> PartDone:
         """Score a part and write it; a failure that concerns all parts is told and not raised."""
-        told = PartDone(part.slice, part.name, part.size, part.standing, tuple(part.errors), part.notes, part.parts)
+        told = PartDone(
+            part.slice,
+            part.name,
+            part.size,
+            part.standing,
+            errors=tuple(part.errors),
+            unread=part.unread,
+            notes=part.notes,
+            parts=part.parts,
+        )
         if not part.groups:
             return told
         if self._stopping.is_set():

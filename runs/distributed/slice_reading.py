@@ -10,18 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, Tell
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.files.formats import RecordFile, recognized
 from debate_judge.data.files.hub import HUB
+from debate_judge.data.files.reading import jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
 from debate_judge.runs.distributed.inputs import InputSlice, group_a_line, open_input
 from debate_judge.runs.scoring.new_texts import new_groups
 
 _BLOCK = 1024 * 1024
-_MOST_ERRORS = 20
-"""Bad lines of one slice that are told; each costs another look at the lines before it."""
+
+
+class _LinesUnknownError(Exception):
+    """Something is to be told of a line whose number is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -33,55 +36,53 @@ class SliceReading:
     columns: tuple[str, ...] = ()
 
 
-def read_slice(piece: InputSlice, reading: SliceReading, notes: ReadingNotes) -> Iterator[RatedGroup | InputError]:
-    """The groups of a slice in their order, and where something cannot be read the error in its place.
+def read_slice(piece: InputSlice, reading: SliceReading, notes: ReadingNotes, tell: Tell) -> Iterator[RatedGroup]:
+    """The groups of a slice in their order.
 
-    A bad line of JSON lines with a group each is left out, and the lines behind it are read; any other file ends where
-    it cannot be read.
+    Args:
+        piece: What to read.
+        reading: How.
+        notes: As for `new_groups`.
+        tell: Takes an error where something cannot be read, before the group behind it is yielded. A bad line is left
+            out where each has a group; any other file ends there.
     """
-    errors, given = 0, 0
-    with _copied(piece, reading.columns) as copy:
+    given = 0
+    with tempfile.TemporaryDirectory(prefix="debate-slice-") as folder:
+        copy = _Copy(piece, reading.columns, Path(folder), tell)
         while True:
-            found = new_groups(copy.records(), reading.task, reading.only, reading.columns, notes=notes)
-            taken = 0
             try:
-                for group in found:
-                    taken += 1
-                    if taken > given:
+                found = new_groups(
+                    copy.records(), reading.task, reading.only, reading.columns, notes=notes, tell=copy.tell
+                )
+                for number, group in enumerate(found):
+                    if number == given:
+                        given += 1
                         yield group
                 return
+            except _LinesUnknownError:
+                # The same again, with the lines numbered as in the file.
+                copy.count_lines_before()
             except InputError as error:
-                given = max(given, taken)
-                if copy.renumber():
-                    # The same again, with the lines numbered as in the file.
-                    continue
-                yield error
-                errors += 1
-                if error.line is None or error.unit != "line" or not copy.blank(error.line):
-                    return
-            if errors == _MOST_ERRORS:
-                yield InputError("further lines that cannot be read are not looked for", file=piece.file.name)
+                tell(error if error.line is None else _moved(error, error.file, 0, "; what follows is not read"))
                 return
 
 
 class _Copy:
     """A slice as a file on this machine."""
 
-    def __init__(self, piece: InputSlice, folder: Path, columns: Sequence[str]) -> None:
-        self._piece, self._folder, self._columns = piece, folder, columns
+    def __init__(self, piece: InputSlice, columns: Sequence[str], folder: Path, tell: Tell) -> None:
+        self._piece, self._columns, self._tell = piece, columns, tell
         self._path = folder / f"slice{Path(piece.file.name).suffix}"
         self._begins = 0
         """Byte of the file that the copy begins at."""
         self._before: int | None = 0
         """Lines of the file before it; None is not known yet."""
-        self._own = True
-        """Whether it is a copy, which may be changed."""
         self._fetch()
 
     def _fetch(self) -> None:
         piece, place = self._piece, self._piece.file.place
         if piece.end is None and ("://" not in place):
-            self._path, self._own = Path(place), False
+            self._path = Path(place)
             return
         with open_input(place) as source, self._path.open("wb") as target:
             if piece.start:
@@ -100,48 +101,47 @@ class _Copy:
     def records(self) -> RecordFile | str:
         """To be read; under the name, and with the lines, of the file that it is from."""
         name = self._piece.file.name
-        if not self._own and str(self._path) == name:
+        hub = self._piece.file.place.startswith(HUB) and "://" not in self._piece.file.place
+        if hub:
             return name
-        if self._piece.file.place.startswith(HUB) and "://" not in self._piece.file.place:
-            return name
-        with _renamed(str(self._path), name, 0):
-            file = recognized(self._path)
+        # A part of JSON lines may begin with a line that looks like the beginning of something else.
+        if self._piece.end is not None or group_a_line(replace(self._piece.file, place=str(self._path)), self._columns):
+            file = RecordFile(name, "JSON", True, lambda: jsonl(self._path, self.tell))
+        else:
+            with self._renamed():
+                file = recognized(self._path)
         return replace(file, name=name, records=lambda: self._renumbered(file))
 
     def _renumbered(self, file: RecordFile) -> Iterator[Record]:
-        name, more = self._piece.file.name, self._before or 0
-        with _renamed(str(self._path), name, more):
+        with self._renamed():
             for record in file.records():
-                yield replace(record, file=name, line=record.line + more)
+                yield replace(record, file=self._piece.file.name, line=record.line + (self._before or 0))
 
-    def renumber(self) -> bool:
-        """Find out how many lines come before, if that is not known."""
-        if self._before is not None:
-            return False
+    def tell(self, error: InputError) -> None:
+        """Tell an error of a record under the name of the file."""
+        self._tell(self._as_in_file(error))
+
+    @contextmanager
+    def _renamed(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise self._as_in_file(error) from None
+
+    def _as_in_file(self, error: InputError) -> InputError:
+        if self._before is None:
+            raise _LinesUnknownError from error
+        if error.file != str(self._path):
+            return error
+        return _moved(error, self._piece.file.name, self._before)
+
+    def count_lines_before(self) -> None:
+        """Find out how many lines the file has before the copy."""
         self._before, left = 0, self._begins
         with open_input(self._piece.file.place) as source:
             while left and (block := source.read(min(left, _BLOCK))):
                 self._before += block.count(b"\n")
                 left -= len(block)
-        return True
-
-    def blank(self, line: int) -> bool:
-        """Take out a line, so that those behind it are read; False where lines are no records of their own."""
-        if not group_a_line(replace(self._piece.file, place=str(self._path)), self._columns):
-            return False
-        if not self._own:
-            copy = self._folder / f"slice{self._path.suffix}"
-            shutil.copyfile(self._path, copy)
-            self._path, self._own = copy, True
-        start, number = 0, line - (self._before or 0)
-        with self._path.open("r+b") as file:
-            for _ in range(number - 1):
-                file.readline()
-            start = file.tell()
-            length = len(file.readline().rstrip(b"\r\n"))
-            file.seek(start)
-            file.write(b" " * length)
-        return length > 0
 
 
 def _ends_a_line(file: Any) -> bool:
@@ -149,27 +149,15 @@ def _ends_a_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-@contextmanager
-def _copied(piece: InputSlice, columns: Sequence[str]) -> Iterator[_Copy]:
-    with tempfile.TemporaryDirectory(prefix="debate-slice-") as folder:
-        yield _Copy(piece, Path(folder), columns)
-
-
-@contextmanager
-def _renamed(copy: str, name: str, more: int) -> Iterator[None]:
-    """Have the errors of the block speak about the file that `copy` is a part of."""
-    try:
-        yield
-    except InputError as error:
-        if error.file != copy:
-            raise
-        raise InputError(
-            error.problem,
-            file=name,
-            line=None if error.line is None else error.line + more,
-            unit=error.unit,
-            field=error.field,
-            expected=error.expected,
-            found=error.found,
-            remedy=error.remedy,
-        ) from None
+def _moved(error: InputError, file: str | None, lines: int, more: str = "") -> InputError:
+    """The error as one about a file that its file is a part of."""
+    return InputError(
+        error.problem + more,
+        file=file,
+        line=None if error.line is None else error.line + lines,
+        unit=error.unit,
+        field=error.field,
+        expected=error.expected,
+        found=error.found,
+        remedy=error.remedy,
+    )

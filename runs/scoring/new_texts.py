@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, Tell, tolerated
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import GroupRecord, iter_groups
@@ -22,6 +22,7 @@ def new_groups(
     columns: Iterable[str] = (),
     sources: str | None = None,
     notes: ReadingNotes | None = None,
+    tell: Tell | None = None,
 ) -> Iterator[RatedGroup]:
     """Stream the groups of a file; ratings are not needed.
 
@@ -35,27 +36,37 @@ def new_groups(
         columns: `NAME=COLUMN` for each column that has another name than ours.
         sources: Which sources, as `data.sources.SourceChoice` reads it; None for all.
         notes: As for `data.files.groups.iter_groups`.
+        tell: Takes the errors of groups that cannot be used and are on a line of their own, which are then left out.
 
     Raises:
         InputError: a group of another task, a candidate that comes twice, or anything that cannot be read.
     """
     if only is not None and only != task.name and find_task(only).name != task.name:
         raise InputError("the judge is for another task", field="--task", expected=task.name, found=only)
-    found: Iterator[GroupRecord] = iter_groups(path, task, Columns.of(columns), refuse_others=only is None, notes=notes)
+    found: Iterator[GroupRecord] = iter_groups(
+        path, task, Columns.of(columns), refuse_others=only is None, notes=notes, tell=tell
+    )
     if sources is not None:
         found = SourceChoice.of(sources).stream(found, lambda: sum(1 for _ in _silently(path, task, columns)))
     lines: dict[bytes, int] = {}
     for entry in found:
-        for candidate in entry.group.candidates:
-            key = _key(entry.group.id, candidate.id)
-            if key in lines:
-                raise entry.record.error(
-                    f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
-                    found=f"the candidate of {entry.record.unit} {lines[key]}",
-                    remedy="give each candidate of a group an id of its own",
-                )
-            lines[key] = entry.record.line
-        yield entry.group
+        with tolerated(tell):
+            keys = _new_keys(entry, lines)
+            lines.update(dict.fromkeys(keys, entry.record.line))
+            yield entry.group
+
+
+def _new_keys(entry: GroupRecord, lines: Mapping[bytes, int]) -> list[bytes]:
+    """The hashes of a group's candidates, of which none may be known."""
+    keys = [_key(entry.group.id, candidate.id) for candidate in entry.group.candidates]
+    for candidate, key in zip(entry.group.candidates, keys, strict=True):
+        if key in lines:
+            raise entry.record.error(
+                f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
+                found=f"the candidate of {entry.record.unit} {lines[key]}",
+                remedy="give each candidate of a group an id of its own",
+            )
+    return keys
 
 
 def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: str | None) -> int:

@@ -31,7 +31,8 @@ READING = SliceReading(TASK)
 def read(pattern: str | Path, size: int = 1 << 20, columns: tuple[str, ...] = ()) -> list[RatedGroup | InputError]:
     found: list[RatedGroup | InputError] = []
     for piece in slices(find_inputs(str(pattern)), columns, size):
-        found += read_slice(piece, SliceReading(TASK, columns=columns), ReadingNotes(""))
+        for one in read_slice(piece, SliceReading(TASK, columns=columns), ReadingNotes(""), found.append):
+            found.append(one)  # Between its errors.
     return found
 
 
