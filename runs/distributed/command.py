@@ -22,6 +22,7 @@ from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed
 from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.parts import PartShape
 from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.export.loaded import LoadedJudge
@@ -29,7 +30,7 @@ from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
-from debate_judge.runs.runner.streaming import group_items
+from debate_judge.runs.runner.streaming import GATHERED, group_items
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
 
 Find = Callable[[ScoreFlags], Export]
@@ -86,7 +87,8 @@ def _run(
     options = limits(arguments)
     usual = default_limits(judge.lm.model, arguments.api_base)
     reading = SliceReading(judge.task, arguments.task, arguments.columns)
-    parts = engine.PartsToScore(left, reading, arguments.part, out, frozenset(out.part_names()))
+    shape = PartShape(arguments.part, len(aspects), GATHERED)
+    parts = engine.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
     if parts.there:
         _say(f"{len(parts.there):,} parts stand already; those of {len(left):,} slices are looked through")
     run = uuid.uuid4().hex[:12]

@@ -94,7 +94,7 @@ class RunDriver:
             print(f"error: {error}", file=sys.stderr)
         whole = self._totals.add(done)
         if whole is not None and not PROVIDER_FAILED & whole.unscored.keys():
-            self._out.finish_slice(done.slice, whole)
+            self._out.finish_slice(done.slice, self._totals.parts(done.slice), whole)
 
     def _look(self, stop: bool) -> bool:
         """Ask the ledger; returns whether all actors have come to rest."""

@@ -20,7 +20,7 @@ from debate_judge.runs.distributed.service import AccountService, AccountStatus
 
 if TYPE_CHECKING:
     from debate_judge.runs.distributed.inputs import InputSlice
-    from debate_judge.runs.distributed.parts import ScoringPart
+    from debate_judge.runs.distributed.parts import PartShape, ScoringPart
     from debate_judge.runs.distributed.slice_reading import SliceReading
 
 NAMESPACE = "debate"
@@ -196,8 +196,7 @@ class PartsToScore:
 
     slices: Sequence[InputSlice]
     reading: SliceReading
-    size: int
-    """Groups of a part."""
+    shape: PartShape
     out: OutFolder
     there: frozenset[str]
     """Names of the parts that stand."""
@@ -263,7 +262,7 @@ def _datasource(parts: PartsToScore) -> Any:
         def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, **_: Any) -> list[Any]:
             return [
                 ReadTask(
-                    _SliceReader(piece, parts.reading, parts.size, parts.out, there),
+                    _SliceReader(piece, parts.reading, parts.shape, parts.out, there),
                     BlockMetadata(num_rows=None, size_bytes=piece.size or None, input_files=None, exec_stats=None),
                 )
                 for piece, there in _with_standing(parts)
@@ -286,7 +285,7 @@ class _SliceReader:
 
     piece: InputSlice
     reading: SliceReading
-    size: int
+    shape: PartShape
     out: OutFolder
     there: set[str]
 
@@ -295,5 +294,5 @@ class _SliceReader:
 
         from debate_judge.runs.distributed.parts import parts_of
 
-        for part in parts_of(self.piece, self.reading, self.size, self.out, self.there):
+        for part in parts_of(self.piece, self.reading, self.shape, self.out, self.there):
             yield pa.table({"part": [pickle.dumps(part)]})

@@ -115,7 +115,7 @@ class PartDone:
     """None where there are none: the part was not scored, or stands for the end of a slice."""
     errors: tuple[str, ...] = ()
     unread: int = 0
-    notes: str = ""
+    notes: tuple[str, ...] = ()
     parts: int | None = None
     """As in `runs.distributed.parts.ScoringPart`."""
     failure: tuple[int, str] | None = None

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -143,35 +144,36 @@ class OutFolder:
         return {name[5:] for name in self._names("", "part-", self.suffix)}
 
     def finished(self) -> dict[str, RowTotals]:
-        """Slice -> its rows, for those that stand whole."""
-        found = {}
+        """Slice -> its rows, for those of which all parts stand."""
+        found, there = {}, self.part_names()
         for name in self._names("_slices", "", ".json"):
             record = self._read_json(f"_slices/{name}.json")
-            if record is not None:
+            if record is not None and all(f"{name}-{number:06d}" in there for number in range(record["parts"])):
                 found[name] = RowTotals(record["rows"], record["rows"], Counter(record["unscored"]), record["examples"])
         return found
 
-    def finish_slice(self, name: str, rows: RowTotals) -> None:
+    def finish_slice(self, name: str, parts: int, rows: RowTotals) -> None:
         """Note that all parts of a slice stand."""
-        record = {"rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
+        record = {"parts": parts, "rows": rows.rows, "unscored": rows.unscored, "examples": rows.examples}
         self._write(f"_slices/{name}.json", json.dumps(record, ensure_ascii=False).encode())
 
     def write_part(self, name: str, content: bytes) -> None:
         """Write a part, which appears whole or not at all."""
         self._write(f"part-{name}{self.suffix}", content)
 
-    def read_part(self, name: str) -> RowTotals:
-        """Count the rows of a part that stands."""
-        content = cast(bytes, self._store[0].cat_file(f"{self._store[1]}/part-{name}{self.suffix}"))
-        if self.suffix == ".parquet":
-            import pyarrow.parquet as pq
+    def read_part(self, name: str) -> RowTotals | None:
+        """Count the rows of a part that stands; None where it cannot be read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-            reasons: Iterable[str | None] = pq.read_table(io.BytesIO(content), columns=["unscored"])[
-                "unscored"
-            ].to_pylist()
-        else:
-            reasons = (json.loads(line)["unscored"] for line in content.splitlines())
-        known = list(reasons)
+        try:
+            content = cast(bytes, self._store[0].cat_file(f"{self._store[1]}/part-{name}{self.suffix}"))
+            if self.suffix == ".parquet":
+                known = pq.read_table(io.BytesIO(content), columns=["unscored"])["unscored"].to_pylist()
+            else:
+                known = [json.loads(line)["unscored"] for line in content.splitlines()]
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
+            return None
         return RowTotals(len(known), len(known), Counter(reason for reason in known if reason is not None))
 
     def write_state(self, name: str, content: Mapping[str, Any]) -> None:
@@ -213,5 +215,13 @@ class OutFolder:
             return
         folder, _, last = target.rpartition("/")
         temporary = f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
-        system.pipe_file(temporary, content)
-        system.mv(temporary, target)
+        if self.local is None:
+            system.pipe_file(temporary, content)
+            system.mv(temporary, target)
+            return
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            # Otherwise a machine that fails may leave the name without the content.
+            os.fsync(file.fileno())
+        os.replace(temporary, target)

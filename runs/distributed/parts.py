@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,18 @@ _TOLD = 20
 """Errors of one slice that are told one by one."""
 
 
+@dataclass(frozen=True)
+class PartShape:
+    """Where parts end, and what they hold."""
+
+    groups: int
+    """From which a part is full."""
+    aspects: int
+    """Rows of each candidate."""
+    gathered: int
+    """Candidates of one source after which a judge begins another table, see `runs.runner.streaming.GATHERED`."""
+
+
 @dataclass
 class ScoringPart:
     """Groups to be scored together, or news of a slice that has none."""
@@ -45,27 +57,26 @@ class ScoringPart:
     """Where the slice could not be read; beyond the first ones, only in numbers."""
     unread: int = 0
     """Places of the slice that could not be read."""
-    notes: str = ""
+    notes: list[str] = field(default_factory=list)
     """What a user has to know of the reading."""
     parts: int | None = None
     """On the last of a slice: how many parts it has."""
 
 
 def parts_of(
-    piece: InputSlice, reading: SliceReading, size: int, folder: OutFolder, there: set[str]
+    piece: InputSlice, reading: SliceReading, shape: PartShape, folder: OutFolder, there: set[str]
 ) -> Iterator[ScoringPart]:
-    """Read a slice as parts of at most `size` groups, and one at the end that says how many there were.
+    """Read a slice as parts, and one at the end that says how many there were.
 
     Args:
         piece: What to read.
         reading: How.
-        size: Groups of a part.
+        shape: Of the parts.
         folder: Of the results.
         there: Names of its parts that stand already.
     """
     notes, errors = ReadingNotes(piece.file.name), list[str]()
-    groups: list[RatedGroup] = []
-    length = count = unread = 0
+    count = unread = damaged = 0
 
     def tell(error: InputError) -> None:
         nonlocal unread
@@ -73,25 +84,48 @@ def parts_of(
         if unread <= _TOLD:
             errors.append(str(error))
 
-    def part() -> ScoringPart:
+    for groups, length in _cut(read_slice(piece, reading, notes, tell), shape):
         name = f"{piece.name}-{count:06d}"
-        standing = folder.read_part(name) if name in there else None
-        if standing is not None and not PROVIDER_FAILED & standing.unscored.keys():
-            return ScoringPart(piece.name, name, size=length, standing=standing)
-        return ScoringPart(piece.name, name, pickle.dumps(groups), length)
-
-    for found in read_slice(piece, reading, notes, tell):
-        groups.append(found)
-        length += len(found.source) + sum(len(candidate.text) for candidate in found.candidates)
-        if len(groups) == size or length >= _PART_BYTES:
-            yield part()
-            groups, length, count = [], 0, count + 1
-    if groups:
-        yield part()
         count += 1
+        standing = folder.read_part(name) if name in there else None
+        whole = standing is not None and standing.rows == shape.aspects * sum(len(one.candidates) for one in groups)
+        damaged += name in there and not whole
+        if standing is not None and whole and not PROVIDER_FAILED & standing.unscored.keys():
+            yield ScoringPart(piece.name, name, size=length, standing=standing)
+        else:
+            yield ScoringPart(piece.name, name, pickle.dumps(groups), length)
     if unread > _TOLD:
         errors.append(f"{piece.file.name}: {unread - _TOLD:,} further lines that cannot be read")
-    yield ScoringPart(piece.name, errors=errors, unread=unread, notes=notes.line(), parts=count)
+    told = [notes.line()] if notes.line() else []
+    if damaged:
+        told.append(f"{piece.file.name}: {damaged:,} of its parts were damaged, and are scored again")
+    yield ScoringPart(piece.name, errors=errors, unread=unread, notes=told, parts=count)
+
+
+def _cut(found: Iterable[RatedGroup], shape: PartShape) -> Iterator[tuple[list[RatedGroup], int]]:
+    """The groups of each part, and the length of their texts.
+
+    A part is full from so many groups or bytes on, and ends before the next source, for candidates of groups that
+    follow one another with the same source may share calls.
+    """
+    groups: list[RatedGroup] = []
+    length = alike = 0
+    for one in found:
+        if not groups or not _share(groups[-1], one):
+            alike = 0
+        if (len(groups) >= shape.groups or length >= _PART_BYTES) and alike % shape.gathered == 0:
+            yield groups, length
+            groups, length = [], 0
+        groups.append(one)
+        alike += len(one.candidates)
+        length += len(one.source) + sum(len(candidate.text) for candidate in one.candidates)
+    if groups:
+        yield groups, length
+
+
+def _share(one: RatedGroup, other: RatedGroup) -> bool:
+    """Whether candidates of two groups may be read side by side, see `runs.runner.tables.source_of`."""
+    return (one.source or one.id, one.context) == (other.source or other.id, other.context)
 
 
 class PartRows:

@@ -73,8 +73,7 @@ class RunTotals:
         """Take in what an actor says; returns the rows of a slice that it completes."""
         state = self._slices.setdefault(done.slice, _SliceState())
         self.unread += done.unread
-        if done.notes:
-            self.notes.add(done.notes)
+        self.notes.update(done.notes)
         self.failure = self.failure or done.failure
         if done.meter is not None:
             self._count(done.lessee, done.meter)
@@ -95,6 +94,10 @@ class RunTotals:
             return None
         self._known = [self._known[0] + state.text, self._known[1] + self.sizes[done.slice]]
         return state.rows
+
+    def parts(self, name: str) -> int:
+        """Parts of a slice that are done."""
+        return self._slices[name].parts
 
     def hear(self, news: Iterable[ActorNews]) -> None:
         """Take in what the ledger knows of the actors."""

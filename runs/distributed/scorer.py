@@ -92,7 +92,7 @@ class PartScorer:
             part.standing,
             errors=tuple(part.errors),
             unread=part.unread,
-            notes=part.notes,
+            notes=tuple(part.notes),
             parts=part.parts,
         )
         if not part.groups:

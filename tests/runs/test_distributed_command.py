@@ -67,7 +67,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command
         scorer = PartScorer(job, InProcess(services[address]))
         try:
             for piece, there in engine._with_standing(parts):
-                for part in parts_of(piece, parts.reading, parts.size, parts.out, there):
+                for part in parts_of(piece, parts.reading, parts.shape, parts.out, there):
                     yield pickle.dumps(scorer.score(part))
         finally:
             scorer.close()

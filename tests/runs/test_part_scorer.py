@@ -17,7 +17,7 @@ from debate_judge.runs import score
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.job import PartDone, ScoringJob, packed
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import parts_of
+from debate_judge.runs.distributed.parts import PartShape, parts_of
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.distributed.slice_reading import SliceReading
@@ -63,7 +63,7 @@ class Scene:
     def score(self, actors: list[PartScorer], size: int = 2) -> list[PartDone]:
         """Have the actors score all parts, each in a thread of its own."""
         (piece,) = slices(find_inputs(str(self.source)), ())
-        parts = list(parts_of(piece, SliceReading(TASK), size, self.out, self.out.part_names()))
+        parts = list(parts_of(piece, SliceReading(TASK), PartShape(size, 2, 512), self.out, self.out.part_names()))
         done: list[PartDone] = []
 
         def work(actor: PartScorer, number: int) -> None:

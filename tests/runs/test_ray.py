@@ -17,6 +17,7 @@ from debate_judge.runs import score
 from debate_judge.runs.distributed import engine
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.out_folder import OutFolder
+from debate_judge.runs.distributed.parts import PartShape
 from debate_judge.runs.distributed.slice_reading import SliceReading
 from tests.runs.distributed_run import TASK, AnsweringServer, program, write_csv, write_jsonl, write_parquet
 
@@ -90,7 +91,9 @@ def run(folder: Path, server: AnsweringServer, *more: str) -> int:
 def test_each_part_is_a_task_of_its_own(running: Any, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", range(20))
     out = OutFolder(str(tmp_path / "out.jsonl"))
-    parts = engine.PartsToScore(slices(find_inputs(str(path)), ()), SliceReading(TASK), 3, out, frozenset())
+    parts = engine.PartsToScore(
+        slices(find_inputs(str(path)), ()), SliceReading(TASK), PartShape(3, 2, 512), out, frozenset()
+    )
     read = engine.read_parts(running, parts, 2)
     # Seven parts, and the end of the slice.
     assert [rows for bundle in read.iter_internal_ref_bundles() for rows in [bundle.num_rows()]] == [1] * 8

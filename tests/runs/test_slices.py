@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +12,9 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
-from debate_judge.programs.judge import Item
-from debate_judge.programs.transcript import EMPTY
 from debate_judge.runs.distributed.inputs import find_inputs, slices
-from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import PartRows, ScoringPart, parts_of
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
-from debate_judge.runs.runner.streaming import Score
 from debate_judge.runs.scoring.new_texts import new_groups
-from debate_judge.runs.scoring.output import RowTotals
 from tests.runs.distributed_run import group, write_csv, write_jsonl, write_parquet
 from tests.runs.score_command import TASK
 
@@ -124,99 +117,3 @@ def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, memory: str)
     (error,) = read(f"{memory}/in.csv", columns=("source=question",))
     assert "memory:///texts/in.csv" in str(error)
     assert "'text' is missing" in str(error)
-
-
-# --- parts ---
-
-
-def parts(path: Path, out: OutFolder, size: int = 4) -> list[ScoringPart]:
-    (piece,) = slices(find_inputs(str(path)), ())
-    return list(parts_of(piece, READING, size, out, out.part_names()))
-
-
-def rows_of(part: ScoringPart, out: OutFolder, unscored: str | None = None) -> PartRows:
-    rows = PartRows(out.suffix)
-    for one in pickle.loads(part.groups):
-        for candidate in one.candidates:
-            item = Item(one.id, candidate.id, TASK, TASK.aspects[0], one.source, candidate.text)
-            score = None if unscored else 3.0
-            rows.add(item, Score(score, score, 1, "no issue", unscored, "", 2.0, 1, 1, EMPTY))
-    return rows
-
-
-@pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
-@pytest.mark.parametrize("where", ["folder", "memory"])
-def test_parts_that_stand_are_counted_and_not_scored(tmp_path: Path, memory: str, kind: str, where: str) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", range(10))
-    out = OutFolder(f"{memory}/out{kind}" if where == "memory" else str(tmp_path / f"out{kind}"))
-    first = parts(path, out)
-    assert [part.name for part in first] == ["00000-00000-000000", "00000-00000-000001", "00000-00000-000002", ""]
-    assert [part.parts for part in first] == [None, None, None, 3]
-    out.write_part(first[0].name, rows_of(first[0], out).encoded())
-    out.write_part(first[1].name, rows_of(first[1], out, unscored="lm error").encoded())
-    again = parts(path, pickle.loads(pickle.dumps(out)))
-    assert again[0].standing == RowTotals(8, 8)
-    assert not again[0].groups
-    # What the LM had not answered is asked again.
-    assert again[1].groups == first[1].groups
-    assert again[2].groups == first[2].groups
-
-
-def test_parquet_holds_what_json_lines_hold(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    path, tables = write_jsonl(tmp_path / "in.jsonl", range(4)), {}
-    for kind in (".jsonl", ".parquet"):
-        out = OutFolder(str(tmp_path / f"out{kind}"))
-        part = parts(path, out)[0]
-        out.write_part(part.name, rows_of(part, out).encoded())
-        tables[kind] = out.local
-    (lines,) = tables[".jsonl"].glob("part-*")
-    assert pq.read_table(tables[".parquet"]).to_pylist() == [json.loads(line) for line in lines.open()]
-
-
-def test_a_part_that_was_not_written_whole_is_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = OutFolder(str(tmp_path / "out.jsonl"))
-    system = out._store[0]
-    monkeypatch.setattr(type(system), "mv", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        out.write_part("00000-00000-000000", b"{}\n")
-    assert out.part_names() == set()
-
-
-def test_a_folder_is_made_from_one_thing(tmp_path: Path) -> None:
-    out = OutFolder(str(tmp_path / "out.jsonl"))
-    inputs = [{"name": "a", "size": 1}, {"name": "b", "size": 2}]
-    made = {"program": "p", "aspects": ("tone",), "inputs": inputs}
-    out.require_made_from(made)
-    out.require_made_from(made)
-    with pytest.raises(InputError, match="another program") as caught:
-        out.require_made_from({**made, "program": "q"})
-    assert "another --out" in str(caught.value)
-    with pytest.raises(InputError, match="another inputs") as caught:
-        out.require_made_from({**made, "inputs": [inputs[0], {"name": "b", "size": 3}]})
-    assert caught.value.found == "{'name': 'b', 'size': 3}"
-    (tmp_path / "out.jsonl" / "_manifest.json").unlink()
-    out.write_part("00000-00000-000000", b"{}\n")
-    with pytest.raises(InputError, match="nothing says what they were made from"):
-        out.require_made_from(made)
-
-
-def test_one_run_at_a_time_writes_into_a_folder(tmp_path: Path) -> None:
-    out = OutFolder(str(tmp_path / "out.jsonl"))
-    with out.exclusive(), pytest.raises(InputError, match="another run"), out.exclusive():
-        pass
-    with pytest.raises(InputError, match="names the format"):
-        OutFolder(str(tmp_path / "out.csv"))
-    with pytest.raises(InputError, match="no store"):
-        OutFolder("nowhere://bucket/out.jsonl").part_names()
-
-
-def test_slices_that_stand_whole_are_known(tmp_path: Path) -> None:
-    out = OutFolder(str(tmp_path / "out.parquet"))
-    totals = RowTotals(5)
-    totals.unscored["refused"] = 2
-    totals.examples["refused"] = "the provider withholds"
-    out.finish_slice("00000-00001", totals)
-    found = OutFolder(str(tmp_path / "out.parquet")).finished()
-    assert found["00000-00001"] == RowTotals(5, 5, totals.unscored, totals.examples)

@@ -10,10 +10,12 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import parts_of
+from debate_judge.runs.distributed.parts import PartShape, parts_of
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from tests.runs.distributed_run import group
 from tests.runs.score_command import TASK
+
+SHAPE = PartShape(groups=50, aspects=1, gathered=512)
 
 
 def read(path: Path, size: int = 1 << 20) -> tuple[list[RatedGroup], list[InputError]]:
@@ -53,7 +55,7 @@ def test_the_first_errors_are_told_and_the_further_ones_counted(tmp_path: Path) 
     path = tmp_path / "in.jsonl"
     bad_lines(path)
     (piece,) = slices(find_inputs(str(path)), ())
-    *scored, last = parts_of(piece, SliceReading(TASK), 50, OutFolder(str(tmp_path / "out.jsonl")), set())
+    *scored, last = parts_of(piece, SliceReading(TASK), SHAPE, OutFolder(str(tmp_path / "out.jsonl")), set())
     assert len(scored) == last.parts == 4
     assert last.unread == 25
     assert len(last.errors) == 21
