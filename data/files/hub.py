@@ -38,16 +38,28 @@ class HubName:
         return cls(name, path, config or None, split or None)
 
     def rows(self) -> Iterator[Record]:
-        """Load the set through `datasets`, which keeps what it fetched.
+        """The rows of the set.
 
         Raises:
             InputError: It cannot be fetched, or it has several splits and none is named.
         """
+        return typed_rows(self._loaded(), self.name)
+
+    def fingerprint(self) -> str:
+        """What `datasets` knows this content by: another one for another revision, or for changed files of a folder.
+
+        Raises:
+            InputError: As `rows`.
+        """
+        return str(self._loaded()._fingerprint)
+
+    def _loaded(self) -> Any:
+        """The set, loaded through `datasets`, which keeps what it fetched."""
         import datasets
 
         try:
             split = self.split or self._only_split(datasets.get_dataset_split_names(self.path, self.config))
-            loaded = datasets.load_dataset(self.path, self.config, split=split)
+            return datasets.load_dataset(self.path, self.config, split=split)
         except InputError:
             raise
         except Exception as error:  # The library promises no common base: OSError, httpx and its own errors all occur.
@@ -58,7 +70,6 @@ class HubName:
                 found=first_line(error),
                 remedy="check name, configuration and split, and the network",
             ) from error
-        return typed_rows(loaded, self.name)
 
     def _only_split(self, names: Sequence[str]) -> str:
         if len(names) == 1:

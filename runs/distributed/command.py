@@ -54,13 +54,18 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     _require_supported(arguments)
     engine.require_ray()
     out = OutFolder(arguments.out)
-    files = inputs.find_inputs(arguments.source)
+    files = inputs.fingerprinted(inputs.find_inputs(arguments.source))
     pieces = inputs.slices(files, arguments.columns, inputs.SLICE)
     totals = RunTotals({piece.name: piece.size for piece in pieces})
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
-        of_input = {"part": arguments.part, "slice": inputs.SLICE, "inputs": [asdict(file) for file in files]}
+        of_input = {
+            "columns": arguments.columns,
+            "part": arguments.part,
+            "slice": inputs.SLICE,
+            "inputs": [asdict(file) for file in files],
+        }
         out.require_made_from({**made_from(arguments, judge, aspects), **of_input})
         finished = out.finished()
         left = [piece for piece in pieces if piece.name not in finished]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,13 +20,17 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns
-from debate_judge.data.files.hub import HUB
+from debate_judge.data.files.hub import HUB, HubName, first_line
+from debate_judge.runs.runner.display import StepProgress
 
 SLICE = 64 * 1024 * 1024
 """Bytes of a file that one task reads, where it can be cut."""
 _LINES = (".jsonl", ".ndjson", ".json")
+_BLOCK = 1024 * 1024
+_VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "updated", "created")
+"""Fields in which stores name a version of a file, the surest first."""
 _ENDS = 64 * 1024
-"""Bytes at either end of a file that its fingerprint is of."""
+"""Bytes at either end of a file that its fingerprint is of, where its store names no version."""
 _LOOK = 20
 """Lines from the first that may tell what each line is."""
 
@@ -40,7 +44,8 @@ class InputFile:
     place: str
     """Absolute path or URL."""
     size: int
-    fingerprint: str
+    fingerprint: str = ""
+    """What its content is known by; empty where that is not found out yet."""
 
 
 @dataclass(frozen=True)
@@ -59,56 +64,96 @@ class InputSlice:
 
 
 def find_inputs(pattern: str) -> list[InputFile]:
-    """The files that a path, glob or URL names, in the order of their names.
+    """The files that a path, glob or URL names, in the order of their names, without the fingerprints that take long.
 
     Raises:
         InputError: There is none, or its store cannot be asked.
     """
     if pattern.startswith(HUB) and not pattern.startswith(HUB + "//"):
-        return [InputFile(pattern, pattern, 0, "")]
-    try:
+        return [InputFile(pattern, pattern, 0)]
+    with reaching(pattern):
         files = _remote(pattern) if "://" in pattern else _local(pattern)
-    except (OSError, ImportError, ValueError) as error:
-        raise InputError(
-            "the input cannot be listed",
-            file=pattern,
-            field="--in",
-            found=str(error),
-            remedy="check the address and its key; s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub",
-        ) from error
     if not files:
         raise InputError("no such file", file=pattern, field="--in", expected="a file, a glob or a URL")
     return files
+
+
+@contextmanager
+def reaching(name: str) -> Iterator[None]:
+    """Turn whatever the block raises, which asks for a file, into an error that names the file.
+
+    Raises:
+        InputError: The block raised something.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    # Libraries of object stores have bases of their own: botocore's error about a missing key is no OSError.
+    except Exception as error:
+        raise InputError(
+            "the input cannot be reached",
+            file=name,
+            field="--in",
+            found=f"{type(error).__name__}: {first_line(error)}",
+            remedy="check the address and its key; s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub",
+        ) from error
 
 
 def _local(pattern: str) -> list[InputFile]:
     # A file may well be called like a glob.
     names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
     found = [(name, Path(name).absolute()) for name in names if Path(name).is_file()]
-    return [InputFile(name, str(path), path.stat().st_size, _fingerprint(str(path))) for name, path in found]
+    return [InputFile(name, str(path), path.stat().st_size) for name, path in found]
 
 
 def _remote(pattern: str) -> list[InputFile]:
     import fsspec
+    from fsspec.implementations.local import LocalFileSystem
 
     system, path = fsspec.core.url_to_fs(pattern)
+    if isinstance(system, LocalFileSystem):
+        return _local(path)
     paths = sorted(system.glob(path)) if glob.has_magic(path) else [path]
-    urls = [(system.unstrip_protocol(one), system.info(one)) for one in paths]
-    return [
-        InputFile(url, url, int(info["size"]), str(info.get("ETag") or info.get("etag") or _fingerprint(url)))
-        for url, info in urls
-        if info.get("type", "file") == "file"
-    ]
+    found = [(system.unstrip_protocol(one), system.info(one)) for one in paths]
+    return [_told(url, info) for url, info in found if info.get("type", "file") == "file"]
 
 
-def _fingerprint(place: str) -> str:
-    """Of the beginning and the end, for a file may be longer than can be read beforehand."""
-    digest = hashlib.blake2b(digest_size=8)
-    with open_input(place) as file:
-        digest.update(file.read(_ENDS))
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _ENDS))
-        digest.update(file.read(_ENDS))
+def _told(url: str, info: Mapping[str, Any]) -> InputFile:
+    """A file as its store tells of it."""
+    if info.get("size") is None:
+        raise InputError("the server does not say how long the file is", file=url, remedy="copy it to this machine")
+    told = next((f"{name} {info[name]}" for name in _VERSIONS if info.get(name)), "")
+    return InputFile(url, url, int(info["size"]), told)
+
+
+def fingerprinted(files: Sequence[InputFile]) -> list[InputFile]:
+    """The files with what their content is known by, so that one that has changed is noticed.
+
+    Files of this machine are read whole. Of others it is what the store says (an ETag, a checksum, the time of the last
+    change), or else their beginning and end. Of a set of the hub it is what `datasets` says.
+
+    Raises:
+        InputError: One cannot be read.
+    """
+    blocks = sum(-(-file.size // _BLOCK) for file in files if "://" not in file.place)
+    with StepProgress("MB of the input looked through", blocks) as progress:
+        return [file if file.fingerprint else replace(file, fingerprint=_content(file, progress)) for file in files]
+
+
+def _content(file: InputFile, progress: StepProgress) -> str:
+    if file.place.startswith(HUB) and "://" not in file.place:
+        return HubName.of(file.place).fingerprint()
+    digest = hashlib.blake2b(digest_size=16)
+    with reaching(file.name), open_input(file.place) as opened:
+        if "://" not in file.place:
+            while block := opened.read(_BLOCK):
+                digest.update(block)
+                progress.advance()
+        else:
+            digest.update(opened.read(_ENDS))
+            opened.seek(max(0, file.size - _ENDS))
+            digest.update(opened.read(_ENDS))
     return digest.hexdigest()
 
 
@@ -135,7 +180,7 @@ def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
     """Whether each line is a JSON object with candidates; judged by the first one that is an object."""
     if Path(file.name).suffix.lower() not in _LINES:
         return False
-    with open_input(file.place) as opened:
+    with reaching(file.name), open_input(file.place) as opened:
         for line in islice((line for line in opened if line.strip()), _LOOK):
             if line.lstrip().startswith(b"["):
                 return False

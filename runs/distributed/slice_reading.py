@@ -17,7 +17,7 @@ from debate_judge.data.files.hub import HUB
 from debate_judge.data.files.reading import jsonl
 from debate_judge.data.files.records import Record
 from debate_judge.data.schema import RatedGroup, Task
-from debate_judge.runs.distributed.inputs import InputSlice, group_a_line, open_input
+from debate_judge.runs.distributed.inputs import InputSlice, group_a_line, open_input, reaching
 from debate_judge.runs.scoring.new_texts import new_groups
 
 _BLOCK = 1024 * 1024
@@ -46,25 +46,26 @@ def read_slice(piece: InputSlice, reading: SliceReading, notes: ReadingNotes, te
         tell: Takes an error where something cannot be read, before the group behind it is yielded. A bad line is left
             out where each has a group; any other file ends there.
     """
+    try:
+        with tempfile.TemporaryDirectory(prefix="debate-slice-") as folder:
+            yield from _groups(_Copy(piece, reading.columns, Path(folder), tell), reading, notes)
+    except InputError as error:
+        tell(error if error.line is None else _moved(error, error.file, 0, "; what follows is not read"))
+
+
+def _groups(copy: _Copy, reading: SliceReading, notes: ReadingNotes) -> Iterator[RatedGroup]:
     given = 0
-    with tempfile.TemporaryDirectory(prefix="debate-slice-") as folder:
-        copy = _Copy(piece, reading.columns, Path(folder), tell)
-        while True:
-            try:
-                found = new_groups(
-                    copy.records(), reading.task, reading.only, reading.columns, notes=notes, tell=copy.tell
-                )
-                for number, group in enumerate(found):
-                    if number == given:
-                        given += 1
-                        yield group
-                return
-            except _LinesUnknownError:
-                # The same again, with the lines numbered as in the file.
-                copy.count_lines_before()
-            except InputError as error:
-                tell(error if error.line is None else _moved(error, error.file, 0, "; what follows is not read"))
-                return
+    while True:
+        found = new_groups(copy.records(), reading.task, reading.only, reading.columns, notes=notes, tell=copy.tell)
+        try:
+            for number, group in enumerate(found):
+                if number == given:
+                    given += 1
+                    yield group
+            return
+        except _LinesUnknownError:
+            # The same again, with the lines numbered as in the file.
+            copy.count_lines_before()
 
 
 class _Copy:
@@ -84,7 +85,7 @@ class _Copy:
         if piece.end is None and ("://" not in place):
             self._path = Path(place)
             return
-        with open_input(place) as source, self._path.open("wb") as target:
+        with reaching(piece.file.name), open_input(place) as source, self._path.open("wb") as target:
             if piece.start:
                 source.seek(piece.start - 1)
                 # The line that begins before belongs to the slice before.
@@ -138,7 +139,7 @@ class _Copy:
     def count_lines_before(self) -> None:
         """Find out how many lines the file has before the copy."""
         self._before, left = 0, self._begins
-        with open_input(self._piece.file.place) as source:
+        with reaching(self._piece.file.name), open_input(self._piece.file.place) as source:
             while left and (block := source.read(min(left, _BLOCK))):
                 self._before += block.count(b"\n")
                 left -= len(block)

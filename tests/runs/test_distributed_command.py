@@ -127,6 +127,8 @@ def test_another_judge_or_input_is_refused(command: Command, capsys: pytest.Capt
     assert command() == score.EXIT_INPUT
     assert "another inputs" in capsys.readouterr().err
     assert command(out=command.folder / "new.jsonl") == 0
+    assert command("--columns", "text=other") == score.EXIT_INPUT
+    assert "another columns" in capsys.readouterr().err
 
 
 def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(

@@ -74,7 +74,7 @@ def test_globs_and_urls_name_files_in_order(tmp_path: Path, memory: str) -> None
     assert [file.name for file in find_inputs(f"{memory}/in-1.jsonl")] == ["memory:///texts/in-1.jsonl"]
     with pytest.raises(InputError, match="no such file"):
         find_inputs(str(tmp_path / "*.csv"))
-    with pytest.raises(InputError, match="cannot be listed"):
+    with pytest.raises(InputError, match="cannot be reached"):
         find_inputs("nowhere://bucket/x.jsonl")
 
 

@@ -1,0 +1,103 @@
+"""What a distributed run knows its input by: content that has changed is noticed, and a store that fails is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from debate_judge.data.errors import InputError
+from debate_judge.data.files.columns import ReadingNotes
+from debate_judge.runs.distributed.inputs import InputFile, InputSlice, find_inputs, fingerprinted
+from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
+from tests.runs.distributed_run import write_csv, write_jsonl, write_parquet
+from tests.runs.score_command import TASK
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    system = fsspec.filesystem("memory")
+    yield "memory://texts"
+    system.store.clear()
+
+
+def fingerprints(pattern: str | Path) -> list[str]:
+    return [file.fingerprint for file in fingerprinted(find_inputs(str(pattern)))]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_an_edit_in_the_middle_of_a_file_is_noticed(tmp_path: Path, scheme: str) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", range(3000))
+    before, time = fingerprints(f"{scheme}{path}"), path.stat()
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"x")
+    os.utime(path, (time.st_atime, time.st_mtime))
+    assert path.stat().st_size == time.st_size > 3 * 64 * 1024
+    assert fingerprints(f"{scheme}{path}") != before
+    assert fingerprints(f"{scheme}{path}") == fingerprints(f"{scheme}{path}")
+
+
+def test_a_store_says_which_version_a_file_is(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe_file("/texts/in.jsonl", b"a" * 500_000)
+    before = fingerprints(f"{memory}/in.jsonl")
+    system.pipe_file("/texts/in.jsonl", b"a" * 250_000 + b"b" * 250_000)
+    assert fingerprints(f"{memory}/in.jsonl") != before
+
+    info = MemoryFileSystem.info
+
+    def bare(self: MemoryFileSystem, path: str, **more: Any) -> dict[str, Any]:
+        return {name: value for name, value in info(self, path, **more).items() if name in ("name", "size", "type")}
+
+    monkeypatch.setattr(MemoryFileSystem, "info", bare)
+    before = fingerprints(f"{memory}/in.jsonl")
+    assert len(before[0]) == 32, "a hash of both ends"
+    system.pipe_file("/texts/in.jsonl", b"a" * 499_999 + b"c")
+    assert fingerprints(f"{memory}/in.jsonl") != before
+
+
+def test_a_set_of_the_hub_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets.disable_progress_bars()
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    write_parquet(folder / "train.parquet", range(4))
+    before = fingerprints(f"hf:{folder}@train")
+    assert before == fingerprints(f"hf:{folder}@train") != [""]
+    write_parquet(folder / "train.parquet", range(5))
+    assert fingerprints(f"hf:{folder}@train") != before
+
+
+class NoCredentialsError(Exception):
+    """As botocore's, which is no `OSError`."""
+
+
+def test_a_store_that_fails_is_an_error_about_the_file(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NoCredentialsError("Unable to locate credentials")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "info", refuse)
+        with pytest.raises(InputError, match=r"(?s)memory://texts/in.jsonl.*cannot be reached.*NoCredentialsError"):
+            find_inputs(f"{memory}/in.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "info", lambda self, path, **_: {"name": path, "size": None, "type": "file"})
+        with pytest.raises(InputError, match="does not say how long"):
+            find_inputs(f"{memory}/in.jsonl")
+
+
+def test_a_file_that_is_gone_costs_only_itself(tmp_path: Path, memory: str) -> None:
+    write_csv(tmp_path / "in.csv", range(2))
+    for place in (f"{memory}/gone.csv", str(tmp_path / "gone.csv")):
+        errors: list[InputError] = []
+        piece = InputSlice(InputFile(place, place, 10), "00000-00000")
+        assert list(read_slice(piece, SliceReading(TASK), ReadingNotes(""), errors.append)) == []
+        assert [error.file for error in errors] == [place]
