@@ -31,6 +31,7 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.runner.streaming import GATHERED, group_items
+from debate_judge.runs.runner.tables import pool_of
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
 
 Find = Callable[[ScoreFlags], Export]
@@ -60,6 +61,7 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
+        _refuse_batches(judge, aspects)
         of_input = {
             "columns": arguments.columns,
             "part": arguments.part,
@@ -78,6 +80,19 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         else:
             _say(f"nothing left to do: {arguments.out} has all parts")
         return _told(arguments, judge, totals)
+
+
+def _refuse_batches(judge: LoadedJudge, aspects: Sequence[Aspect]) -> None:
+    """Refuse a judge whose scores would depend on where parts end."""
+    for aspect in aspects:
+        if pool := pool_of(judge.compiled.aspects[aspect.name].judge):
+            raise InputError(
+                f"the judge of {aspect.name} reads texts in batches, which it makes of {pool} texts in a row of the "
+                "whole input; from parts it would make other ones, and so other prompts and scores",
+                field="--engine",
+                expected="a judge that reads texts alone, or beside others of their source",
+                remedy="score with --engine local, or compile with --batch-rounds 0 or without --together",
+            )
 
 
 def _run(

@@ -2,84 +2,26 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from debate_judge.programs.lm.limits.provider_limits import RateLimits
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs import JUDGES, build
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
-from debate_judge.runs.distributed import engine
 from debate_judge.runs.distributed.driver import RunDriver
-from debate_judge.runs.distributed.job import ScoringJob
-from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import parts_of
-from debate_judge.runs.distributed.scorer import PartScorer
-from debate_judge.runs.distributed.service import AccountService
-from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_csv, write_jsonl
-
-
-class Command:
-    """The command in a folder of its own."""
-
-    def __init__(self, folder: Path, server: AnsweringServer) -> None:
-        self.folder, self.server = folder, server
-        self.program = program(folder)
-        self.out = folder / "out.jsonl"
-
-    def __call__(self, *more: str, **replace: str | Path) -> int:
-        arguments: dict[str, str | Path] = {
-            "--engine": "ray",
-            "--program": self.program,
-            "--in": self.folder / "in*",
-            "--out": self.out,
-            "--store": self.folder / "store",
-            "--api-base": self.server.url,
-            "--part": "3",
-        }
-        arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
-        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
-
-    def rows(self) -> list[str]:
-        return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]
+from debate_judge.runs.export.folder import save
+from tests.runs.distributed_command import Command, in_this_process
+from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    services: dict[str, AccountService] = {}
-
-    @contextmanager
-    def cluster(address: str | None, actors: int) -> Iterator[None]:
-        yield None
-
-    @contextmanager
-    def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[str]:
-        services[run] = AccountService(out, run, options, usual)
-        yield run
-
-    def score_parts(ray: Any, parts: Any, job: ScoringJob, address: str, actors: int) -> Iterator[bytes]:
-        scorer = PartScorer(job, InProcess(services[address]))
-        try:
-            for piece, there in engine._with_standing(parts):
-                for part in parts_of(piece, parts.reading, parts.shape, parts.out, there):
-                    yield pickle.dumps(scorer.score(part))
-        finally:
-            scorer.close()
-
-    monkeypatch.setattr(engine, "require_ray", lambda: None)
-    monkeypatch.setattr(engine, "cluster", cluster)
-    monkeypatch.setattr(engine, "ledger", ledger)
-    monkeypatch.setattr(engine, "LedgerClient", lambda address: InProcess(services[address]))
-    monkeypatch.setattr(engine, "ask_status", lambda ray, address, stop: services[address].status(stop))
-    monkeypatch.setattr(engine, "score_parts", score_parts)
-    with AnsweringServer() as server:
-        yield Command(tmp_path, server)
+    with in_this_process(tmp_path, monkeypatch) as command:
+        yield command
 
 
 def test_a_run_that_is_repeated_reads_and_pays_nothing(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +94,8 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(30))
-    command.server.latency = 0.02
+    # Parts take longer together than it takes to look for the first time.
+    command.server.latency = 0.1
 
     look = RunDriver._look
 
@@ -221,3 +164,30 @@ def test_without_ray_it_is_said_what_to_install(
     said = capsys.readouterr().err
     assert "the engine ray is not installed" in said
     assert "[ray]" in said
+
+
+def shared_judge(command: Command, **options: int) -> Path:
+    judges = {name: AspectJudge(build("debate", {**JUDGES["single"].config, **options})) for name in ("tone", "help")}
+    return save(command.folder / "shared", CompiledJudge(TASK, judges), lm={"spec": "offline"}, evidence={}, name="x")
+
+
+def test_groups_of_one_source_share_calls_as_in_one_process(command: Command) -> None:
+    """Also where a part would end between them."""
+    judge = shared_judge(command, together=4)
+    groups = [{**group(n), "source": f"message {n // 3}"} for n in range(16)]
+    path = command.folder / "in.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in groups), encoding="utf-8")
+    assert command(program=judge, part="4") == 0
+    assert len(list(command.out.glob("part-*"))) > 1
+    alone = command.folder / "alone.jsonl"
+    assert command(program=judge, engine="local", out=alone, **{"in": path}) == 0
+    assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
+    assert {json.loads(row)["together"] for row in command.rows()} == {2, 3}
+
+
+def test_a_judge_of_batches_of_different_items_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(3))
+    assert command(program=shared_judge(command, together=4, batch_rounds=2)) == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert "makes of 32 texts in a row of the whole input" in said
+    assert "--engine local" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import fsspec
@@ -117,3 +118,20 @@ def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, memory: str)
     (error,) = read(f"{memory}/in.csv", columns=("source=question",))
     assert "memory:///texts/in.csv" in str(error)
     assert "'text' is missing" in str(error)
+
+
+@pytest.mark.parametrize("size", [60, 150, 333, 1000, 5000])
+def test_groups_of_one_source_that_follow_one_another_are_in_one_slice(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "in.jsonl"
+    sources = [n // (1 + n * 7 % 5) for n in range(60)] + [99] * 30 + [7]
+    groups = [{**group(n), "task": TASK.name, "source": f"message {source}"} for n, source in enumerate(sources)]
+    lines = [json.dumps(one) for one in groups]
+    path.write_text("\n\n".join(lines[:70]) + "\n" + "\n".join(lines[70:]), encoding="utf-8")
+    pieces = [
+        list(read_slice(one, READING, ReadingNotes(""), pytest.fail))
+        for one in slices(find_inputs(str(path)), (), size)
+    ]
+    assert [one for found in pieces for one in found] == list(new_groups(path, TASK))
+    begun = [found for found in pieces if found]
+    assert len(begun) > 1
+    assert all(one[-1].source != other[0].source for one, other in pairwise(begun))
