@@ -14,11 +14,18 @@ from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.progress import RunTotals
 from debate_judge.runs.distributed.service import AccountStatus
 from debate_judge.runs.scoring.outage_guard import PROVIDER_FAILED
+from debate_judge.runs.scoring.settings import EXIT_INPUT
 
 _POLL = 0.5
 """Seconds between two looks at the ledger."""
+_SILENCE = 120.0
+"""Seconds after which a ledger that does not answer is taken for lost; Ray restarts one within some seconds."""
 _GRACE = 60.0
 """Seconds that actors have to finish what is in flight, once the run is to stop."""
+_LOST = (
+    f"error: the ledger of the account has not answered for {_SILENCE:.0f} s, and no actor may go on without it\n"
+    "  remedy:   see in Ray's logs why it does not start again; the same command goes on, no LM call is paid twice"
+)
 
 
 class RunDriver:
@@ -34,6 +41,7 @@ class RunDriver:
         self._out, self._totals, self._ask = out, totals, ask
         self._found: queue.Queue[PartDone | BaseException | None] = queue.Queue()
         self._ended = threading.Event()
+        self._heard = time.monotonic()
 
     def run(self, done: Iterator[bytes]) -> None:
         """Follow the pipeline until it ends, or until a failure that concerns all parts has stopped it.
@@ -100,7 +108,10 @@ class RunDriver:
         """Ask the ledger; returns whether all actors have come to rest."""
         status = self._ask(stop)
         if status is None:
+            if time.monotonic() - self._heard > _SILENCE and self._totals.failure is None:
+                self._totals.failure = EXIT_INPUT, _LOST
             return False
+        self._heard = time.monotonic()
         self._totals.hear(status.news.values())
         self._totals.refusals, self._totals.down = status.refusals, status.down
         return status.resting

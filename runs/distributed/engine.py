@@ -78,11 +78,18 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         raise InputError(
             "Ray has failed",
             field="--engine",
-            found=str(error).strip().rpartition("\n")[2],
+            found=_cause(error),
             remedy="mend the cluster; the same command goes on from the parts that stand, no LM call is paid twice",
         ) from error
     finally:
         ray.shutdown()
+
+
+def _cause(error: Exception) -> str:
+    """The line of a report of Ray that says what happened: it ends with what was raised in an actor."""
+    text = str(error).strip()
+    raised = text.rpartition(f"{InputError.__name__}: ")[2]
+    return raised.partition("\n")[0] if raised != text else text.rpartition("\n")[2]
 
 
 def _init(ray: Any, joins: bool, arguments: dict[str, Any]) -> None:
@@ -137,10 +144,18 @@ class LedgerClient:
 
 @contextmanager
 def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[LedgerAddress]:
-    """Run the ledger of an account as a named actor that is restarted for ever."""
+    """Run the ledger of an account as a named actor that is restarted for ever, on the machine of the driver."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     address = LedgerAddress(f"debate-ledger-{run}")
     actor = ray.remote(AccountService).options(
-        name=address.name, namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1
+        name=address.name,
+        namespace=NAMESPACE,
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=-1,
+        scheduling_strategy=here,
     )
     handle = actor.remote(out, run, options, usual)
     # What it cannot do is told here.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,8 @@ class OutFolder:
     def __init__(self, url: str) -> None:
         self.url = url if "://" in url else str(Path(url).absolute())
         self.suffix = Path(url.rstrip("/")).suffix.lower()
+        self.token = ""
+        """Of this folder and no other, from `require_made_from` on; sent along to other processes."""
         if self.suffix not in KINDS:
             raise InputError(
                 "the ending of the folder names the format of its parts",
@@ -57,7 +60,7 @@ class OutFolder:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "suffix": self.suffix}
+        return {"url": self.url, "suffix": self.suffix, "token": self.token}
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
@@ -121,8 +124,11 @@ class OutFolder:
                     expected="_manifest.json in it, which every run writes",
                     remedy=_ANOTHER,
                 )
-            self._write("_manifest.json", json.dumps(made_from, ensure_ascii=False, indent=1).encode())
+            self.token = uuid.uuid4().hex
+            content = {"token": self.token, **made_from}
+            self._write("_manifest.json", json.dumps(content, ensure_ascii=False, indent=1).encode())
             return
+        self.token = before.get("token", "")
         for name, value in made_from.items():
             # As it comes back from JSON.
             wanted, known = json.loads(json.dumps(value)), before.get(name)
@@ -138,6 +144,22 @@ class OutFolder:
                     found=str(shown[1]),
                     remedy=_ANOTHER + "; answers are kept in --store",
                 )
+
+    def require_shared(self) -> None:
+        """See that this process writes where the driver reads: a path may be another folder on another machine.
+
+        Raises:
+            InputError: It does not.
+        """
+        if (self._read_json("_manifest.json") or {}).get("token", "") != self.token:
+            raise InputError(
+                "this machine does not see the folder of the results",
+                file=self.url,
+                field="--out",
+                expected="the _manifest.json that this run has written",
+                found=f"none, or another one, on {platform.node()}",
+                remedy="name a folder that all machines of the cluster share, or an object store (s3://, gs://)",
+            )
 
     def part_names(self) -> set[str]:
         """Names of the parts that stand."""

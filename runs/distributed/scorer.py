@@ -53,10 +53,14 @@ class PartScorer:
     Args:
         job: What to score with.
         account: The ledger's service.
+
+    Raises:
+        InputError: The folder of the results is not on this machine, or the judge cannot be loaded.
     """
 
     def __init__(self, job: ScoringJob, account: Account) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+        job.out.require_shared()
         sys.path += [place for place in job.path if place not in sys.path]
         self._job, self._account = job, account
         export, options = unpacked(job)

@@ -39,9 +39,14 @@ class AccountService:
         run: A name that no other run ever has.
         options: Limits and budget of the account.
         usual: Its provider's usual limits.
+
+    Raises:
+        InputError: The folder of the results is not there where it has been started.
     """
 
     def __init__(self, out: OutFolder, run: str, options: LMOptions, usual: RateLimits) -> None:
+        # Elsewhere it would find no promises of an earlier start.
+        out.require_shared()
         self._out, self._state = out, f"ledger-{run}"
         state = out.read_state(self._state) or {}
         calls, tokens, usd = state.get("promised", NONE)

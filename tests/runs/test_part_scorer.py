@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ import pytest
 from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.runs import score
+from debate_judge.runs.distributed.engine import ScoringActor
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.job import PartDone, ScoringJob, packed
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.parts import PartShape, parts_of
+from debate_judge.runs.distributed.parts import PartShape, ScoringPart, parts_of
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.distributed.slice_reading import SliceReading
@@ -209,3 +212,18 @@ def test_actors_that_are_stopped_keep_what_was_in_flight(tmp_path: Path, server:
         scene.score(actors)
     assert len(scene.rows()) == 240
     assert max(server.asked.values()) == 1
+
+
+def test_an_actor_that_does_not_see_the_folder_of_the_results_says_so(tmp_path: Path, server: AnsweringServer) -> None:
+    scene = Scene(tmp_path, server.url)
+    scene.out.require_made_from({"program": "p"})
+    # The same path, on a machine where it is another folder.
+    seen: OutFolder = pickle.loads(pickle.dumps(scene.out))
+    seen.url = str(tmp_path / "other.jsonl")
+    actor = ScoringActor(replace(scene.job, out=seen), lambda: scene.account)
+    done = actor._scored(ScoringPart("00000-00000", "00000-00000-000000", b"groups"))
+    assert done.failure is not None
+    assert done.failure[0] == score.EXIT_INPUT
+    assert "does not see the folder of the results" in done.failure[1]
+    assert "that all machines of the cluster share, or an object store" in done.failure[1]
+    assert not (tmp_path / "other.jsonl").exists()
