@@ -17,7 +17,7 @@ from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.lending.lease import Lease
 from debate_judge.programs.lm.limits.provider_limits import default_limits
 from debate_judge.programs.make_lm import replies_folder
-from debate_judge.runs.distributed import engine, inputs
+from debate_judge.runs.distributed import engine, inputs, pipeline
 from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed
@@ -108,7 +108,7 @@ def _run(
     usual = default_limits(judge.lm.model, arguments.api_base)
     reading = SliceReading(judge.task, arguments.task, arguments.columns)
     shape = PartShape(arguments.part, len(aspects), GATHERED)
-    parts = engine.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
+    parts = pipeline.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
     if parts.there:
         _say(f"{len(parts.there):,} parts stand already; those of {len(left):,} slices are looked through")
     run = uuid.uuid4().hex[:12]
@@ -127,7 +127,7 @@ def _run(
         totals.meters["driver"] = MeterCopy.of(judge.lm.meter)
         driver = RunDriver(out, totals, lambda stop: engine.ask_status(ray, address, stop))
         with DistributedProgress(totals, judge.lm.price):
-            driver.run(engine.score_parts(ray, parts, job, address, arguments.actors))
+            driver.run(pipeline.score_parts(ray, parts, job, address, arguments.actors))
 
 
 def _try(
@@ -204,6 +204,14 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     if totals.failure is not None:
         _say(totals.failure[1])
         return totals.failure[0]
+    if totals.given_up:
+        _say(
+            f"error: {len(totals.given_up):,} parts have no scores: each process that began them has died over them\n"
+            f"  found:    {'; '.join(totals.given_up[:3])}\n"
+            "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the same command: all other parts "
+            "are kept, and these are tried again"
+        )
+        return EXIT_UNSCORED
     if totals.unread:
         _say(
             f"error: {totals.unread:,} places of the input could not be read; all others are scored\n"

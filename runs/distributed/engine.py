@@ -1,35 +1,27 @@
-"""Ray: started or joined, the ledger as a named actor, and the pipeline from slices to scored parts."""
+"""Ray: started or joined, its CPUs, and the ledger as a named actor."""
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.runs.distributed.job import Account, ActorNews, PartDone, ScoringJob
+from debate_judge.runs.distributed.job import ActorNews
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.service import AccountService, AccountStatus
-
-if TYPE_CHECKING:
-    from debate_judge.runs.distributed.inputs import InputSlice
-    from debate_judge.runs.distributed.parts import PartShape, ScoringPart
-    from debate_judge.runs.distributed.slice_reading import SliceReading
 
 NAMESPACE = "debate"
 _STARTS = 5
 """Times that Ray is started here before it is given up."""
 _READERS = 2
-"""CPUs for the tasks that read, where Ray is started here."""
-_AT_ONCE = 2
-"""Parts that one actor works on: the calls of the next one fill the places that the last items of one leave."""
+"""Tasks that read at the same time, at least."""
 
 
 def require_ray() -> Any:
@@ -85,6 +77,24 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
         ray.shutdown()
 
 
+def readers(actors: int) -> int:
+    """Tasks that read at the same time."""
+    return max(_READERS, actors // 2)
+
+
+def cpu_share(ray: Any, actors: int) -> float:
+    """The CPUs that each actor and each reading task asks for.
+
+    Actors mostly wait for the LM. All together ask for half of the cluster at most: with a whole CPU for each, one with
+    as many actors as CPUs would have no place left for the tasks that read, and wait for ever.
+    """
+    cpus = float(ray.cluster_resources().get("CPU", 0.0))
+    if not cpus:
+        raise InputError("the cluster of Ray has no CPU", field="--address", remedy="see what `ray status` says")
+    # Ray counts in ten-thousandths.
+    return max(0.0001, int(min(1.0, cpus / 2 / (actors + readers(actors))) * 10_000) / 10_000)
+
+
 def _cause(error: Exception) -> str:
     """The line of a report of Ray that says what happened: it ends with what was raised in an actor."""
     text = str(error).strip()
@@ -131,6 +141,11 @@ class LedgerClient:
         answer: Awaitable[LeaseGrant] = self._handle.exchange.remote(report)
         return answer
 
+    def begin(self, part: str) -> int:
+        import ray
+
+        return int(ray.get(self._handle.begin.remote(part)))
+
     def settle(self, report: LeaseReport) -> None:
         import ray
 
@@ -176,138 +191,3 @@ def ask_status(ray: Any, address: LedgerAddress, stop: bool) -> AccountStatus | 
     except (ray.exceptions.RayError, ValueError):
         return None
     return status
-
-
-class ScoringActor:
-    """What Ray Data makes once for each actor, and calls for each part."""
-
-    def __init__(self, job: ScoringJob, connect: Callable[[], Account]) -> None:
-        from debate_judge.runs.distributed.scorer import PartScorer, failure_of
-
-        self._failure: tuple[int, str] | None = None
-        try:
-            self._score = PartScorer(job, connect()).score
-        except Exception as error:
-            # A machine without a key, say: told by the driver, where Ray would only print a traceback.
-            self._failure = failure_of(error, job.lm or "")
-            if self._failure is None:
-                raise
-
-    def __call__(self, batch: Any) -> Any:
-        import pyarrow as pa
-
-        parts = [pickle.loads(one.as_py()) for one in batch["part"]]
-        done = [self._scored(part) for part in parts]
-        return pa.table({"done": [pickle.dumps(one) for one in done]})
-
-    def _scored(self, part: ScoringPart) -> PartDone:
-        failure = self._failure
-        return self._score(part) if failure is None else PartDone(part.slice, part.name, failure=failure)
-
-
-@dataclass(frozen=True)
-class PartsToScore:
-    """The input of the pipeline."""
-
-    slices: Sequence[InputSlice]
-    reading: SliceReading
-    shape: PartShape
-    out: OutFolder
-    there: frozenset[str]
-    """Names of the parts that stand."""
-
-
-def read_parts(ray: Any, parts: PartsToScore, actors: int) -> Any:
-    """The data set of the parts, each in a block of its own."""
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.enable_operator_progress_bars = False
-    # Otherwise the parts of a slice are joined into one block: one actor would have them all, and a killed one would
-    # have to do them all again.
-    context.target_max_block_size = 1
-    slices = len(parts.slices)
-    readers = min(slices, max(_READERS, actors // 2))
-    return ray.data.read_datasource(_datasource(parts), override_num_blocks=slices, concurrency=readers)
-
-
-def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
-    """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
-
-    Ray Data restarts an actor that died, and gives it its parts again, for ever.
-    """
-    from ray.data import ActorPoolStrategy
-
-    pool = ActorPoolStrategy(
-        size=actors,
-        max_tasks_in_flight_per_actor=_AT_ONCE + 1,
-        max_concurrent_calls_per_actor=_AT_ONCE,
-        enable_true_multi_threading=True,
-    )
-    scored = read_parts(ray, parts, actors).map_batches(
-        ScoringActor,
-        batch_size=1,
-        batch_format="pyarrow",
-        fn_constructor_args=(job, _Connect(address)),
-        compute=pool,
-        num_cpus=1,
-    )
-    for row in scored.iter_rows():
-        yield row["done"]
-
-
-@dataclass(frozen=True)
-class _Connect:
-    """Connects an actor to the ledger, in the actor's own process."""
-
-    address: LedgerAddress
-
-    def __call__(self) -> Account:
-        return LedgerClient(self.address)
-
-
-def _datasource(parts: PartsToScore) -> Any:
-    from ray.data import Datasource, ReadTask
-    from ray.data.block import BlockMetadata
-
-    class TextsDatasource(Datasource):
-        """Reads slices by the reader of all commands; each block is one part."""
-
-        def estimate_inmemory_data_size(self) -> int | None:
-            return None
-
-        def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, **_: Any) -> list[Any]:
-            return [
-                ReadTask(
-                    _SliceReader(piece, parts.reading, parts.shape, parts.out, there),
-                    BlockMetadata(num_rows=None, size_bytes=piece.size or None, input_files=None, exec_stats=None),
-                )
-                for piece, there in _with_standing(parts)
-            ]
-
-    return TextsDatasource()
-
-
-def _with_standing(parts: PartsToScore) -> Iterator[tuple[InputSlice, set[str]]]:
-    by_slice: dict[str, set[str]] = {}
-    for name in parts.there:
-        by_slice.setdefault(name.rpartition("-")[0], set()).add(name)
-    for piece in parts.slices:
-        yield piece, by_slice.get(piece.name, set())
-
-
-@dataclass(frozen=True)
-class _SliceReader:
-    """Reads one slice; sent to where it is read."""
-
-    piece: InputSlice
-    reading: SliceReading
-    shape: PartShape
-    out: OutFolder
-    there: set[str]
-
-    def __call__(self) -> Iterator[Any]:
-        import pyarrow as pa
-
-        from debate_judge.runs.distributed.parts import parts_of
-
-        for part in parts_of(self.piece, self.reading, self.shape, self.out, self.there):
-            yield pa.table({"part": [pickle.dumps(part)]})

@@ -120,6 +120,8 @@ class PartDone:
     """As in `runs.distributed.parts.ScoringPart`."""
     failure: tuple[int, str] | None = None
     """Exit code and message of what ends the run."""
+    given_up: str = ""
+    """Set where the part is not tried again in this run: which it is."""
     lessee: str = ""
     meter: MeterCopy | None = None
 
@@ -128,6 +130,9 @@ class Account(Protocol):
     """The ledger's service, as a process reaches it."""
 
     def exchange(self, report: LeaseReport) -> Awaitable[LeaseGrant]: ...
+
+    def begin(self, part: str) -> int:
+        """Say that a part is begun; returns how often it was, this time included."""
 
     def settle(self, report: LeaseReport) -> None:
         """Give the last report; returns when it was taken in."""

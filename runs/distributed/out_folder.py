@@ -26,6 +26,7 @@ from typing import Any, cast
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.files.hub import first_line
 from debate_judge.data.files.writing import opening
 from debate_judge.runs.scoring.output import RowTotals
 
@@ -76,6 +77,22 @@ class OutFolder:
     def local(self) -> Path | None:
         """Its path, where it is on this machine."""
         return Path(self._store[1]) if "file" in self._protocols else None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Name the folder in what a store raises; libraries of stores have errors of their own for a missing key."""
+        try:
+            yield
+        except (InputError, OSError):
+            raise
+        except Exception as error:
+            raise InputError(
+                "the store of the results cannot be used",
+                file=self.url,
+                field="--out",
+                found=f"{type(error).__name__}: {first_line(error)}",
+                remedy="check the address and the key for it; the same command goes on from the parts that stand",
+            ) from error
 
     @property
     def _protocols(self) -> tuple[str, ...]:
@@ -213,22 +230,29 @@ class OutFolder:
     def _names(self, below: str, start: str, end: str) -> list[str]:
         system, path = self._store
         place = f"{path}/{below}".rstrip("/")
-        # Listings of object stores are kept by the library, and others may have written since.
-        system.invalidate_cache(place)
-        found = system.ls(place, detail=False) if system.exists(place) else []
+        with self._asking():
+            # Listings of object stores are kept by the library, and others may have written since.
+            system.invalidate_cache(place)
+            found = system.ls(place, detail=False) if system.exists(place) else []
         names = [str(one).rpartition("/")[2] for one in found]
         return sorted(n.removesuffix(end) for n in names if n.startswith(start) and n.endswith(end))
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         system, path = self._store
         try:
-            return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+            with self._asking():
+                content = system.cat_file(f"{path}/{name}")
+            return cast(dict[str, Any], json.loads(content))
         except FileNotFoundError:
             return None
-        except ValueError:
+        except json.JSONDecodeError:
             raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
 
     def _write(self, name: str, content: bytes) -> None:
+        with self._asking():
+            self._put(name, content)
+
+    def _put(self, name: str, content: bytes) -> None:
         system, path = self._store
         target = f"{path}/{name}"
         system.makedirs(target.rpartition("/")[0], exist_ok=True)

@@ -50,6 +50,8 @@ class RunTotals:
     told: set[str] = field(default_factory=set)
     """Of it, what was said already."""
     failure: tuple[int, str] | None = None
+    given_up: list[str] = field(default_factory=list)
+    """Parts that have ended every process that began them."""
     refusals: int = 0
     down: bool = False
     """Whether the provider does not answer."""
@@ -73,6 +75,8 @@ class RunTotals:
         """Take in what an actor says; returns the rows of a slice that it completes."""
         state = self._slices.setdefault(done.slice, _SliceState())
         self.unread += done.unread
+        if done.given_up:
+            self.given_up.append(done.given_up)
         self.notes.update(done.notes)
         self.failure = self.failure or done.failure
         if done.meter is not None:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import dspy
@@ -28,6 +29,8 @@ from debate_judge.runs.scoring.rows import extra_fields
 
 INPUT_FAILED, LM_FAILED = 2, 3
 """Exit codes, as of `score`."""
+_TRIES = 4
+"""Times that a part is begun. Ray gives it to another process as often as one ends over it."""
 _BEAT = 1.0
 """Seconds between two pieces of news."""
 
@@ -103,6 +106,9 @@ class PartScorer:
             return told
         if self._stopping.is_set():
             return told
+        if self._account.begin(part.name) > _TRIES:
+            groups = pickle.loads(part.groups)
+            return replace(told, given_up=f"part {part.name}, groups {groups[0].id!r} to {groups[-1].id!r}")
         rows, failure = None, None
         try:
             rows = self._score(part)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -48,8 +50,12 @@ class AccountService:
         # Elsewhere it would find no promises of an earlier start.
         out.require_shared()
         self._out, self._state = out, f"ledger-{run}"
-        state = out.read_state(self._state) or {}
-        calls, tokens, usd = state.get("promised", NONE)
+        state = out.read_state(self._state)
+        # A first start has heard all who speak; after another one, those that live have yet to speak again.
+        self._complete_at = -math.inf if state is None else time.monotonic() + _ALIVE
+        calls, tokens, usd = (state or {}).get("promised", NONE)
+        if state is None:
+            out.write_state(self._state, {"promised": NONE})
         self._ledger = AccountLedger(
             options.budget,
             RateLimits(options.rpm, options.tpm),
@@ -63,6 +69,7 @@ class AccountService:
         self._down: dict[str, float] = {}
         """Lessee -> when it has said that the provider does not answer."""
         self._stopping = False
+        self._begun: Counter[str] = Counter()
 
     def exchange(self, report: LeaseReport) -> LeaseGrant:
         """See `AccountLedger.exchange`."""
@@ -71,6 +78,11 @@ class AccountService:
         if report.down:
             self._down[report.lessee] = time.monotonic()
         return self._ledger.exchange(report)
+
+    def begin(self, part: str) -> int:
+        """Count that a part is begun; returns how often it was, as far as this start of the ledger knows."""
+        self._begun[part] += 1
+        return self._begun[part]
 
     def tell(self, news: ActorNews) -> bool:
         """Take in news; returns whether the run is to stop."""
@@ -85,8 +97,11 @@ class AccountService:
             stop: Whether they are to stop, from now on.
         """
         self._stopping = self._stopping or stop
-        silent = time.monotonic() - _ALIVE
-        resting = all(one.closed or self._heard[name] < silent for name, one in self._news.items())
+        now = time.monotonic()
+        silent = now - _ALIVE
+        resting = now >= self._complete_at and all(
+            one.closed or self._heard[name] < silent for name, one in self._news.items()
+        )
         down = any(told > silent for told in self._down.values())
         # What a dead actor had begun is begun again by another.
         news = {name: one if self._heard[name] >= silent else replace(one, items=0) for name, one in self._news.items()}

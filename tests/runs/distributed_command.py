@@ -13,7 +13,7 @@ import pytest
 from debate_judge.programs.lm.limits.provider_limits import RateLimits
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs import score
-from debate_judge.runs.distributed import engine
+from debate_judge.runs.distributed import engine, pipeline
 from debate_judge.runs.distributed.job import ScoringJob
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
@@ -65,7 +65,7 @@ def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     def score_parts(ray: Any, parts: Any, job: ScoringJob, address: str, actors: int) -> Iterator[bytes]:
         scorer = PartScorer(job, InProcess(services[address]))
         try:
-            for piece, there in engine._with_standing(parts):
+            for piece, there in pipeline.with_standing(parts):
                 for part in parts_of(piece, parts.reading, parts.shape, parts.out, there):
                     yield pickle.dumps(scorer.score(part))
         finally:
@@ -76,6 +76,6 @@ def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     monkeypatch.setattr(engine, "ledger", ledger)
     monkeypatch.setattr(engine, "LedgerClient", lambda address: InProcess(services[address]))
     monkeypatch.setattr(engine, "ask_status", lambda ray, address, stop: services[address].status(stop))
-    monkeypatch.setattr(engine, "score_parts", score_parts)
+    monkeypatch.setattr(pipeline, "score_parts", score_parts)
     with AnsweringServer() as server:
         yield Command(folder, server)

@@ -144,6 +144,10 @@ class InProcess:
         with self._lock:
             return self.service.exchange(report)
 
+    def begin(self, part: str) -> int:
+        with self._lock:
+            return self.service.begin(part)
+
     def settle(self, report: LeaseReport) -> None:
         with self._lock:
             self.service.exchange(report)

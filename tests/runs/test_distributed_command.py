@@ -13,6 +13,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
 from debate_judge.runs.distributed.driver import RunDriver
+from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.export.folder import save
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl
@@ -191,3 +192,26 @@ def test_a_judge_of_batches_of_different_items_is_refused(command: Command, caps
     said = capsys.readouterr().err
     assert "makes of 32 texts in a row of the whole input" in said
     assert "--engine local" in said
+
+
+def test_a_part_that_ends_its_process_each_time_is_given_up(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(command.folder / "in-0.jsonl", range(9))
+    begin = AccountService.begin
+
+    def crashed_before(service: AccountService, part: str) -> int:
+        for _ in range(4 if part == "00000-00000-000001" else 3):
+            begin(service, part)
+        return begin(service, part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AccountService, "begin", crashed_before)
+        assert command() == score.EXIT_UNSCORED
+    said = capsys.readouterr().err
+    assert "1 parts have no scores" in said
+    assert "part 00000-00000-000001, groups 'g3' to 'g5'" in said
+    assert len(command.rows()) == 24
+    assert command() == 0
+    assert len(command.rows()) == 36
+    assert max(command.server.asked.values()) == 1

@@ -16,11 +16,11 @@ import pytest
 from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.runs import score
-from debate_judge.runs.distributed.engine import ScoringActor
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.job import PartDone, ScoringJob, packed
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import PartShape, ScoringPart, parts_of
+from debate_judge.runs.distributed.pipeline import ScoringActor
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.distributed.slice_reading import SliceReading

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from debate_judge.runs import score
-from debate_judge.runs.distributed import engine
+from debate_judge.runs.distributed import engine, pipeline
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import PartShape
@@ -91,10 +91,10 @@ def run(folder: Path, server: AnsweringServer, *more: str) -> int:
 def test_each_part_is_a_task_of_its_own(running: Any, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "in.jsonl", range(20))
     out = OutFolder(str(tmp_path / "out.jsonl"))
-    parts = engine.PartsToScore(
+    parts = pipeline.PartsToScore(
         slices(find_inputs(str(path)), ()), SliceReading(TASK), PartShape(3, 2, 512), out, frozenset()
     )
-    read = engine.read_parts(running, parts, 2)
+    read = pipeline.read_parts(running, parts, 2)
     # Seven parts, and the end of the slice.
     assert [rows for bundle in read.iter_internal_ref_bundles() for rows in [bundle.num_rows()]] == [1] * 8
 
