@@ -1,0 +1,99 @@
+"""Scoring from S3 to S3 by a server on this machine, with actors in this process."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from debate_judge.runs import score
+from tests.runs.distributed_command import Command, in_this_process
+from tests.runs.distributed_run import write_csv, write_jsonl, write_parquet
+
+moto_server = pytest.importorskip("moto.server", reason="moto, a stand-in for S3, is not installed")
+s3fs = pytest.importorskip("s3fs", reason="s3fs, which reaches S3, is not installed")
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """A bucket with the texts of 20 groups in three formats."""
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    # What it holds is kept by its module, from test to test.
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
+    system = fsspec.filesystem("s3")
+    system.mkdir("texts")
+    for file in (
+        write_jsonl(tmp_path / "in-0.jsonl", range(10)),
+        write_csv(tmp_path / "in-1.csv", range(10, 15)),
+        write_parquet(tmp_path / "in-2.parquet", range(15, 20)),
+    ):
+        system.put_file(str(file), f"texts/{file.name}")
+    yield system
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    with in_this_process(tmp_path, monkeypatch) as command:
+        yield command
+
+
+def test_a_run_from_s3_to_s3_goes_on_after_a_stop(
+    bucket: Any, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    places: dict[str, str | Path] = {"in": "s3://texts/in-*", "out": "s3://texts/scores.parquet"}
+    assert command(budget="calls=60", **places) == score.EXIT_LM
+    assert 0 < len(bucket.glob("texts/scores.parquet/part-*")) < 8
+    assert command(**places) == 0
+    rows = pq.read_table("texts/scores.parquet", filesystem=bucket).to_pylist()
+    assert [row["group"] for row in rows] == [f"g{n}" for n in range(20) for _ in range(4)]
+    assert all(row["score"] is not None for row in rows)
+    assert max(command.server.asked.values()) == 1
+    # The same texts on this machine have the same rows.
+    assert command() == 0
+    assert [json.loads(row) for row in command.rows()] == rows
+    capsys.readouterr()
+    bucket.rm_file("texts/scores.parquet/part-00001-00000-000001.parquet")
+    assert command(**places) == 0
+    assert "72 of them were there already" in capsys.readouterr().err
+    assert command(**places) == 0
+    assert "nothing left to do" in capsys.readouterr().err
+    content = bucket.cat_file("texts/in-1.csv")
+    bucket.pipe_file("texts/in-1.csv", content.replace(b"message 12", b"message 99"))
+    assert command(**places) == score.EXIT_INPUT
+    assert "another inputs" in capsys.readouterr().err
+
+
+def test_a_bucket_that_is_not_there_or_not_ours_is_told(
+    bucket: Any, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("s3://texts/none-*", "s3://nowhere/in.jsonl", "s3://texts/none.jsonl"):
+        assert command(**{"in": place}) == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert said.count("error: ") == 3
+    assert "no such file" in said
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(command.folder / "none"))
+    s3fs.S3FileSystem.clear_instance_cache()
+    write_jsonl(command.folder / "in.jsonl", range(2))
+    assert command(**{"in": "s3://texts/in-0.jsonl"}) == score.EXIT_INPUT
+    assert command(out="s3://texts/other.jsonl") == score.EXIT_INPUT
+    said = capsys.readouterr().err
+    assert "the input cannot be reached" in said
+    assert "--out" in said
