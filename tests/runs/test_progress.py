@@ -6,13 +6,15 @@ import io
 import logging
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.runs.distributed.job import PartDone
+from debate_judge.programs.lm.usage import Tokens
+from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone
 from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import LINE_EVERY, StepProgress
@@ -264,5 +266,14 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     totals.add(PartDone("rest", "rest-1", 90, RowTotals(rows=10, kept=10)))
     assert shown.line().startswith("50 items scored, 0.5 a second · 10 stood already")
     assert shown.share == 0.2
+    calls = {"a": Tokens(calls=3, fresh=900_000), "b": Tokens(calls=2, fresh=100_000, output=500_000)}
+    totals.hear(
+        ActorNews(name, MeterCopy(executed=Counter({"scorer": told.calls}), accounts={("scorer", 0): told}), items=4)
+        for name, told in calls.items()
+    )
+    spending = DistributedProgress(totals, Price(1.0, 0.5, 4.0))
+    spending.clock, spending.started = clock, clock() - 100
+    assert " · 5 LM calls, $3.00 · " in spending.line()
+    assert spending.line().startswith("58 items scored")
     nothing = RunTotals({"all": 900})
     assert DistributedProgress(nothing, None).share is None, "how much of it is done is not known"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from debate_judge.runs import score
@@ -72,7 +73,7 @@ def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     write_csv(folder / "in-1.csv", range(third, 2 * third))
     write_parquet(folder / "in-2.parquet", range(2 * third, GROUPS))
     program(folder)
-    saboteur = Saboteur(folder / "out.jsonl")
+    saboteur = Saboteur(folder / "out.parquet")
     with AnsweringServer(latency=0.05) as server:
         saboteur.start()
         assert run(folder, server) == 0
@@ -83,7 +84,7 @@ def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 def run(folder: Path, server: AnsweringServer, *more: str) -> int:
     arguments = ["--engine", "ray", "--program", folder / "program", "--in", f"file://{folder}/in-*"]
-    arguments += ["--out", folder / "out.jsonl", "--store", folder / "store", "--api-base", server.url]
+    arguments += ["--out", folder / "out.parquet", "--store", folder / "store", "--api-base", server.url]
     arguments += ["--part", "5", "--concurrency", "8", "--budget", "calls=5000", "--rpm", "100000", *more]
     return score.main([str(part) for part in arguments])
 
@@ -106,28 +107,26 @@ def test_a_killed_actor_and_a_killed_ledger_lose_nothing(scored: Scored) -> None
     folder, server, saboteur = scored
     assert saboteur.killed
     assert saboteur.ledger_killed
-    parts = sorted((folder / "out.jsonl").glob("part-*"))
-    assert len(parts) == GROUPS // 5
-    rows = [json.loads(line) for part in parts for line in part.read_text(encoding="utf-8").splitlines()]
+    assert len(list((folder / "out.parquet").glob("part-*"))) == GROUPS // 5
+    rows = pq.read_table(folder / "out.parquet").to_pylist()
     expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
     assert [(row["group"], row["candidate"], row["aspect"]) for row in rows] == expected
     assert all(row["unscored"] is None for row in rows)
     # Three calls for each text; of the killed actor at most what was in flight is paid again.
     assert len(server.asked) == GROUPS * 2 * 3
     assert server.asked.total() - len(server.asked) <= 4
-    assert not list((folder / "out.jsonl").glob("_ledger*"))
+    assert not list((folder / "out.parquet").glob("_ledger*"))
 
 
 def test_rows_are_those_of_one_process(scored: Scored) -> None:
     folder, server, _ = scored
-    rows = [p.read_text(encoding="utf-8") for p in sorted((folder / "out.jsonl").glob("part-*"))]
-    alone = []
+    alone: list[dict[str, Any]] = []
     for file in sorted(folder.glob("in-*")):
         out = folder / f"scores-{file.stem}.jsonl"
         arguments = ["--program", folder / "program", "--in", file, "--out", out, "--store", folder / "store"]
         assert score.main([*map(str, arguments), "--api-base", server.url]) == 0
-        alone.append(out.read_text(encoding="utf-8"))
-    assert "".join(rows) == "".join(alone)
+        alone += [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert pq.read_table(folder / "out.parquet").to_pylist() == alone
     # The journal knew all answers.
     assert server.asked.total() - len(server.asked) <= 4
 
