@@ -214,7 +214,7 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         return EXIT_UNSCORED
     if totals.unread:
         _say(
-            f"error: {totals.unread:,} places of the input could not be read; all others are scored\n"
+            f"error: {totals.unread:,} places of the input could not be read; all else is scored\n"
             "  remedy:   mend them and run again with another --out: what was answered is not paid again"
         )
         return EXIT_INPUT

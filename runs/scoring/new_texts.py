@@ -21,6 +21,7 @@ def new_groups(
     only: str | None = None,
     columns: Iterable[str] = (),
     sources: str | None = None,
+    *,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
 ) -> Iterator[RatedGroup]:
