@@ -83,7 +83,7 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
         assert (found["part"], found["groups"], found["digest"]) == ("held-out", 3, held_out.digest)
         assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in capsys.readouterr().out
     assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
-    assert "all 8 groups of the data" in capsys.readouterr().out
+    assert "all 8 groups of the data\n" in capsys.readouterr().out
     first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "0.5")["data"]
     last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "5-8")["data"]
     halves = [replace(corpus, groups=corpus.groups[:4]), replace(corpus, groups=corpus.groups[4:])]
@@ -128,6 +128,8 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
     other = table(rated, tmp_path, "--judges", f"single,{tuned}", "--seed", "3")
     assert "compiled on another split" in other["judges"]["tuned"]["note"]
     assert "tuned: compiled on another split" in capsys.readouterr().out
+    whole = table(rated, tmp_path, "--judges", f"single,{tuned}", "--part", "all")
+    assert "tuned or selected on some of all groups" in whole["judges"]["tuned"]["note"]
 
 
 @pytest.mark.parametrize("style", ["markdown", "latex"])
