@@ -82,6 +82,19 @@ def test_the_run_holds_the_same_files_and_no_texts_either(store: Path) -> None:
     assert artifact(store, run_id, "report-full.html") is None
 
 
+def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
+    # The last is a phrase that the code in the model has as well.
+    *texts, _ = texts_of(store)
+    quoting = [
+        file.relative_to(store)
+        for file in store.rglob("*")
+        if file.is_file() and any(text in file.read_text(errors="replace") for text in texts)
+    ]
+    # The full page is that of the comparison, which was asked for.
+    places = {place.name if place.parts[0] == "artifacts" else place.parts[0] for place in quoting}
+    assert places == {"replies", "reports", "debates.json", "report-full.html"}
+
+
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
     titles = [section["title"] for section in found["sections"]]
