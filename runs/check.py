@@ -10,7 +10,6 @@ is used for nothing but this overview until it is saved, corrected and given as 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
-from debate_judge.runs.reports.terminal import WIDTH, Printed, TerminalTable, show
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.files.task_guess import GuessedTask
@@ -143,7 +142,7 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
         return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
     if saved:
         return [*lines, f"task: guessed and saved in {flags.write_task}; correct it before you use it"]
-    shown = ["  " + line for line in guess.toml().splitlines()]
+    shown = [Verbatim("  " + line) for line in guess.toml().splitlines()]
     return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *shown]
 
 
@@ -188,7 +187,7 @@ def _distribution(one: AspectInventory) -> list[str]:
         quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
     shares = ", ".join(f"{value:g}: {one.values[value] / total:.0%}" for value in values)
-    return textwrap.wrap(f"{name}: {shares}", WIDTH, subsequent_indent="  ")
+    return [f"{name}: {shares}"]
 
 
 def _proof(corpus: Corpus, seed: int) -> list[str]:
@@ -213,8 +212,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
             problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
             refused.setdefault(problem, []).append(name)
     for problem, of_aspects in refused.items():
-        text = f"{', '.join(of_aspects)}: a compile would refuse: {problem}"
-        lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines.append(f"  {', '.join(of_aspects)}: a compile would refuse: {problem}")
     if not usable:
         return lines
     parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
@@ -272,7 +270,7 @@ def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: Guesse
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",
-        f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate",
+        Verbatim(f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate"),
     ]
 
 

@@ -23,6 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.prose import print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(read(ScoreFlags, given))
     except InputError as error:
-        _say(f"error: {error}")
+        print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except OSError as error:
         _say(f"error: {error}\n  remedy:   mend the cause; the same command goes on from the last whole row")

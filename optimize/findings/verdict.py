@@ -15,7 +15,7 @@ from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut,
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
 
 NOT_SHOWN = (
-    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is\n"
+    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
     "written, but the model is not registered. Do not rely on its scores."
 )
 

@@ -6,7 +6,7 @@ import os
 import select
 import shlex
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
@@ -19,6 +19,7 @@ from debate_judge.programs.lm.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
+from debate_judge.runs.flags.prose import paragraphs, print_error, width_of
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return 3 if isinstance(error, NoServerError) else 2
     except KeyboardInterrupt:
         if stopped:
@@ -65,6 +66,14 @@ def _closed(stream: TextIO) -> bool:
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
     return True
+
+
+class _ProseFormatter(HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=width_of(sys.stdout))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return paragraphs(text, width)
 
 
 class _Parser(ArgumentParser):
@@ -90,7 +99,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     parser = _Parser(
         prog=command(name),
         description=as_started(description),
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
     groups: dict[str, Any] = {"options": parser}
