@@ -34,7 +34,7 @@ def test_ratings_are_counted_by_rows_and_scores_by_columns_in_whole_points() -> 
     *_, counts = beside(Scale(1, 5), RATINGS, SCORES)
     assert isinstance(counts, Confusion)
     assert counts.labels == ("1", "2", "3", "4", "5")
-    # Rated 2 and 2.4: one scored 4, one 2. Rated 2.6, which is 3: scored 2.5, which is 3. What lacks either is left out.
+    # Rated 2 and 2.4: one scored 4, one 2. Rated 2.6, scored 2.5: both are 3. What lacks either is left out.
     assert counts.counts == ((1, 0, 0, 0, 0), (0, 1, 0, 1, 0), (0, 0, 1, 0, 0), (0, 0, 0, 0, 0), (0, 0, 0, 0, 1))
 
 
