@@ -170,7 +170,7 @@ def _aspects(found: Inventory) -> list[Printed]:
     for one in found.aspects:
         fewest, most = one.raters
         raters = f"{most}" if fewest == most else f"{fewest} to {most}"
-        tied = f"{one.tied / one.pairs:.0%}" if one.pairs else "–"
+        tied = f"{100 * one.tied / one.pairs:.0f} %" if one.pairs else "–"
         cells = [str(one.aspect.scale), f"{one.rated:,}", f"{one.missing:,}", raters, f"{one.mean:.2f}", tied]
         rows.append([one.aspect.name, *cells])
     lines = [line for one in found.aspects for line in _distribution(one)]
@@ -186,7 +186,7 @@ def _distribution(one: AspectInventory) -> list[str]:
         every = sorted(one.values.elements())
         quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
-    shares = ", ".join(f"{value:g}: {one.values[value] / total:.0%}" for value in values)
+    shares = ", ".join(f"{value:g}: {100 * one.values[value] / total:.0f} %" for value in values)
     return [f"{name}: {shares}"]
 
 
@@ -241,7 +241,9 @@ def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
 def _within_groups(held_out: int) -> list[str]:
     from debate_judge.data.agreement.intervals import POWER, detectable_difference
 
-    lines = [f"  {held_out} held-out sources find, in {POWER:.0%} of cases, a true difference in correlation of"]
+    lines = [
+        f"  {held_out} held-out sources detect, in {100 * POWER:.0f} % of cases, a true difference in correlation of"
+    ]
     lines += [f"    {detectable_difference(d, held_out):.2f} or more for {what}" for d, what in _DEVIATIONS]
     return [*lines, "  (at the spread measured on SummEval with 16 candidates a source; a compile measures its own)"]
 

@@ -186,7 +186,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         _say(
-            f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
             "  remedy:   the rows are kept; mend the cause and run the same command: what was not answered is asked "
             "again, and what was answered is not paid again"
         )

@@ -82,7 +82,7 @@ def _budget(budget: BudgetCaps, total: Three) -> str:
         elif cap >= usual:
             told = "covers the expected estimate, not the upper one"
         elif cap >= low:
-            told = f"covers {cap / usual:.0%} of the expected estimate"
+            told = f"covers {100 * cap / usual:.0f} % of the expected estimate"
         else:
             told = "does not cover the lower estimate: the run would stop, to be resumed"
         found.append(f"{name}={cap:,g} {told}")
