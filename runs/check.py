@@ -1,11 +1,11 @@
-"""What rated data are understood as, and what a compile could prove with them. Nothing is spent.
+"""How rated data are read, and what a compile could prove with them. Nothing is spent.
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
     python runs/check.py ratings.csv --write-task support.toml      # save the task that is guessed
 
-Where the data name no task and none is given, one is guessed from names and values: aspects with their scales. A guess
-is used for nothing but this overview until it is saved, corrected and given as --task.
+Where neither the data nor --task names a task, one is guessed from the names and values of columns: aspects with their
+scales. The guess serves this overview only; to use it, save it, correct it, and give it as --task.
 """
 
 from __future__ import annotations

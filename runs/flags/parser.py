@@ -19,7 +19,7 @@ from debate_judge.programs.lm.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
-from debate_judge.runs.flags.prose import paragraphs, print_error, width_of
+from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width_of
 
 T = TypeVar("T")
 
@@ -74,6 +74,9 @@ class _ProseFormatter(HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return filled(" ".join(text.split()), width)
 
 
 class _Parser(ArgumentParser):

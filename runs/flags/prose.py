@@ -34,14 +34,18 @@ def _lines(line: str, width: int) -> list[str]:
         return [line]
     indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
     whole = _INTERVAL.sub(_UNBROKEN, line)
-    parts = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return [part.replace(_UNBROKEN, " ") for part in parts]
+    return [part.replace(_UNBROKEN, " ") for part in filled(whole, width, indent)]
 
 
 def paragraphs(text: str, width: int) -> str:
     """A docstring for `width` columns. Its paragraphs are wrapped anew; indented lines, such as commands, stay."""
     joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip())
-    return "\n".join(line if line.startswith(" ") else textwrap.fill(line, width) for line in joined.split("\n"))
+    return "\n".join(line if line.startswith(" ") else "\n".join(filled(line, width)) for line in joined.split("\n"))
+
+
+def filled(line: str, width: int, indent: str = "") -> list[str]:
+    """The lines that `line` takes; words such as `chateval-single` stay whole, for they are to be typed."""
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def print_error(error: object) -> None:
