@@ -132,7 +132,7 @@ def next_steps(result: Result) -> Verbatim:
         "",
         f"Export      {result.export}",
         *([f"Report      {result.report}"] if result.report else []),
-        *([f"MLflow      {tracked.ui_command}, then open:"] if tracked.ui_command else []),
+        *([f"MLflow      {tracked.ui_command}", "            then open one of these:"] if tracked.ui_command else []),
         f"This run    {tracked.link}",
         f"All runs    {tracked.runs_link}",
         f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
