@@ -75,7 +75,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     calls = manifest["evidence"]["lm_calls_per_item"]
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
-    printed = capsys.readouterr().out
+    printed = unwrapped(capsys.readouterr().out)
     assert "stand-in" in printed
     assert "not a language model" in printed
     assert f"{invocation.command('score')} --program" in printed
