@@ -8,11 +8,15 @@ from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
 from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.parser import exit_code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; `help` and `--version` are answered here."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_code(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _run(arguments: Sequence[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if name == "--version":
         print(f"debate {version()}")

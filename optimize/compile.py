@@ -24,6 +24,7 @@ from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
 from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.prose import print_error
 from debate_judge.runs.reports.terminal import show
 
 EXIT_INPUT, EXIT_LM, EXIT_TRACKING, EXIT_INTERRUPTED = 2, 3, 4, 130
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags = read(CompileFlags, arguments)
         return _run(read(Settings, arguments, flags.config), flags.estimate)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
         print(
@@ -95,7 +96,7 @@ def _compile(settings: Settings) -> int:
         print(describe(error, second if second and error.model == second else settings.lm), file=sys.stderr)
         return EXIT_LM
     except TrackingError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return EXIT_TRACKING
     show(*table(result), next_steps(result))
     if settings.json:

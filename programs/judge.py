@@ -14,7 +14,7 @@ from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Ta
 from debate_judge.programs.option_values import whole_number, yes_or_no
 from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
 
-StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker"]
+StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
 """Why a debate ended: it has no Critic, the Critic found no issue, n rounds were over, the Tie-breaker decided."""
 
 

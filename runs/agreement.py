@@ -5,10 +5,10 @@
     python runs/agreement.py FILE --scale 1-3        # rows with recorded reply texts in `samples`
     python runs/agreement.py FILE --cut 3.5          # yes/no ratings beside scores on a scale of their own
 
-FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. Printed are Pearson, Spearman
-and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where the ratings are
-of two values, or every group is a pair, accuracy, Cohen's kappa and their like come after them. Where ratings are
-lists, one value per rater, so do the human ceiling, the raters' reliability, and the scores' error and bias.
+FILE holds rows of {group, candidate, aspect, rating, score}, as JSON lines or CSV. The command prints Pearson, Spearman
+and Kendall's tau-b at summary, sample and system level, each with a 95 % interval over groups. Where ratings have two
+values, or every group is a pair, it adds accuracy, Cohen's kappa and the like. Where a rating is a list with one value
+per rater, it adds the human ceiling, the raters' reliability, and the error and bias of the scores.
 """
 
 from __future__ import annotations

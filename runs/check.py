@@ -1,16 +1,15 @@
-"""What rated data are understood as, and what a compile could prove with them. Nothing is spent.
+"""How rated data are read, and what a compile could prove with them. Nothing is spent.
 
     python runs/check.py ratings.xlsx
     python runs/check.py ratings.csv --columns source=question,text=answer --task support.toml
     python runs/check.py ratings.csv --write-task support.toml      # save the task that is guessed
 
-Where the data name no task and none is given, one is guessed from names and values: aspects with their scales. A guess
-is used for nothing but this overview until it is saved, corrected and given as --task.
+Where neither the data nor --task names a task, one is guessed from the names and values of columns: aspects with their
+scales. The guess serves this overview only; to use it, save it, correct it, and give it as --task.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from debate_judge.runs.flags.common import COLUMNS, SEED, SOURCES, SourcesText
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.flags.parser import exit_code, make_parser, read
-from debate_judge.runs.reports.terminal import WIDTH, Printed, TerminalTable, show
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
 
 if TYPE_CHECKING:
     from debate_judge.data.files.task_guess import GuessedTask
@@ -143,7 +142,7 @@ def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFl
         return [*lines, f"task: {corpus.task.name}, for all ratings fit it; name it, or a task file, with --task"]
     if saved:
         return [*lines, f"task: guessed and saved in {flags.write_task}; correct it before you use it"]
-    shown = ["  " + line for line in guess.toml().splitlines()]
+    shown = [Verbatim("  " + line) for line in guess.toml().splitlines()]
     return [*lines, "task: none is named, so one is guessed; --write-task FILE.toml saves it:", "", *shown]
 
 
@@ -171,7 +170,7 @@ def _aspects(found: Inventory) -> list[Printed]:
     for one in found.aspects:
         fewest, most = one.raters
         raters = f"{most}" if fewest == most else f"{fewest} to {most}"
-        tied = f"{one.tied / one.pairs:.0%}" if one.pairs else "–"
+        tied = f"{100 * one.tied / one.pairs:.0f} %" if one.pairs else "–"
         cells = [str(one.aspect.scale), f"{one.rated:,}", f"{one.missing:,}", raters, f"{one.mean:.2f}", tied]
         rows.append([one.aspect.name, *cells])
     lines = [line for one in found.aspects for line in _distribution(one)]
@@ -187,8 +186,8 @@ def _distribution(one: AspectInventory) -> list[str]:
         every = sorted(one.values.elements())
         quartiles = " / ".join(f"{every[round(share * (total - 1))]:g}" for share in (0, 0.25, 0.5, 0.75, 1))
         return [f"{name}: {len(values)} different ratings, least / quarter / half / three quarters / most {quartiles}"]
-    shares = ", ".join(f"{value:g}: {one.values[value] / total:.0%}" for value in values)
-    return textwrap.wrap(f"{name}: {shares}", WIDTH, subsequent_indent="  ")
+    shares = ", ".join(f"{value:g}: {100 * one.values[value] / total:.0f} %" for value in values)
+    return [f"{name}: {shares}"]
 
 
 def _proof(corpus: Corpus, seed: int) -> list[str]:
@@ -213,8 +212,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
             problem = f"{error.problem.replace(name, 'it')}; found: {error.found}; remedy: {error.remedy}"
             refused.setdefault(problem, []).append(name)
     for problem, of_aspects in refused.items():
-        text = f"{', '.join(of_aspects)}: a compile would refuse: {problem}"
-        lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines.append(f"  {', '.join(of_aspects)}: a compile would refuse: {problem}")
     if not usable:
         return lines
     parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
@@ -243,7 +241,9 @@ def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
 def _within_groups(held_out: int) -> list[str]:
     from debate_judge.data.agreement.intervals import POWER, detectable_difference
 
-    lines = [f"  {held_out} held-out sources find, in {POWER:.0%} of cases, a true difference in correlation of"]
+    lines = [
+        f"  {held_out} held-out sources detect, in {100 * POWER:.0f} % of cases, a true difference in correlation of"
+    ]
     lines += [f"    {detectable_difference(d, held_out):.2f} or more for {what}" for d, what in _DEVIATIONS]
     return [*lines, "  (at the spread measured on SummEval with 16 candidates a source; a compile measures its own)"]
 
@@ -272,7 +272,7 @@ def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: Guesse
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",
-        f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate",
+        Verbatim(f"  {' '.join(parts)} --lm PROVIDER/MODEL --estimate"),
     ]
 
 

@@ -5,9 +5,10 @@
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
     python runs/compare.py --data summeval --judges single,debate --ablations figures/
 
-A judge is a name (single, multiagent, debate, ... rouge-l) or the folder of an export. Scored are the held-out
-sources of a compile's split, unless --part all says otherwise: an export's figures on sources that it was compiled on
-are no evidence. All judges score in one pass and share every reply; the same command goes on where it was stopped.
+A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
+models:/NAME@champion, or the id of the MLflow run that made it. The held-out sources of a compile's split are scored,
+unless --part all says otherwise: an export's figures on sources that it was compiled on are no evidence. All judges
+score in one pass and share every reply; the same command goes on where it was stopped.
 """
 
 from __future__ import annotations

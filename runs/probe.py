@@ -1,12 +1,12 @@
-"""What moves a judge's scores that should not: bias probes on held-out candidates.
+"""What moves a judge's scores but should not: bias probes on held-out candidates.
 
     python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl
     python runs/probe.py --judges single,debate --data summeval --lm openai/gpt-4o-mini --probes longer,instruction
     python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl --estimate
 
 Each candidate is scored as it is and manipulated: made longer, more polite, more confident, with an instruction to the
-judge, and so on; the table shows how far scores move, with 95 % intervals. Scored are the held-out sources of a
-compile's split, unless --part all says otherwise. The same command goes on where it was stopped.
+judge, and so on; the table shows how far scores move, with 95 % intervals. The held-out sources of a compile's
+split are scored, unless --part all says otherwise. The same command goes on where it was stopped.
 """
 
 from __future__ import annotations

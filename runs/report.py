@@ -24,7 +24,7 @@ class FoundReportFlags:
 
     run: str = setting(
         ...,
-        "folder of an export, a report.json, or the id of an MLflow run",
+        "folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run",
         name="RUN_OR_EXPORT",
         metavar="RUN_OR_EXPORT",
     )

@@ -23,6 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.prose import print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(read(ScoreFlags, given))
     except InputError as error:
-        _say(f"error: {error}")
+        print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except OSError as error:
         _say(f"error: {error}\n  remedy:   mend the cause; the same command goes on from the last whole row")
@@ -185,7 +186,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         _say(
-            f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
             "  remedy:   the rows are kept; mend the cause and run the same command: what was not answered is asked "
             "again, and what was answered is not paid again"
         )

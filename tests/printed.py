@@ -12,3 +12,8 @@ def printed(*blocks: Printed) -> str:
     out = io.StringIO()
     show(*blocks, to=out)
     return out.getvalue()
+
+
+def unwrapped(text: str) -> str:
+    """What was printed, in one line: for what is said and not where its lines end."""
+    return " ".join(text.split())

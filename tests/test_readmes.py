@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
 import shlex
+import subprocess
+import sys
+from argparse import ArgumentParser
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from debate_judge.optimize.cli import main
+from debate_judge.runs.flags.invocation import COMMANDS, script
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "data/README.md", "optimize/README.md", "programs/README.md", "runs/README.md")
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`]+)`")
 
 ELSEWHERE = (
     "export ",
@@ -147,3 +156,68 @@ def test_the_commands_of_a_readme_work(
         capsys.readouterr()
         Path("scores.jsonl").unlink(missing_ok=True)
         assert main(tried(arguments)) == 0, (arguments, capsys.readouterr().err)
+    for code in PYTHON.findall((ROOT / readme).read_text(encoding="utf-8")):
+        if "pyspark" in code:
+            # Spark itself is started by tests/runs/test_spark.py.
+            compile(code, readme, "exec")
+            continue
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, bool(done.stdout.strip())) == (0, True), (code, done.stderr)
+
+
+# --- commands and flags within sentences and tables ---
+
+
+def inline(readme: str) -> list[str]:
+    """What stands between single backticks, in one line each."""
+    text = FENCED.sub("", (ROOT / readme).read_text(encoding="utf-8"))
+    return [" ".join(code.split()) for code in INLINE.findall(text)]
+
+
+class ParserReadyError(Exception):
+    """Raised where a command would use its parser."""
+
+
+def parsers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ArgumentParser]:
+    """Name of a command, or path of a benchmark -> its own parser."""
+    made: list[ArgumentParser] = []
+
+    def stop(parser: ArgumentParser, *_: object) -> None:
+        made.append(parser)
+        raise ParserReadyError
+
+    monkeypatch.setattr(ArgumentParser, "parse_args", stop)
+    benches = [str(path.relative_to(ROOT)) for path in (ROOT / "tests/bench").glob("*.py")]
+    benches = [path for path in benches if "def main(" in (ROOT / path).read_text()]
+    starts = {name: importlib.import_module(COMMANDS[name][0]).main for name in COMMANDS}
+    starts |= {path: importlib.import_module(path[:-3].replace("/", ".")).main for path in benches}
+    for start in starts.values():
+        with suppress(ParserReadyError):
+            start()
+    monkeypatch.undo()
+    return dict(zip(starts, made, strict=True))
+
+
+STANDS_FOR = {"N": "1", "[--no-race]": "--no-race"}
+
+
+def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are parsed by their own parsers; what only names a flag, names one that exists."""
+    known = parsers(monkeypatch)
+    names = {script(name): name for name in COMMANDS}
+    parsed, unknown = [], []
+    for readme in READMES:
+        for code in inline(readme):
+            words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", code))
+            name = {"debate": words[1:2], "python": [names.get(word, word) for word in words[1:2]]}.get(words[0], [])
+            if not name and words[0][0] != "-":
+                continue
+            candidates = [known[name[0]]] if name else list(known.values())
+            flags = {flag: action for parser in candidates for flag, action in parser._option_string_actions.items()}
+            last = flags.get(words[-1])
+            unknown += [(readme, code) for word in words if re.match("--[a-z]", word) and word not in flags]
+            if name and len(words) > 2 and (last is None or last.nargs == 0):
+                known[name[0]].parse_args([STANDS_FOR.get(word, word) for word in words[2:]])
+                parsed.append(code)
+    assert unknown == []
+    assert len(parsed) > 12, parsed

@@ -28,19 +28,18 @@ from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
-NOTES = (
-    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and",
-    "a few more in the dearer reading where there are two, {most} (--effort {effort}).",
-    "All but the judge as it comes is dropped after the first sources (lower), or nothing is (upper), or what loses",
-    "its race on the sample (expected). What comes first is always tried; the rest is whatever is new (upper), nothing",
-    "new (lower), or what the search tries on the sample (expected). Held-out: chosen is the cheapest point (lower),",
-    "the dearest (upper), or the one that the search chooses on the sample (expected).",
+NOTE = (
+    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and "
+    "a few more in the dearer reading where there are two, {most} (--effort {effort}). "
+    "All but the judge as it comes is dropped after the first sources (lower), or nothing is (upper), or what loses "
+    "its race on the sample (expected). What comes first is always tried; the rest is whatever is new (upper), nothing "
+    "new (lower), or what the search tries on the sample (expected). Held-out: chosen is the cheapest point (lower), "
+    "the dearest (upper), or the one that the search chooses on the sample (expected)."
 )
 
-
-NOTES_ON_FOLDS = (
-    "Folds (by default with few sources): each repeat tunes twice, once on each half of the sources, and searches for",
-    "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split.",
+NOTE_ON_FOLDS = (
+    "Folds (by default with few sources): each repeat tunes twice, once on each half of the sources, and searches for "
+    "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split."
 )
 
 LEARNING_NOTE = "Tuning and held-out include the steps of the learning curve."
@@ -87,9 +86,9 @@ def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
     breadth = breadth_of(settings.effort, settings.trials)
     most = f"at most {breadth.candidates:,} candidates of each aspect"
-    lines = [line.format(probes=breadth.probes, most=most, effort=settings.effort) for line in NOTES]
-    folds = NOTES_ON_FOLDS if settings.folds != 1 else ()
-    return [*lines, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
+    search = NOTE.format(probes=breadth.probes, most=most, effort=settings.effort)
+    folds = [NOTE_ON_FOLDS] if settings.folds != 1 else []
+    return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 
 
 def _row(stage: str, role: str) -> str:

@@ -32,7 +32,6 @@ from debate_judge.runs.reports.html.blocks import (
     Section,
     Span,
     TextChange,
-    one_line,
     rows_of,
 )
 from debate_judge.runs.reports.html.debates import DebateTexts
@@ -103,7 +102,7 @@ def _verdict(plan: CompilePlan, evidence: CompileEvidence) -> list[ReportBlock]:
     if str(looks):
         blocks.append(Paragraph(f"{looks}.", look="warning"))
     if not above_zero(evidence.held_out.tables[exported.name].average[plan.data.level][plan.statistic]):
-        blocks.append(Paragraph(NOT_SHOWN.replace("\n", " "), look="warning"))
+        blocks.append(Paragraph(NOT_SHOWN, look="warning"))
     return blocks
 
 
@@ -167,9 +166,7 @@ def _raters(plan: CompilePlan, held_out: HeldOut) -> list[ReportBlock]:
 def _calibrated(found: calibration_tables.Effects) -> list[ReportBlock]:
     if not found:
         return []
-    table = DataTable(
-        calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), one_line([calibration_tables.TITLE])
-    )
+    table = DataTable(calibration_tables.HEADER, rows_of(calibration_tables.rows(found)), calibration_tables.TITLE)
     return [table, Paragraph(calibration_tables.ranks(found), look="small")]
 
 
@@ -180,7 +177,7 @@ def _curve(plan: CompilePlan, curve: LearningCurve | None) -> list[ReportBlock]:
     question, mark, answer = learning.in_words(curve.steps).partition("? ")
     blocks: list[ReportBlock] = [
         Paragraph(answer, question + mark.strip()),
-        DataTable(learning.header(curve.steps), rows, one_line([learning.TITLE])),
+        DataTable(learning.header(curve.steps), rows, learning.TITLE),
     ]
     return [*blocks, Paragraph(learning.unlearnt(curve.added), look="small")] if curve.added else blocks
 
@@ -245,7 +242,7 @@ def _bill(run: Run) -> list[ReportBlock]:
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     told = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(told), DataTable(header, rows_of(body), one_line(costs.notes(rows)), total=True)]
+    return [Paragraph(told), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:

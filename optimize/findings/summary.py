@@ -18,14 +18,14 @@ from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_table
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim
 from debate_judge.runs.reports.text import interval
 
 _SHOWN_OF_A_GUIDE = 340
 """Most characters of each guide in the terminal."""
 
 _OFFLINE = (
-    "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model.\n"
+    "The LM of this run was the embedded offline stand-in: transparent text statistics, not a language model. "
     "The figures show that the machinery works; they say nothing about what an LM would reach."
 )
 
@@ -46,7 +46,7 @@ def table(result: Result) -> list[Printed]:
     never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
     lines: list[Printed] = [
         "",
-        *(line for told in verdict(plan, held_out, result.exported) for line in _wrapped(told)),
+        *verdict(plan, held_out, result.exported),
         *([f"{result.looks}."] if str(result.looks) else []),
         "",
         f"Held-out {measure(plan, held_out)} with the human ratings, with 95 % intervals "
@@ -78,11 +78,6 @@ def table(result: Result) -> list[Printed]:
     return lines
 
 
-def _wrapped(line: str) -> list[str]:
-    """A long answer, wrapped; one that fits into two lines is left to the terminal."""
-    return textwrap.wrap(line, 118) if len(line) > 240 else [line]
-
-
 def _guides(result: Result) -> list[str]:
     """The beginning of each guide; run and export have the whole text."""
     found = guides(result.judge)
@@ -90,8 +85,7 @@ def _guides(result: Result) -> list[str]:
         return []
     lines = ["", f"What was learnt of the raters (whole in {result.export / 'manifest.json'} and in the run)"]
     for aspect, guide in found.items():
-        shown = textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=" …")
-        lines += textwrap.wrap(shown, 118, initial_indent=f"  {aspect}: ", subsequent_indent="    ")
+        lines.append(f"  {aspect}: {textwrap.shorten(guide, _SHOWN_OF_A_GUIDE, placeholder=' …')}")
     return [*lines, ""]
 
 
@@ -122,7 +116,7 @@ def _raters(result: Result) -> list[Printed]:
     return ["", rater_tables.title(plan.data.level, plan.statistic), "", shown, ""]
 
 
-def next_steps(result: Result) -> str:
+def next_steps(result: Result) -> Verbatim:
     """The next commands for the user, in the form in which this process was started."""
     settings, tracked = result.plan.settings, result.tracked
     usual = type(settings)()
@@ -134,16 +128,15 @@ def next_steps(result: Result) -> str:
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     # An export's own address is not used unless it is given again.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
-    return "\n".join(
-        [
-            "",
-            f"Export      {result.export}",
-            *([f"Report      {result.report}"] if result.report else []),
-            *([f"MLflow      {tracked.ui_command}, then open:"] if tracked.ui_command else []),
-            f"This run    {tracked.link}",
-            f"All runs    {tracked.runs_link}",
-            f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
-            "--out scores.jsonl",
-            f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
-        ]
-    )
+    lines = [
+        "",
+        f"Export      {result.export}",
+        *([f"Report      {result.report}"] if result.report else []),
+        *([f"MLflow      {tracked.ui_command}", "            then open one of these:"] if tracked.ui_command else []),
+        f"This run    {tracked.link}",
+        f"All runs    {tracked.runs_link}",
+        f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
+        "--out scores.jsonl",
+        f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
+    ]
+    return Verbatim("\n".join(lines))

@@ -15,7 +15,7 @@ from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut,
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
 
 NOT_SHOWN = (
-    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is\n"
+    "Warning: held-out does not show that this judge agrees with the raters more than chance would. The export is "
     "written, but the model is not registered. Do not rely on its scores."
 )
 
@@ -40,11 +40,11 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
     better = _better(held_out.gain, calls, single)
     lines = [
-        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that "
-        + ("its makers never saw" if held_out.folds else "it never saw")
+        f"Is the judge good? {measure(plan, held_out)} with the raters {interval(good)} on {sources} sources that the "
+        "judge was neither tuned nor chosen on"
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
-        f"What does it cost? {calls:.1f} LM calls per item, the single call {single:.1f}.",
+        f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
     ]
     if held_out.folds:

@@ -37,8 +37,8 @@ def procedure_note(plan: CompilePlan) -> str:
     again = f", drawn {len(repeats)} times" if len(repeats) > 1 else ""
     return (
         f"The figures are those of the procedure, by {folds} folds{again}: each source was scored by a judge that was "
-        f"tuned on and chosen by others. The compiled judge of this run uses all {sources} sources, so that none is "
-        "left to measure it on. The intervals take sources for independent; folds share what they learn from, which "
+        f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "
+        "is left to measure it on. The intervals treat sources as independent; folds share what they learn from, which "
         "makes the intervals somewhat too narrow (Bengio and Grandvalet 2004)"
     )
 

@@ -13,11 +13,12 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.judge import Item, Judge
+from debate_judge.programs.judge import Item, Judge, Verdict
 from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
 
 KEPT = 8192
@@ -67,6 +68,10 @@ class Metric(Judge):
         if not math.isfinite(value):
             return EMPTY.add(Failure(self.kind, 0, "metric error", f"the value is {value}", 0))
         return EMPTY.add(Turn(self.kind, 0, "", score=value, calls=0))
+
+    def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
+        """The value; no call ended here."""
+        return replace(super().read_verdict(transcript, rounds), stop_reason="metric")
 
     def dry_run_copy(self) -> Judge:
         """A metric that computes nothing: a dry run counts LM calls, and a metric makes none."""

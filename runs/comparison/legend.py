@@ -97,7 +97,7 @@ def legend(comparison: Comparison, setting: Setting, *, priced: bool) -> str:
     if setting.part == "held-out":
         part = f"{groups} held-out groups of {setting.groups_in_file} (the split of a compile with seed {setting.seed})"
     else:
-        part = f"all {groups} groups of the data, including those that an export was tuned and selected on"
+        part = f"all {groups} groups of the data"
     lines = [
         f"{setup.level}-level {' / '.join(NAMES[s] for s in setup.statistics)} with the mean human rating; {part}",
         *_intervals(comparison),
@@ -138,9 +138,11 @@ def document(comparison: Comparison, setting: Setting) -> dict[str, Any]:
 
 
 def tuned_elsewhere(held_out: str | None, setting: Setting) -> str | None:
-    """A warning about an export whose held-out groups were not those of this table."""
-    if held_out is None or setting.part == "all" or held_out == setting.held_out:
+    """A warning about an export whose held-out groups were not those of this table; None for other judges."""
+    if held_out is None or held_out == setting.held_out:
         return None
+    if setting.part == "all":
+        return "tuned or selected on some of all groups, if it was compiled on these data"
     return (
         "compiled on another split or other data: some of these groups may be among those that it was tuned or "
         "selected on (its own --data, --task and --seed give its held-out groups; compiled by folds, it has used all)"

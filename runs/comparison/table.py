@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from debate_judge.data.agreement.tables import Agreement, Statistic
 from debate_judge.runs.comparison.results import AVERAGE, Comparison, JudgeResult
-from debate_judge.runs.reports.terminal import Printed, TerminalTable
+from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim
 from debate_judge.runs.reports.text import interval, markdown_table, p_cell
 
 SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall": "τ-b"}
@@ -42,9 +42,9 @@ def render(comparison: Comparison, style: str, *, all_intervals: bool = False) -
         all_intervals: Show the interval in each column, and not only in the last, that of the average.
     """
     if style == "latex":
-        return _latex(comparison, all_intervals)
+        return Verbatim(_latex(comparison, all_intervals))
     header, rows = cells(comparison, all_intervals=all_intervals, bold=style == "markdown")
-    return markdown_table(header, rows) if style == "markdown" else TerminalTable(header, rows)
+    return plain_table(header, rows, style)
 
 
 def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -67,13 +67,15 @@ def cells(comparison: Comparison, *, all_intervals: bool, bold: bool = False) ->
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> Printed:
     """Any other table in the same style."""
     if style == "latex":
-        return _tabular("l" * len(header), [_line(header)], [_line(row) for row in rows])
-    return markdown_table(header, rows) if style == "markdown" else TerminalTable(header, rows)
+        return Verbatim(_tabular("l" * len(header), [_line(header)], [_line(row) for row in rows]))
+    return Verbatim(markdown_table(header, rows)) if style == "markdown" else TerminalTable(header, rows)
 
 
 def prose(text: str, style: str) -> str:
     """Lines around a table; in LaTeX each becomes a paragraph, so that the whole output compiles."""
-    return "\n\n".join(map(latex, text.splitlines())) if style == "latex" else text
+    if style == "latex":
+        return Verbatim("\n\n".join(map(latex, text.splitlines())))
+    return Verbatim(text) if style == "markdown" else text
 
 
 def number(value: float | None) -> str:

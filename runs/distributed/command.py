@@ -222,7 +222,7 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         raise InputError("no groups in the input", file=arguments.source, expected="at least one group with candidates")
     if tally.share > arguments.max_unscored:
         _say(
-            f"error: {tally.share:.0%} of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
             "  remedy:   the parts are kept; mend the cause and run the same command: what was not answered is asked "
             "again, and what was answered is not paid again"
         )

@@ -5,7 +5,7 @@
         _manifest.json                    program, LM, aspects, files of the input; another run must have the same
         _slices/00000-00003.json          written when all parts of the slice stand: it is not read again
 
-A part that stands is not scored again, unless the LM had failed to answer an item of it. The folder may be anywhere
+A finished part is not scored again, unless the LM had failed to answer an item of it. The folder may be anywhere
 that fsspec reaches; readers of such folders (Arrow, Spark, pandas) leave out names that begin with `_`.
 """
 
@@ -201,7 +201,7 @@ class OutFolder:
         self._write(f"part-{name}{self.suffix}", content)
 
     def read_part(self, name: str) -> RowTotals | None:
-        """Count the rows of a part that stands; None where it cannot be read."""
+        """Count the rows of a finished part; None where it cannot be read."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

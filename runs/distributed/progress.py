@@ -180,5 +180,5 @@ class DistributedProgress(ProgressDisplay):
         if totals.refusals:
             parts.append(f"{totals.refusals:,} refusals")
         if share is not None and 0.02 <= share < 0.99:
-            parts.append(f"about {share:.0%} done, {self.left(share)}")
+            parts.append(f"about {100 * share:.0f} % done, {self.left(share)}")
         return " · ".join(parts)

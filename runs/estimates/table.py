@@ -39,12 +39,12 @@ def render(estimate: Estimate, first: str, notes: Sequence[str] = ()) -> list[Pr
 def _assumptions(target: Target) -> list[str]:
     low, usual, high = target.reply_tokens
     lines = [
-        "Assumed. Lower: debates end as early as they can. Expected: they go as those of the offline stand-in on these",
+        "Assumed. Lower: debates end as early as they can. Expected: they go as those of the offline stand-in on these "
         "texts, which is no language model. Upper: no debate ends before its last round.",
-        f"Free text in replies has {low} / {usual} / {high} tokens (--estimate L,E,U sets others; what is reasoned",
-        "unseen is paid for like a reply), and a quarter of that for each of several scores that share a reply;",
-        f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no reply asked for twice. What",
-        "is tried before a run, a call or two for each role, comes on top.",
+        f"Free text in replies has {low} / {usual} / {high} tokens (--estimate L,E,U sets others; hidden reasoning is "
+        "paid for like a reply), and a quarter of that for each of several scores that share a reply; "
+        f"{TOKENS_PER_BYTE} tokens per byte of text; no input cached by the provider; no reply asked for twice. The "
+        "check before a run, a call or two for each role, comes on top.",
     ]
     if target.options.batch:
         lines.append("Calls of judges are priced as in a batch job, at half; instruction proposals at the full price.")
@@ -82,7 +82,7 @@ def _budget(budget: BudgetCaps, total: Three) -> str:
         elif cap >= usual:
             told = "covers the expected estimate, not the upper one"
         elif cap >= low:
-            told = f"covers {cap / usual:.0%} of the expected estimate"
+            told = f"covers {100 * cap / usual:.0f} % of the expected estimate"
         else:
             told = "does not cover the lower estimate: the run would stop, to be resumed"
         found.append(f"{name}={cap:,g} {told}")

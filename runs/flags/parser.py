@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from pydantic.fields import FieldInfo
 
@@ -17,6 +19,7 @@ from debate_judge.programs.lm.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
+from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width_of
 
 T = TypeVar("T")
 
@@ -26,27 +29,61 @@ GOES_ON = "the same command goes on from here, no LM call is paid twice"
 
 
 def exit_code(work: Callable[[], int], stopped: str = "") -> int:
-    """Carry out a command; what is wrong with its input is printed.
+    """Carry out a command; what is wrong with its input is printed, and a reader of its output may go early.
 
     Args:
         work: The command; it returns its exit code.
         stopped: What is said when the user interrupts it.
 
     Returns:
-        What `work` returned, 2 for input that cannot be used, 3 for a server that is not running, 130 for an interrupt.
+        What `work` returned, 2 for input that cannot be used, 3 for a server that is not running, 130 for an interrupt,
+        141 where the reader of the output has gone, as in `debate help | head -1`.
     """
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error)
         return 3 if isinstance(error, NoServerError) else 2
     except KeyboardInterrupt:
         if stopped:
             print(f"\nstopped; {stopped}", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        if not any([_closed(sys.stdout), _closed(sys.stderr)]):
+            raise
+        return 141
+
+
+def _closed(stream: TextIO) -> bool:
+    """Whether the reader of a stream has gone; what is still to be written to it is then thrown away."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    if not poll.poll(0):
+        return False
+    # Python writes the rest when it ends, and would complain then.
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+    return True
+
+
+class _ProseFormatter(HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=width_of(sys.stdout))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return paragraphs(text, width)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return filled(" ".join(text.split()), width)
 
 
 class _Parser(ArgumentParser):
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End after the help, of which a pipe may have read only the beginning."""
+        super().exit(exit_code(lambda: status), message)
+
     def error(self, message: str) -> NoReturn:
         """Name the nearest flag where one is unknown."""
         _, unrecognized, given = message.partition("unrecognized arguments: ")
@@ -65,7 +102,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     parser = _Parser(
         prog=command(name),
         description=as_started(description),
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
     groups: dict[str, Any] = {"options": parser}

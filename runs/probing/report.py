@@ -58,7 +58,7 @@ def _counts(by_aspect: Mapping[str, ProbeEffect], names: Sequence[str], lost: bo
     one = whole or by_aspect[names[0]]
     items = sum(by_aspect[name].items for name in names)
     moved = one.moved if whole or len(names) == 1 else None
-    share = "–" if moved is None or moved.value is None else f"{moved.value:.0%}"
+    share = "–" if moved is None or moved.value is None else f"{100 * moved.value:.0f} %"
     return [share, f"{items:,}", *([str(sum(by_aspect[n].unscored_after for n in names))] if lost else [])]
 
 

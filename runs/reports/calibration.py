@@ -12,7 +12,7 @@ from debate_judge.runs.reports.terminal import Printed, TerminalTable
 HEADER = ("aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on")
 
 TITLE = (
-    "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an\n"
+    "Scores on the raters' scale (--scale raters), on held-out, in points: the judge's own beside those mapped by an "
     "increasing function fitted on train and dev; bias is score minus mean rating"
 )
 

@@ -56,8 +56,8 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[list
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the columns mean, and what is not known."""
     lines = [
-        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are"
-        "\nreplies found in the store; they, with their tokens in the last column, were not paid again."
+        "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "
+        "replies found in the store; they, with their tokens in the last column, were not paid again."
     ]
     if rows[-1]["uncounted"]:
         lines.append(

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from debate_judge.runs.flags.prose import width_of, wrapped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 100
-"""Columns that tables fit into; fewer where a terminal has fewer."""
 _GAP = 2
 """Columns between two of a table."""
 _NARROW, _HEADING = 24, 10
@@ -36,19 +36,24 @@ class TerminalTable:
     """The last row sums up those before it, and stands under a rule."""
 
 
+class Verbatim(str):
+    """Lines that are not wrapped: commands to copy, tables in Markdown or LaTeX, files."""
+
+
 Printed = str | TerminalTable
 
 
 def show(*blocks: Printed, to: TextIO | None = None) -> None:
-    """Print texts and tables, each from a new line on, on standard output or `to`.
+    """Print texts and tables, each from a new line on, on standard output or `to`; texts are wrapped unless `Verbatim`.
 
-    On a terminal headings are bold and rules dim; elsewhere there are no styles and `WIDTH` columns, whatever the
+    On a terminal headings are bold and rules dim; elsewhere there are no styles and `prose.WIDTH` columns, whatever the
     environment says. Characters that could steer a terminal are replaced: names come from files of others.
     """
     stream = to or sys.stdout
     for block in blocks:
         if isinstance(block, str):
-            print(_printable(block), file=stream)
+            text = _printable(block)
+            print(text if isinstance(block, Verbatim) else wrapped(text, width_of(stream)), file=stream)
         else:
             print("\n\n".join(_drawn(block, stream)), file=stream)
 
@@ -74,9 +79,8 @@ def _drawn(table: TerminalTable, stream: TextIO) -> Iterator[str]:
     """The table, in as many parts as the width asks for."""
     from rich.console import Console
 
-    terminal = stream.isatty()
-    console = Console(file=stream, force_terminal=terminal, width=None if terminal else WIDTH)
-    width = min(WIDTH, console.width)
+    width = width_of(stream)
+    console = Console(file=stream, force_terminal=stream.isatty(), width=width)
     columns = [_Column(name, cells) for name, *cells in zip(table.header, *table.rows, strict=True)]
     for part in _parts(columns, width):
         # A terminal too narrow for two columns breaks their lines; rich would cut figures short.

@@ -41,10 +41,10 @@ def power_text(found: Difference, units: str = "sources") -> str:
     power = power_of(found)
     if power is None:
         return ""
-    more = f"takes about {power.more_for_small:,} more" if power.more_for_small else "is within reach, too"
+    more = f"needs about {power.more_for_small:,} more {units}" if power.more_for_small else "is within reach, too"
     return (
-        f"these {power.groups} {units} show a true difference of {power.detectable:.2g} in {POWER:.0%} of cases "
-        f"(paired t-test, deviation {found.deviation:.2g}); one of {SMALL:g} {more}"
+        f"these {power.groups} {units} would detect a true difference of {power.detectable:.2g} in "
+        f"{100 * POWER:.0f} % of cases (paired t-test, deviation {found.deviation:.2g}); detecting {SMALL:g} {more}"
     )
 
 

@@ -266,7 +266,7 @@ def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> N
     raise InputError(
         f"{len(missing)} of {len(judgements)} {what} have no score",
         field="--max-unscored",
-        expected=f"at most {most:.0%}",
+        expected=f"at most {100 * most:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
         remedy="mend the cause and run the same command again, or accept it with a larger share; answered calls are "
         "kept and not paid again",

@@ -33,7 +33,7 @@ class Score:
     """The score as the judge gave it, in its granularity; the same as `score` where nothing was mapped."""
     rounds: int | None
     stop_reason: str | None
-    """Why the judge stopped: single call, no issue, rounds over, tie-breaker; None where it has no score."""
+    """Why the judge stopped: single call, no issue, rounds over, tie-breaker, metric; None where it has no score."""
     unscored: str | None
     """Why there is no score."""
     detail: str

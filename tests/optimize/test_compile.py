@@ -16,6 +16,7 @@ from debate_judge.optimize import compile as command
 from debate_judge.optimize.proof.held_out import above_zero
 from debate_judge.runs.flags import invocation
 from tests.optimize.small_corpus import small_corpus
+from tests.printed import unwrapped
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
@@ -74,7 +75,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     calls = manifest["evidence"]["lm_calls_per_item"]
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
-    printed = capsys.readouterr().out
+    printed = unwrapped(capsys.readouterr().out)
     assert "stand-in" in printed
     assert "not a language model" in printed
     assert f"{invocation.command('score')} --program" in printed
@@ -157,12 +158,12 @@ def test_near_duplicates_and_several_raters_reach_the_summary(
     assert found["error"]["value"] >= 0
     evidence = json.loads((Path(result["export"]) / "manifest.json").read_text())["evidence"]
     assert sorted(map(len, evidence["near_duplicates"])) == [2, 2]
-    printed = capsys.readouterr().out
+    printed = unwrapped(capsys.readouterr().out)
     joined = "4 of 26 sources are near-duplicates of others"
     assert joined in printed
     assert joined in caplog.text
     assert "the human ceiling" in printed
-    assert "sources show a true difference of" in printed or result["gain"]["power"] is None
+    assert "sources would detect a true difference of" in printed or result["gain"]["power"] is None
 
 
 def test_a_judge_that_does_not_agree_is_told_and_not_registered(
@@ -182,7 +183,7 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     client = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
 
     assert command.main(["--data", "turned.jsonl", "--aspects", "relevance", *flags]) == 0
-    assert warning in capsys.readouterr().out
+    assert warning in unwrapped(capsys.readouterr().out)
     result = json.loads(Path("r.json").read_text())
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["low"] <= 0
     assert (Path(result["export"]) / "manifest.json").exists()
@@ -203,7 +204,7 @@ def test_a_judge_that_does_not_agree_is_told_and_not_registered(
     assert {"single call", "debate", "stop"} < set(rows[0])
 
     assert command.main(["--aspects", "relevance", *flags]) == 0
-    assert warning not in capsys.readouterr().out
+    assert warning not in unwrapped(capsys.readouterr().out)
     assert len(client.search_registered_models()) == 1
 
 

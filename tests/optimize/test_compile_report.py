@@ -82,6 +82,19 @@ def test_the_run_holds_the_same_files_and_no_texts_either(store: Path) -> None:
     assert artifact(store, run_id, "report-full.html") is None
 
 
+def test_texts_lie_in_the_store_where_the_readme_says(store: Path) -> None:
+    # The last is a phrase that the code in the model has as well.
+    *texts, _ = texts_of(store)
+    quoting = [
+        file.relative_to(store)
+        for file in store.rglob("*")
+        if file.is_file() and any(text in file.read_text(errors="replace") for text in texts)
+    ]
+    # The full page is that of the comparison, which was asked for.
+    places = {place.name if place.parts[0] == "artifacts" else place.parts[0] for place in quoting}
+    assert places == {"replies", "reports", "debates.json", "report-full.html"}
+
+
 def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
     titles = [section["title"] for section in found["sections"]]
@@ -193,6 +206,22 @@ def test_a_comparison_leaves_its_report_beside_its_table(store: Path) -> None:
     found = kept(folder / "table-report.json")
     assert [judge["name"] for judge in found["debates"]["judges"]] == ["single", "rouge-l", export_of(store).name]
     assert [judge["on_scale"] for judge in found["debates"]["judges"]] == [True, False, True]
+    # A metric makes no call.
+    ended = {tuple(outcome["stop"] for outcome in item["outcomes"][:2]) for item in found["debates"]["items"]}
+    assert ended == {("single call", "metric")}
+
+
+def test_the_folder_of_a_comparison_is_the_address_of_its_only_report(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(store.parent / "table-report.json", tmp_path)
+    assert report.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "table-report.html")
+    shutil.copy(store.parent / "table-report.json", tmp_path / "other-report.json")
+    assert report.main([str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "several reports are here" in told
+    assert "one of other-report.json, table-report.json" in told
 
 
 def test_a_comparison_in_a_store_with_runs_is_one_of_them(store: Path) -> None:

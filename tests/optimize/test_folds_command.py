@@ -75,7 +75,7 @@ def test_the_same_in_another_store_is_the_same(compiled: Compiled, tmp_path: Pat
 
 def test_the_summary_says_what_the_figures_are(compiled: Compiled) -> None:
     printed = " ".join(compiled.printed.split())
-    assert "on 12 sources that its makers never saw" in printed
+    assert "on 12 sources that the judge was neither tuned nor chosen on" in printed
     assert "The figures are those of the procedure, by 4 folds" in printed
     assert "uses all 12 sources, so that none is left to measure it on" in printed
     assert "folds share what they learn from, which makes the intervals somewhat too narrow" in printed

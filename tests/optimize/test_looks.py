@@ -17,6 +17,7 @@ from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.looks import FILE, Looks, expected_largest, inflation, record_look
+from tests.printed import unwrapped
 
 
 def agreement(value: float | None = 0.4, low: float | None = 0.2, high: float | None = 0.6) -> Agreement:
@@ -141,13 +142,13 @@ def test_a_second_look_is_told_in_summary_json_run_and_export(
     flags = [*quick, "--store", "store", "--json", "r.json"]
     assert command.main(flags) == 0
     assert json.loads(Path("r.json").read_text())["looks"] == {"times": 1, "inflation": 0.0, "unreadable": 0}
-    assert "looked at" not in capsys.readouterr().out
+    assert "looked at" not in unwrapped(capsys.readouterr().out)
     assert command.main([*flags, "--seed", "8"]) == 0
     result = json.loads(Path("r.json").read_text())
     assert result["looks"]["times"] == 2
     assert 0 < result["looks"]["inflation"] < 1
     told = f"looked at 2 times; the best of 2 is inflated by about {result['looks']['inflation']:.2g}"
-    assert told in capsys.readouterr().out
+    assert told in unwrapped(capsys.readouterr().out)
     run = MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}").get_run(result["run_id"])
     assert run.data.metrics["looks"] == 2
     details = tmp_path / "store" / "artifacts" / result["run_id"] / "artifacts" / "metrics.json"

@@ -16,6 +16,7 @@ from debate_judge.data.inventory import inventory
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import DIALOGUE
 from debate_judge.runs.check import main
+from tests.printed import unwrapped
 
 
 def rated(path: Path, sources: int = 30, tied: bool = False) -> Path:
@@ -36,13 +37,13 @@ def test_a_file_without_a_task_gets_one_that_can_be_kept(tmp_path: Path, capsys:
     path, task_file = rated(tmp_path / "support.csv"), tmp_path / "support.toml"
     assert main([str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "columns separated by semicolons" in shown
+    assert "columns separated by semicolons" in unwrapped(shown)
     assert "column 'question' is taken for 'source'" in shown
     assert "one is guessed" in shown
     assert not task_file.exists()
     assert main([str(path), "--write-task", str(task_file)]) == 0
     saved = capsys.readouterr().out
-    assert f"saved in {task_file}" in saved
+    assert f"saved in {task_file}" in unwrapped(saved)
     assert f"--task {task_file} --columns source=question,text=answer --lm PROVIDER/MODEL --estimate" in saved
     assert max(len(line) for line in shown.splitlines() if str(path) not in line) <= 100
     task = read_task(task_file)
@@ -77,7 +78,7 @@ def test_what_was_understood_is_counted(
     assert rows["helpful"][1:8] == ["1", "to", "5", "62", "0", "1", "to"]
     assert rows["safe"][4:6] == ["61", "1"]
     assert "each of the 31 sources is held out once, by 6 folds" in shown.out
-    assert "find, in 80% of cases, a true difference" in shown.out
+    assert "detect, in 80 % of cases, a true difference" in shown.out
     assert "not read: 'id'" in caplog.text
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -41,6 +44,25 @@ def test_an_unknown_command_is_answered_with_its_neighbour(
 ) -> None:
     assert main(asked) == 2
     assert "unknown command 'scor'; did you mean 'score'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "unbuffered"), [("help", ""), ("help", "1"), ("--version", ""), ("help score", ""), ("scor", "")]
+)
+def test_output_that_is_not_read_to_its_end_is_no_error(asked: str, unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    out, err = (subprocess.PIPE, write) if asked == "scor" else (write, subprocess.PIPE)
+    code = "import sys; from debate_judge.optimize.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *asked.split()],
+        stdout=out,
+        stderr=err,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
 
 
 def closed_port() -> int:

@@ -17,6 +17,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.runs import compare
 from debate_judge.runs.export import folder as export
+from tests.printed import unwrapped
 from tests.runs.quick_compare import ASPECTS, run, table
 
 
@@ -64,13 +65,13 @@ def test_intervals_p_values_and_power_are_explained_under_the_table(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert table(rated, tmp_path, "--judges", "rouge-l,single", "--part", "all")["differences"]["single"]["power"]
-    printed = capsys.readouterr().out
+    printed = unwrapped(capsys.readouterr().out)
     assert "t on the group values" in printed
     assert "by flipping the signs of groups" in printed
-    assert "single against rouge-l: these 8 groups show a true difference of" in printed
+    assert "single against rouge-l: these 8 groups would detect a true difference of" in printed
     few = table(rated, tmp_path, "--judges", "rouge-l,single")["differences"]["single"]
     assert (few["groups"], few["p_value"], few["p_corrected"]) == (3, None, None)
-    assert "no p-value is given: with fewer than 6 groups none can be below 0.05" in capsys.readouterr().out
+    assert "no p-value is given: with fewer than 6 groups none can be below 0.05" in unwrapped(capsys.readouterr().out)
 
 
 def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
@@ -81,9 +82,9 @@ def test_held_out_groups_of_compiles_split_are_scored_unless_all_are_wanted(
         held_out = split(corpus, aspects=ASPECTS, seed=seed).held_out
         found = table(rated, tmp_path, "--judges", "rouge-l", "--seed", str(seed))["data"]
         assert (found["part"], found["groups"], found["digest"]) == ("held-out", 3, held_out.digest)
-        assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in capsys.readouterr().out
+        assert f"3 held-out groups of 8 (the split of a compile with seed {seed})" in unwrapped(capsys.readouterr().out)
     assert table(rated, tmp_path, "--judges", "rouge-l", "--part", "all")["data"]["digest"] == corpus.digest
-    assert "all 8 groups of the data" in capsys.readouterr().out
+    assert "all 8 groups of the data\n" in capsys.readouterr().out
     first = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "0.5")["data"]
     last = table(rated, tmp_path, "--judges", "rouge-l", "--part", "all", "--sources", "5-8")["data"]
     halves = [replace(corpus, groups=corpus.groups[:4]), replace(corpus, groups=corpus.groups[4:])]
@@ -127,7 +128,9 @@ def test_an_export_takes_part_and_is_warned_of_where_its_split_was_another(
     assert found["judges"]["tuned"]["note"] is None
     other = table(rated, tmp_path, "--judges", f"single,{tuned}", "--seed", "3")
     assert "compiled on another split" in other["judges"]["tuned"]["note"]
-    assert "tuned: compiled on another split" in capsys.readouterr().out
+    assert "tuned: compiled on another split" in unwrapped(capsys.readouterr().out)
+    whole = table(rated, tmp_path, "--judges", f"single,{tuned}", "--part", "all")
+    assert "tuned or selected on some of all groups" in whole["judges"]["tuned"]["note"]
 
 
 @pytest.mark.parametrize("style", ["markdown", "latex"])

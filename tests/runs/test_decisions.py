@@ -21,7 +21,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale
 from debate_judge.runs.reports.decisions import blocks, metrics, render, to_json
 from debate_judge.runs.reports.terminal import TerminalTable
-from tests.printed import printed
+from tests.printed import printed, unwrapped
 
 BINARY = Question("binary", 0.5, 0.5)
 
@@ -149,7 +149,9 @@ def test_raters_who_are_split_give_no_label() -> None:
     assert one.labels == {POSITIVE: 1, NEGATIVE: 1}
     assert one.measures["accuracy"].value == 1.0
     found = {"judge": {"quality": one}}
-    assert "2 more without a label, for their raters are evenly split, are left out" in printed(*render(found))
+    assert "2 more without a label, for their raters are evenly split, are left out" in unwrapped(
+        printed(*render(found))
+    )
     assert to_json(found)["judge"]["quality"]["ties"] == 2
 
 

@@ -139,7 +139,7 @@ def test_without_a_price_there_is_no_money(corpus: Corpus, tmp_path: Path) -> No
     [
         (40, "covers the upper estimate"),
         (25, "covers the expected estimate, not the upper one"),
-        (15, "covers 75% of the expected estimate"),
+        (15, "covers 75 % of the expected estimate"),
         (5, "does not cover the lower estimate: the run would stop, to be resumed"),
     ],
 )

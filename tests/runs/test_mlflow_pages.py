@@ -23,6 +23,10 @@ from tests.browser import Browser, needs_browser
 RUNS = {"sample-single-offline": ("single", 0.61), "sample-debate-offline": ("debate", 0.76)}
 """Name of a run -> its judge and its agreement; the better one is the later."""
 
+DESCRIPTION = (
+    "**Is the judge good?** {0}\n\n| aspect | compiled debate |\n| --- | --- |\n| coherence | {0} [0.71, 0.81] |"
+)
+"""In the form of a compile's."""
 
 LEAN = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -71,7 +75,7 @@ def _track(server: str, store: Path, name: str, judge: str, agreement: float) ->
         tracker.trial("n=0, knowledge: none", {"rounds": 0}, {"choice_agreement": 0.8})
         figures = {"agreement": agreement, "agreement_low": agreement - 0.05, "agreement_high": agreement + 0.05}
         tracker.metrics({**figures, "agreement/coherence": agreement, "calls_per_item": 1.0, "unscored": 0.0})
-        tracker.describe(f"**Is the judge good?** {agreement}")
+        tracker.describe(DESCRIPTION.format(agreement))
     return tracker
 
 
@@ -99,7 +103,7 @@ def test_an_edited_note_stays(tracked: SimpleNamespace) -> None:
 
 
 @needs_browser
-def test_the_links_open_runs_by_agreement_and_their_comparison(tracked: SimpleNamespace) -> None:
+def test_the_links_open_runs_by_agreement_their_comparison_and_a_run_with_its_verdict(tracked: SimpleNamespace) -> None:
     last = tracked.last
     ids = quote(json.dumps([one.run_id for one in tracked.runs.values()]))
     with Browser() as browser:
@@ -117,3 +121,8 @@ def test_the_links_open_runs_by_agreement_and_their_comparison(tracked: SimpleNa
         text = compared.value("document.body.innerText")
         plot = text[text.index("Parameters:") : text.index("Clear All")].split()
         assert plot == ["Parameters:", "judge", "Metrics:", "agreement"]
+        run = browser.open(last.run_link(), width=2400)
+        run.until("document.body?.innerText.includes('Is the judge good?')")
+        assert run.value("[...document.querySelectorAll('strong')].map(s => s.innerText)") == ["Is the judge good?"]
+        rows = run.value("[...document.querySelectorAll('table')].map(t => t.innerText.split(/\\s*[\\n\\t]\\s*/))")
+        assert ["aspect", "compiled debate", "coherence", "0.76 [0.71, 0.81]"] in rows

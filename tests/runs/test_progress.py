@@ -260,7 +260,7 @@ def test_a_distributed_run_says_what_its_actors_have_done(clock: Clock) -> None:
     shown.clock = clock
     shown.started = clock() - 100
     assert shown.line() == (
-        "50 items scored, 0.5 a second · unscored: 2 no [?] reply · 0 LM calls · about 10% done, about 15 min left"
+        "50 items scored, 0.5 a second · unscored: 2 no [?] reply · 0 LM calls · about 10 % done, about 15 min left"
     )
     assert shown.share == 0.1
     totals.add(PartDone("rest", "rest-1", 90, RowTotals(rows=10, kept=10)))

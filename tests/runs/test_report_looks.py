@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from debate_judge.data import load
+from debate_judge.data.agreement.results import GroupScores
+from debate_judge.runs.reports.html.document import Report
+from debate_judge.runs.reports.html.items import JudgedScores, debates_of
 from debate_judge.runs.reports.html.page import Page
 from tests.browser import Browser, OpenPage, needs_browser
-from tests.runs.report_pages import blocks, choose, corpus, opened, report
+from tests.runs.report_pages import ASPECTS, TASK, blocks, choose, corpus, opened, report
 
 pytestmark = needs_browser
 
@@ -77,13 +81,28 @@ def test_a_debate_is_shown_as_a_conversation(browser: Browser, tmp_path: Path) -
     page = opened(browser, tmp_path, Page(made).html(texts))
     text = detail(page)
     assert "Ratings: 2, 3; mean 2.5 (scale 1 to 5)" in text
-    assert "comment on the rating of 2" in text
+    assert "comment of a rater" in text
     path = page.value("[...document.querySelector('.path').querySelectorAll('.chip')].map(c => c.textContent)")
     steps = ["scorer: 2", "critic 1", "scorer 1: 3", "critic 2", "scorer 2: 4 (farther)", "score 4"]
     # 2 and 3 are as far from 2.5 as each other: the first step is no nearer.
     assert path == [*steps[:2], "scorer 1: 3 (farther)", *steps[3:]]
     turns = page.value("[...document.querySelectorAll('.turn .speaker')].map(s => s.textContent)")
     assert turns[:3] == ["scorer, round 0, score 2", "critic, round 1", "scorer, round 1, score 3"]
+
+
+def test_comments_are_not_credited_to_ratings(browser: Browser, tmp_path: Path) -> None:
+    """One rater is silent and another leaves the rating blank: two ratings and two comments, of three raters."""
+    file = tmp_path / "long.csv"
+    row = "summary,article,s1,clarity,{},{},{}\n"
+    raters = (("anna", "2", ""), ("bob", "5", "clear"), ("cid", "", "gave up: could not read it"))
+    file.write_text("text,source,candidate,aspect,rater,rating,comment\n" + "".join(row.format(*r) for r in raters))
+    on, aspect = load(str(file), TASK), ASPECTS[0]
+    unasked = (GroupScores(on.groups[0].id, ("s1",), tuple(on.groups[0].ratings(aspect.name)), (3.0,)),)
+    debates, texts = debates_of(on, (aspect,), {"metric": JudgedScores({aspect.name: unasked})}, "id")
+    page = opened(browser, tmp_path, Page(Report("compile", "toy", "Toy", "id", (), debates)).html(texts))
+    text = detail(page)
+    assert "Ratings: 2, 5; mean 3.5 (scale 1 to 5)" in text
+    assert "comment of a raterclearcomment of a ratergave up: could not read it" in text
 
 
 def test_of_thousands_of_debates_few_rows_are_drawn(browser: Browser, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert "4 unscored: unreadable reply, e.g. scorer, round 0: no score" in capsys.readouterr().err
     # 4 of 20; the same is said of a file that is finished already.
     assert command("--max-unscored", "0.19") == score.EXIT_UNSCORED
-    assert "20% of the items" in capsys.readouterr().err
+    assert "20 % of the items" in capsys.readouterr().err
     assert len(command.rows()) == 20
 
 

@@ -33,7 +33,6 @@ from debate_judge.runs.reports.html.blocks import (
     RoundsChart,
     Section,
     Span,
-    one_line,
     rows_of,
 )
 from debate_judge.runs.reports.html.debates import DebateTexts
@@ -232,7 +231,7 @@ def _bill(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     names, body = costs.cells(bill)
     return [
         DataTable(header, rows_of(rows), told),
-        DataTable(names, rows_of(body), one_line(costs.notes(bill)), total=True),
+        DataTable(names, rows_of(body), "\n".join(costs.notes(bill)), total=True),
     ]
 
 

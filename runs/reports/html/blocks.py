@@ -6,7 +6,7 @@ A section is a title over blocks; the page shows whatever sections there are, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -191,8 +191,3 @@ class Section:
 def rows_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     """The rows of a table as a `DataTable` keeps them."""
     return tuple(tuple(row) for row in rows)
-
-
-def one_line(notes: Iterable[str]) -> str:
-    """Notes that were broken into lines for the terminal, each on one line of its own."""
-    return "\n".join(" ".join(note.split()) for note in notes)

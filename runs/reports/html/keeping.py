@@ -120,18 +120,33 @@ def find_report(address: str, store: Path | None, default_store: Path) -> FoundR
         text = run_artifact(run[1], "report.json", store)
         return FoundReport(report_from(_values(text, address), address), ReportFiles(own / "reports" / run[1]), own)
     path = Path(address)
-    file = path / "report.json" if path.is_dir() else path
+    file = _in_folder(path) if path.is_dir() else path
     if file.suffix != ".json" or not file.is_file():
         raise InputError(
             "no report is here",
             file=address,
-            expected="the folder of an export, a report.json, or the id of an MLflow run",
+            expected="folder of an export or of a comparison, the .json file of a report, or the id of an MLflow run",
             remedy=AGAIN,
         )
     report = report_from(json_object(file, remedy=AGAIN).values, str(file))
     above = file.resolve().parents
     lies_in = next((folder for folder in above[:3] if (folder / "reports").is_dir()), default_store)
     return FoundReport(report, ReportFiles(file.parent, file.stem), store or lies_in)
+
+
+def _in_folder(folder: Path) -> Path:
+    """The report in the folder of an export, or the only one that comparisons have left in a folder.
+
+    Raises:
+        InputError: Comparisons have left several.
+    """
+    beside = sorted(folder.glob("*-report.json"))
+    if (folder / "report.json").is_file() or not beside:
+        return folder / "report.json"
+    if len(beside) > 1:
+        names = ", ".join(file.name for file in beside)
+        raise InputError("several reports are here", file=folder, expected=f"one of {names}")
+    return beside[0]
 
 
 def texts_file(store: Path, identity: str) -> Path:

@@ -365,10 +365,8 @@
     const several = item.ratings.length > 1 ? "; mean " + number(means[i]) : "";
     const box = make("div");
     box.append(make("p", "", "Ratings: " + values + several + " (scale " + low + " to " + high + ")"));
-    comments.forEach((comment, place) => {
-      const whose = comments.length === item.ratings.length ? " of " + number(item.ratings[place]) : "";
-      box.append(make("p", "speaker", "comment on the rating" + whose), longText(comment));
-    });
+    // Which rating a comment belongs to is not known: raters may leave out either of the two.
+    for (const comment of comments) box.append(make("p", "speaker", "comment of a rater"), longText(comment));
     return box;
   }
 
