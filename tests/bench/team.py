@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.sharing.team_replies import TeamReplies
 from debate_judge.programs.make_lm import open_replies
-from tests.postgresql import PostgresServer
+from tests.postgresql import PASSWORD, PostgresServer
 
 REPLY = Reply("[[ ## rationale ## ]]\n" + "It names what the source names. " * 10 + "\n[[ ## score ## ]]\n4", 900, 90)
 
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     keys = [f"{number:032x}" for number in range(given.replies)]
     with tempfile.TemporaryDirectory(prefix="team-") as folder, PostgresServer() as server:
+        os.environ["PGPASSWORD"] = PASSWORD
         database = server.new_database()
         asyncio.run(_put(Path(folder) / "first", database, keys))
         third = len(keys) // 3
