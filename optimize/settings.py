@@ -15,7 +15,16 @@ from debate_judge.data.schema import fingerprint
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.programs import JUDGES
-from debate_judge.runs.flags.common import JSON_FILE, MAX_UNSCORED, REPLIES, REPORT, SEED, STORE, DataFlags, resampling
+from debate_judge.runs.flags.common import (
+    JSON_FILE,
+    REPLIES,
+    REPORT,
+    SEED,
+    STORE,
+    DataFlags,
+    max_unscored,
+    resampling,
+)
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting, unknown_name
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
@@ -74,7 +83,7 @@ class JudgeFlags:
 
     judge: str = setting("debate", f"judge to compile: {', '.join(JUDGES)}")
     personas: str | None = PERSONAS_FILE
-    max_unscored: float = MAX_UNSCORED
+    max_unscored: float = max_unscored(decides=True)
 
 
 @flag_group("optimization")

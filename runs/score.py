@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.address import NoServerError
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import make_parser, read
-from debate_judge.runs.flags.prose import print_error
+from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
 
@@ -223,7 +223,7 @@ def _count(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> int 
     """How many items there are, for the time that is left; only looked for where a bar shows it."""
     from debate_judge.runs.scoring.new_texts import count_candidates
 
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return None
     try:
         return count_candidates(arguments.source, task, arguments.columns, arguments.sources) * len(aspects)

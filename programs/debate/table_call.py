@@ -55,7 +55,7 @@ async def ask_table(
 
     Returns:
         Cell -> what was said about it, with its share of the calls, or why nothing could be read, or that it has to be
-        asked about in the company of fewer.
+        asked about among fewer.
 
     Raises:
         dspy.LMError: The LM cannot be used at all.

@@ -65,7 +65,14 @@ def read_decisions(reply: str, asked: Sequence[Cell], known: Collection[Cell]) -
 
 
 _DIRECTION = re.compile(r"(too (?:high|low))\b(?!\W*\?)\W*(.*)", re.IGNORECASE)
-_STATED = re.compile(r"too (?:high|low)\b|no[ _-]?issue", re.IGNORECASE)
+_CLAUSES = re.compile(r"[.,;:!?…/()–—]+|\s-+\s|\b(?:or|and|but|then|so)\b", re.IGNORECASE)
+_DECIDED = frozenset({"no issue", "too high", "too low"})
+
+
+def _decided(text: str) -> frozenset[str]:
+    """The decisions that are a clause of their own; "no issue with the grammar" and "it is not too high" are none."""
+    clauses = _CLAUSES.split(replies.unquoted(text))
+    return _DECIDED & {re.sub(r"[\W_]+", " ", clause).strip().lower() for clause in clauses}
 
 
 def _decision(said: str | Unreadable, evidence: str | Unreadable) -> Objection | Unreadable:
@@ -73,9 +80,8 @@ def _decision(said: str | Unreadable, evidence: str | Unreadable) -> Objection |
         return said
     direction = _DIRECTION.fullmatch(said)
     content = False if direction else replies.no_issue(said)
-    # What a decision quotes from a candidate in quotation marks is no decision.
-    several = len({one.lower() for one in _STATED.findall(replies.unquoted(said))}) > 1
-    if several or isinstance(content, Unreadable):
+    decided = _decided(said).union(*map(_decided, direction.groups() if direction else ()))
+    if len(decided) > 1 or isinstance(content, Unreadable):
         return Unreadable(f"a decision must be {replies.NO_ISSUE}, {TOO_HIGH} or {TOO_LOW} and nothing else")
     if content:
         return Objection(True, replies.NO_ISSUE)
@@ -91,7 +97,7 @@ def _decision(said: str | Unreadable, evidence: str | Unreadable) -> Objection |
 
 _OPENING = r"[ *_`•#|-]*"
 _NUMBER = r"(?:candidate[ _#-]*)?(\d{1,4})(?!\d)"
-_BETWEEN = r"[ *_`|,/·:：–—(-]"
+_BETWEEN = r"[ *_`|,/·:：–—(\[-]"
 """Characters allowed between the number of a candidate and the name of an aspect."""
 _SEPARATOR = r"[ *_`)\]]{0,9}(?:[:：=|→]|->|[–—])"
 _ANSWER = r"\W{0,9}(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"

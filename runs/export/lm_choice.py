@@ -71,7 +71,7 @@ def confirmed(export: Export, lm: str | None, api_base: str | None) -> str | Non
     address = foreign_address(export, lm, api_base)
     if address is None:
         return api_base
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(
             "there is no terminal at which you could be asked whether you trust the export",
             field="--trust-export",

@@ -17,14 +17,21 @@ REPLIES = setting(
     None, "PostgreSQL database that shares LM replies with a team; or set DEBATE_REPLIES", metavar="URL", decides=False
 )
 JSON_FILE = setting(None, "also write the result as JSON", metavar="FILE", decides=False)
-MAX_UNSCORED = setting(
-    0.2,
-    "share of items that may stay without a score before the command fails; 1 allows all",
-    metavar="SHARE",
-    decides=False,
-    ge=0,
-    le=1,
-)
+
+
+def max_unscored(*, decides: bool) -> Any:
+    """The setting `max_unscored`; in a compile it decides what is chosen."""
+    return setting(
+        0.2,
+        "share of items that may stay without a score before the command fails; 1 allows all",
+        metavar="SHARE",
+        decides=decides,
+        ge=0,
+        le=1,
+    )
+
+
+MAX_UNSCORED = max_unscored(decides=False)
 REPORT = setting(
     "plain",
     "HTML page to write: plain quotes no text of the data, full adds a second page that quotes them all",

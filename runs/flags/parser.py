@@ -41,7 +41,9 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
     """
     try:
         code = work()
-        sys.stdout.flush()
+        # None where it was closed before the command began.
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except InputError as error:
         print_error(error)
@@ -56,8 +58,10 @@ def exit_code(work: Callable[[], int], stopped: str = "") -> int:
         return 141
 
 
-def _closed(stream: TextIO) -> bool:
+def _closed(stream: TextIO | None) -> bool:
     """Whether the reader of a stream has gone; what is still to be written to it is then thrown away."""
+    if stream is None:
+        return False
     poll = select.poll()
     poll.register(stream, 0)
     if not poll.poll(0):

@@ -16,9 +16,14 @@ _INTERVAL = re.compile(r"(?<=\d) (?=\[)|(?<=\d,) (?=[-–−]?[\d.]+\])")
 _UNBROKEN = "\0"
 
 
-def width_of(stream: TextIO) -> int:
-    """Columns for what is written to a stream: `WIDTH` in a file or a pipe, whatever the environment says."""
-    return min(WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else WIDTH
+def width_of(stream: TextIO | None) -> int:
+    """Columns for what is written to a stream: `WIDTH` in a file or a pipe, whatever the environment says; None is one
+    that was closed before the command began."""
+    return min(WIDTH, shutil.get_terminal_size().columns) if is_terminal(stream) else WIDTH
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def wrapped(text: str, width: int) -> str:
@@ -51,4 +56,4 @@ def filled(line: str, width: int, indent: str = "") -> list[str]:
 def print_error(error: object) -> None:
     """Print an error. Only a terminal gets it wrapped: elsewhere, a line of it can be searched for as a whole."""
     text = f"error: {error}"
-    print(wrapped(text, width_of(sys.stderr)) if sys.stderr.isatty() else text, file=sys.stderr)
+    print(wrapped(text, width_of(sys.stderr)) if is_terminal(sys.stderr) else text, file=sys.stderr)

@@ -49,7 +49,10 @@ def show(*blocks: Printed, to: TextIO | None = None) -> None:
     On a terminal headings are bold and rules dim; elsewhere there are no styles and `prose.WIDTH` columns, whatever the
     environment says. Characters that could steer a terminal are replaced: names come from files of others.
     """
-    stream = to or sys.stdout
+    stream: TextIO | None = to or sys.stdout
+    if stream is None:
+        # Standard output was closed before the command began.
+        return
     for block in blocks:
         if isinstance(block, str):
             text = _printable(block)

@@ -171,6 +171,8 @@ def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:
         assert scores(BOTH.replace(": ", separator)) == READ
         assert set(scores(JOINT_LINES.replace(": ", separator), JOINT).values()) == {4}
         assert "there is no" in str(scores(f"{BOTH}\ncandidate_A{separator}4")["candidate_1"])
+    bracketed = "\n".join(f"candidate_{cell.candidate} [{cell.aspect}]: 4" for cell in JOINT)
+    assert set(scores(bracketed, JOINT).values()) == {4}
 
 
 # --- decisions ---
@@ -184,6 +186,8 @@ def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:
         ("TOO HIGH: the score is too high by one.", "Too high. Its last sentence is wrong."),
         ('TOO HIGH - it ends with "NO ISSUE", which no reader asked for', "Too high. Its last sentence is wrong."),
         ("TOO LOW (it says “TOO HIGH” itself)", "Too low. Its last sentence is wrong."),
+        ("too high: a claim is unsupported; no issue with grammar", "Too high. Its last sentence is wrong."),
+        ("too low. It is not too high, as the text keeps to the facts", "Too low. Its last sentence is wrong."),
         ("ISSUE", "Its last sentence is wrong."),
         ("NO ISSUE", "NO ISSUE"),
         ("NO ISSUE: the score fits the text", "NO ISSUE"),
@@ -193,6 +197,8 @@ def test_a_cell_is_told_from_its_value_by_any_of_the_separators() -> None:
         ("TOO HIGH? No, it stands.", None),
         ("too low ?", None),
         ("TOO HIGH/TOO LOW", None),
+        ("TOO HIGH TOO LOW", None),
+        ("TOO HIGH but NO ISSUE", None),
         ("TOO HIGH - no, too\tlow", None),
         ("TOO LOW. No_issue", None),
         ("NO ISSUE? TOO HIGH", None),

@@ -124,3 +124,12 @@ def test_the_usual_address_of_a_provider_is_asked_for_as_well(tmp_path: Path, mo
     assert usual_address("ollama_chat/m") == "http://localhost:11434"
     assert usual_address("anthropic/m") is None
     require_server("anthropic/m", None, str(tmp_path))
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_was_closed_before_is_no_failure(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "rated.csv").write_text("text,tone\na,1\nb,2\nc,5\n", encoding="utf-8")
+    start = f"{sys.executable} -c 'from debate_judge.optimize.cli import main; raise SystemExit(main())'"
+    done = subprocess.run(f"{start} check rated.csv {closed}", shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("tone" in done.stdout) == (closed == "2>&-")

@@ -122,13 +122,27 @@ def connect(address: str, named: str) -> psycopg.Connection[Any]:
     given = {name for name, _ in parse_qsl(urlsplit(address).query)}
     try:
         opened = psycopg.connect(address, autocommit=True, **{k: v for k, v in options.items() if k not in given})
-        # By a statement: poolers refuse such settings where a connection begins.
-        names, values = list(_ALIVE_THERE), [str(value) for value in _ALIVE_THERE.values()]
-        statement = "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value)"
-        opened.execute(statement, (names, values))
     except psycopg.Error as error:
         raise unreachable(address, named, error) from None
+    # By a statement: poolers refuse such settings where a connection begins. Old servers do not have all of them.
+    names, values = list(_ALIVE_THERE), [str(value) for value in _ALIVE_THERE.values()]
+    with explained(address, named), closed_on_error(opened):
+        opened.execute(
+            "SELECT set_config(t.name, t.value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value) "
+            "WHERE t.name IN (SELECT s.name FROM pg_settings s)",
+            (names, values),
+        )
     return opened
+
+
+@contextmanager
+def closed_on_error(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Close a connection whose first statement fails: no one else will."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def _shares(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...
     width, last = edges[1] - edges[0], len(edges) - 2
     counts = [0] * (last + 1)
     for value in values:
-        # Rounded, for 0.3 / 0.1 is a hair less than 3.
+        # Rounded, for 0.3 / 0.1 is slightly less than 3.
         counts[min(max(int(round((value - edges[0]) / width, 9)), 0), last)] += 1
     return tuple(count / len(values) for count in counts)
 
