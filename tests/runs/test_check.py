@@ -95,7 +95,7 @@ def test_what_is_guessed_is_said_once(
     path = tmp_path / "a.csv"
     path.write_text("\n".join(lines))
     assert main([str(path)]) == 0
-    shown = capsys.readouterr().out
+    shown = unwrapped(capsys.readouterr().out)
     for column, name in (("criterion", "aspect"), ("score", "rating"), ("annotator", "rater")):
         assert f"column {column!r} is taken for {name!r}" in shown
     assert "30 sources, 30 candidates (1 a group)" in shown
@@ -103,9 +103,8 @@ def test_what_is_guessed_is_said_once(
     assert caplog.messages == [f"{path}: not read: 'share'"]
     path.write_text("text,tone,truth\nx,1,4/5\ny,2,3/5\n")
     assert main([str(path)]) == 0
-    assert (
-        "column 'truth' is not taken for ratings: '4/5' is no rating; write the number alone" in capsys.readouterr().out
-    )
+    told = unwrapped(capsys.readouterr().out)
+    assert "column 'truth' is not taken for ratings: '4/5' is no rating; write the number alone" in told
 
 
 def test_ratings_of_a_task_that_is_known_need_no_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
