@@ -69,11 +69,13 @@ def tolerated(tell: Tell | None) -> Iterator[None]:
         tell(error)
 
 
-def did_you_mean(name: str, known: Collection[str], wording: str = "did you mean {}?") -> str | None:
-    """A question that names the known name nearest to `name`, or None where none is near."""
+def did_you_mean(
+    name: str, known: Collection[str], wording: str = "did you mean {}?", cutoff: float = 0.7
+) -> str | None:
+    """A question that names the known name nearest to `name`, or None where none is as near as `cutoff`."""
     lower = {k.lower(): k for k in known}
     # Python's own cutoff, 0.6, finds 'rater' in 'date'.
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
     return wording.format(repr(lower[near[0]])) if near else None
 
 

@@ -1,9 +1,10 @@
 """Records from files of any format: JSON lines, a JSON array, CSV, Excel, Parquet, or a Hugging Face data set.
 
 The format follows from the name: its suffix, or `hf:NAME[:CONFIG][@SPLIT]` for the hub. The separator of a text table
-is named by Excel's line `sep=;`, or is that of comma, semicolon, tab and vertical bar which divides the header into
-most columns. Where it is not the comma, numbers may have a decimal comma; elsewhere, and in sheets, in columns whose
-values all allow it. JSON lines, text tables, Parquet and the hub are streamed: memory does not grow with their length.
+is named by Excel's line `sep=;`, or is that of comma, semicolon and tab which divides the header into most columns, or
+the vertical bar where none of them divides it. Where it is not the comma, numbers may have a decimal comma; elsewhere,
+and in sheets, in columns whose values all allow it and cannot all be two ratings. JSON lines, text tables, Parquet and
+the hub are streamed: memory does not grow with their length.
 """
 
 from __future__ import annotations
@@ -189,7 +190,9 @@ def _separator(path: Path) -> str:
     if declared := _declared(header):
         return declared
     with _valid_csv(path, line):
-        return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
+        columns = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in _SEPARATORS}
+    bars = columns.pop("|")  # It occurs within names, so it counts only where nothing else divides the header.
+    return "|" if max(columns.values()) < 2 <= bars else max(columns, key=columns.__getitem__)
 
 
 def _declared(line: str) -> str | None:
@@ -213,7 +216,7 @@ def _table(
         again: Reads the rows once more, to see whether a column's commas are decimal; None where all are.
     """
     header: list[str] | None = None
-    commas = None if again is None else cache(lambda column: decimal_commas(again(), column))
+    commas = None if again is None else cache(lambda column, scale: decimal_commas(again(), column, scale))
     for number, row in numbered:
         if not any(map(str.strip, row)):
             continue

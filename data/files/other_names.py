@@ -15,7 +15,7 @@ from debate_judge.data.files.records import Record, looks_like_a_number
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "source": (
         *("question", "prompt", "input", "query", "instruction", "article", "document", "passage", "dialogue"),
-        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket"),
+        *("history", "conversation", "message", "user_message", "customer_message", "email", "ticket", "src"),
     ),
     "text": (
         *("answer", "output", "response", "reply", "completion", "generation", "generated", "summary", "prediction"),
@@ -33,6 +33,9 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
 }
 """Role -> other common names of it. They are suggested in errors and notes; see `names_taken` for a guess."""
+
+_NEAR = 0.6
+"""How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
 
 _PARTNER = {"aspect": "rating", "rating": "aspect"}
 """Roles that mean something only together."""
@@ -55,7 +58,7 @@ def rater_base(key: str) -> str | None:
 def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
     """The error for a required column that is missing; it suggests the column that may be meant."""
     names = [key for key in keys if even(key) in OTHER_NAMES.get(role, ())]
-    near = did_you_mean(role, list(keys), "is it called {}?")
+    near = did_you_mean(role, list(keys), "is it called {}?", _NEAR)
     guess = names[0] if names else "COLUMN"
     return record.error(
         f"the field {role!r} is missing",
@@ -68,7 +71,7 @@ def missing(record: Record, role: str, keys: Iterable[str]) -> InputError:
 
 def lacks(role: str, keys: Collection[str]) -> bool:
     """Whether no column resembles `role`, so that the file does without it rather than calling it something else."""
-    return did_you_mean(role, list(keys)) is None and _named(role, keys) is None
+    return did_you_mean(role, list(keys), cutoff=_NEAR) is None and _named(role, keys) is None
 
 
 def by_other_name(name: str, names: Collection[str], unread: Collection[str]) -> str:

@@ -211,7 +211,8 @@ class RowReader:
         place = self._raters.setdefault(rater, len(self._raters)) if rater else len(self._raters)
         ratings, comments = _ratings_and_comments(record, layout, task, self._notes)
         for column in chain([layout.roles.get("rating", "")], *layout.ratings.values()):
-            if record.takes_comma(column):
+            # A comma in a cell that was read as ratings was a decimal one.
+            if ratings and record.comma_columns is not None and "," in str(record.values.get(column, "")):
                 self._notes.add(f"commas in {column!r} are read as decimal points")
         for aspect in ratings if rater else ():
             before = rated.given.setdefault((aspect, rater), record)
@@ -257,7 +258,7 @@ def _one_rating(
         notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])
         return {}, {}
     column = layout.roles["rating"]
-    values = tuple(rating_of(value, aspect, record, field) for field, value in record.several(column))
+    values = tuple(rating_of(value, aspect, record, field) for field, value in record.several(column, aspect.scale))
     comment = layout.roles.get("comment")
     told = comments_of(record, {aspect.name: (comment,)}) if comment else {}
     return ({aspect.name: values} if values else {}), told

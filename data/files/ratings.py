@@ -26,6 +26,10 @@ _PART = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(?:%|/\s*\d+)")
 """A fraction or percentage, such as `4/5` or `80 %`, with the number that it begins with."""
 
 
+_TWO = re.compile(r"([+-]?[0-9]+),(0|[1-9][0-9]*)")
+"""Two whole numbers with a comma between them; one with a 0 before it, as in `3,05`, can only be a fraction."""
+
+
 def ratings_in(record: Record, task: Task, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
     """The ratings in fields that are named like aspects; aspects without one are left out.
 
@@ -60,7 +64,7 @@ def ratings_of(record: Record, task: Task, columns: Mapping[str, Sequence[str]])
         name: tuple(
             rating_of(value, task.aspect(name), record, field)
             for column in fields
-            for field, value in record.several(column)
+            for field, value in record.several(column, task.aspect(name).scale)
         )
         for name, fields in columns.items()
     }
@@ -134,10 +138,32 @@ def _expected(scale: Scale) -> str:
     return f"a number from {scale}{words}"
 
 
-def decimal_commas(records: Iterable[Record], column: str) -> bool:
-    """Whether all values of a table's column are numbers, with a comma where they have a fraction, or missing."""
-    parts = (part.strip() for record in records for part in str(record.values[column]).split(";"))
-    return all(not part or part.lower() in MISSING_WORDS or has_comma(part) for part in parts)
+def decimal_commas(records: Iterable[Record], column: str, scale: Scale | None) -> bool:
+    """Whether the commas in a table's column are decimal.
+
+    All its values have to be numbers, with a comma where they have a fraction, or missing. And they must not all be two
+    whole ratings, such as `4,5` on a scale from 1 to 5: that is how two raters are written, too.
+
+    Args:
+        records: All rows.
+        column: The column.
+        scale: Of its ratings; None where it is not known, and single digits are taken for ratings.
+    """
+    pairs = True
+    for record in records:
+        parts = [part.strip() for part in str(record.values[column]).split(";")]
+        known = [part for part in parts if part and part.lower() not in MISSING_WORDS]
+        if not all(map(has_comma, known)):
+            return False
+        pairs = pairs and (not known or (len(parts) == 1 and _two_ratings(known[0], scale)))
+    return not pairs
+
+
+def _two_ratings(text: str, scale: Scale | None) -> bool:
+    found = _TWO.fullmatch(text)
+    if found is None or scale is None:
+        return found is not None and len(text) == len("4,5")
+    return all(scale.contains(float(number)) for number in found.groups())
 
 
 def _remedy(value: object) -> str | None:
@@ -147,12 +173,14 @@ def _remedy(value: object) -> str | None:
         return "leave it out (in a table: a blank cell) where there is no rating"
     if isinstance(value, str) and looks_like_a_number(value.strip()):
         return "write the number without quotes"
-    if isinstance(value, str) and looks_like_a_number(value.strip().replace(",", ".")):
-        return "write decimals with a point"
     return plain_number(value) or "correct it or leave it out; take a column that holds no ratings out of the file"
 
 
 def plain_number(value: object) -> str | None:
-    """The remedy for a rating that is written as a fraction or a percentage; None for any other value."""
-    part = _PART.fullmatch(value.strip()) if isinstance(value, str) else None
+    """The remedy for a rating that is written as a fraction or percentage or with a comma; None for any other value."""
+    text = value.strip() if isinstance(value, str) else ""
+    if "," in text and has_comma(text):
+        point, semicolon = text.replace(",", "."), text.replace(",", ";")
+        return f"write decimals with a point: {point}, and several raters in a cell with a semicolon: {semicolon}"
+    part = _PART.fullmatch(text)
     return f"write the number alone: {part[1].replace(',', '.')} and not {part[0]}" if part else None

@@ -78,7 +78,8 @@ def json_records(path: Path) -> Iterator[Record]:
 def holding_list(path: Path) -> str | None:
     """The name of the list that holds the records, where the file is one object around it; else None.
 
-    The list is the object's only field, or its only list with one of the usual names, in an object that is no group.
+    The list is the object's only field, or its only list with one of the usual names, in an object that is no
+    record itself: one without a group, a source and a text.
     """
     starts = [text.strip() for _, text in islice(((n, t) for n, t in lines(path) if t.strip()), 2)]
     # An object that is whole on the first of several lines is a record, and large files are not read for more.
@@ -90,8 +91,8 @@ def holding_list(path: Path) -> str | None:
         return None
     found = [name for name, held in value.items() if isinstance(held, list)]
     held = found[0] if len(found) == 1 and found[0] != "candidates" else None
-    grouped = any(even(name) in {"group", "source", *OTHER_NAMES["group"], *OTHER_NAMES["source"]} for name in value)
-    usual = held in _HOLDERS and not grouped
+    ours = {name for role in ("group", "source", "text") for name in (role, *OTHER_NAMES[role])}
+    usual = held in _HOLDERS and not any(even(name) in ours for name in value)
     return held if held is not None and value[held] and (usual or len(value) == 1) else None
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Literal, NoReturn, TypeVar, cast
 
 from debate_judge.data.errors import InputError, did_you_mean
+from debate_judge.data.schema import Scale
 
 T = TypeVar("T", bound=str)
 
@@ -37,8 +38,10 @@ class Record:
     unit: Literal["line", "row"] = "line"
     decimal_comma: bool = False
     """Whether a text such as `4,5` in a table is a number."""
-    comma_columns: Callable[[str], bool] | None = None
-    """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow."""
+    comma_columns: Callable[[str, Scale | None], bool] | None = None
+    """Where `decimal_comma` is not set: whether such a text is a number in this column, as all of its values allow.
+
+    The scale is that of its ratings, where it is known: `4,5` may also be two ratings on it."""
 
     @property
     def where(self) -> str:
@@ -160,16 +163,17 @@ class Record:
         """The finite numbers of a field that may hold several, see `several`; blanks are left out."""
         return tuple(self._number(field, value) for field, value in self.several(name) if value != "")
 
-    def several(self, name: str) -> list[tuple[str, object]]:
+    def several(self, name: str, scale: Scale | None = None) -> list[tuple[str, object]]:
         """The values of a required field that holds one or several, each with its field's name.
 
         Several are a list, or in a CSV cell `4;5;4`; a cell's numbers are converted. null and a blank cell are none.
+        `scale` is that of ratings, see `comma_columns`.
         """
         value = self.value(name)
         if self.format == "csv" and isinstance(value, str):
-            return [] if _is_blank(value) else [(name, self._cell(part, name)) for part in value.split(";")]
+            return [] if _is_blank(value) else [(name, self._cell(part, name, scale)) for part in value.split(";")]
         if isinstance(value, list):
-            return [(f"{name}[{i}]", self._cell(item, name)) for i, item in enumerate(value)]
+            return [(f"{name}[{i}]", self._cell(item, name, scale)) for i, item in enumerate(value)]
         return [] if value is None else [(name, value)]
 
     def items(self, name: str) -> list[object]:
@@ -212,18 +216,14 @@ class Record:
             raise self.error(f"{name} is empty", name, expected="a text that is not empty", found=repr(value))
         return value
 
-    def takes_comma(self, name: str) -> bool:
-        """Whether a text with a comma in this field is read as a number because the whole column allows it."""
-        value = self.values.get(name)
-        return self.comma_columns is not None and isinstance(value, str) and "," in value and self.comma_columns(name)
-
-    def _cell(self, value: object, name: str) -> object:
+    def _cell(self, value: object, name: str, scale: Scale | None = None) -> object:
         """A text in a table as a number where it looks like one, else without blanks around it; other values as is."""
         if self.format != "csv" or not isinstance(value, str):
             return value
         text = value.strip()
-        if "," in text and has_comma(text) and (self.decimal_comma or self.takes_comma(name)):
-            text = text.replace(",", ".")
+        if "," in text and has_comma(text):
+            decimal = self.decimal_comma or (self.comma_columns is not None and self.comma_columns(name, scale))
+            text = text.replace(",", ".") if decimal else text
         return float(text) if looks_like_a_number(text) else text
 
     def _number(self, name: str, value: object) -> float:
@@ -236,7 +236,11 @@ class Record:
                 pass
         quoted = isinstance(value, str) and self.format != "csv"
         raise self.error(
-            "not a number", name, expected="a finite number" + " without quotes" * quoted, found=shown(value)
+            "not a number",
+            name,
+            expected="a finite number" + " without quotes" * quoted,
+            found=shown(value),
+            remedy="write decimals with a point" if isinstance(value, str) and "," in value else None,
         )
 
     def _wrong_type(self, name: str, expected: str, value: object) -> NoReturn:

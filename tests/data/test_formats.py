@@ -209,6 +209,8 @@ def test_a_set_of_the_hub_by_name_and_split(tmp_path: Path, expected: object) ->
         ),
         ([("source", "text", "aspect", "rating"), ("s", "x", "tone", "ok")], ("line", 2, "rating"), "from 1 to 5"),
         ([("question", "text"), ("s", "x")], ("line", 2, "source"), "--columns source=question"),
+        ([("src", "text"), ("s", "x")], ("line", 2, "source"), "--columns source=src"),
+        ([("source_en_id", "text"), ("s", "x")], ("line", 2, "source"), "is it called 'source_en_id'"),
         ([("source", "Answer"), ("s", "x")], ("line", 2, "text"), "--columns text=Answer"),
     ],
 )

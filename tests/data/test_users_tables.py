@@ -12,7 +12,7 @@ from debate_judge.data.files.columns import Columns
 from debate_judge.data.files.formats import recognized, rows
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.task_guess import GuessedTask, guess_task
-from debate_judge.data.schema import Scale
+from debate_judge.data.schema import Aspect, Scale, Task
 from tests.data.files_of_rows import TASK, separated
 
 
@@ -77,6 +77,58 @@ def test_decimal_commas_are_read_where_the_whole_column_has_them(
     path.write_text(table(["3,5", "4.5"], "tone"))
     with pytest.raises(InputError, match=r"line 2, field 'tone'(?s:.*)decimals with a point"):
         load(path, TASK)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        (["4,5", "3,4", ""], Scale(1, 5)),
+        (["75,80", "9,100", "n/a"], Scale(0, 100)),
+        (["-1,2", "0,3"], Scale(-3, 3)),
+        (["0,1", "1,1"], Scale(0, 1)),
+    ],
+)
+def test_two_raters_with_a_comma_are_no_fractions(tmp_path: Path, values: list[str], scale: Scale) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(table(values, "tone"))
+    remedy = f"point: {values[0].replace(',', '.')}.*several raters.*{values[0].replace(',', ';')}"
+    with pytest.raises(InputError, match=rf"(?s)line 2, field 'tone': not a rating of tone.*{remedy}"):
+        load(path, Task("t", "source", "text", (Aspect("tone", "How?", scale),)))
+
+
+def test_two_raters_with_a_comma_are_refused_in_tables_of_ratings(tmp_path: Path) -> None:
+    path = separated(tmp_path / "a.csv", [("text", "aspect", "rating"), ("x", "tone", "4,5")], ",")
+    with pytest.raises(InputError, match=r"(?s)line 2, field 'rating'.*several raters.*4;5"):
+        load(path, TASK)
+
+
+def test_two_raters_with_a_comma_are_not_guessed_as_fractions(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"(?s)looks like ratings.*accuracy: '4,5' is no rating.*several raters.*4;5"):
+        guessed(tmp_path / "a.csv", table(["4,5", "3,4"]))
+    both = guessed(tmp_path / "b.csv", 'text,tone,accuracy\nx,1,"4,5"\ny,2,"3,4"\n')
+    assert scales(both) == {"tone": Scale(1, 3)}
+    assert "4;5" in both.doubtful["accuracy"]
+    with pytest.raises(InputError, match=r"(?s)line 2, field 'accuracy': not a number.*decimals with a point"):
+        next(rows(tmp_path / "b.csv")).number("accuracy")
+
+
+@pytest.mark.parametrize(
+    ("values", "ratings"),
+    [
+        (["3,50", "4,25"], [(3.5,), (4.25,)]),
+        (["4,0", "3,5"], [(4.0,), (3.5,)]),
+        (["4,5", "3,05"], [(4.5,), (3.05,)]),
+        (["4,5;3,5", "2,5"], [(4.5, 3.5), (2.5,)]),
+        (["4,5", "3"], [(4.5,), (3.0,)]),
+    ],
+)
+def test_commas_that_divide_no_two_ratings_are_decimal(
+    tmp_path: Path, values: list[str], ratings: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(table(values, "tone"))
+    assert [c.ratings["tone"] for g in load(path, TASK).groups for c in g.candidates] == ratings
+    assert caplog.text.count("commas in 'tone' are read as decimal points") == 1
 
 
 LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(
@@ -165,6 +217,13 @@ def test_the_separator_that_excel_names_is_obeyed(tmp_path: Path, mark: str) -> 
     assert (record.line, record.values) == (3, {"text": "x y", "tone": "4"})
 
 
+def test_a_vertical_bar_in_a_name_divides_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("source,text,tone,note (a|b|c|d|e)\ns,x,4,b\n")
+    assert load(path, TASK).groups[0].candidates[0].ratings == {"tone": (4.0,)}
+    assert recognized(path).usual
+
+
 def test_raters_in_parentheses_are_raters(tmp_path: Path) -> None:
     header = ("text", "tone (rater 1)", "tone (Rater 2)", "solved (annotator A)")
     table = [tuple(name.replace("Rater", "rater") for name in header), ("x", 4, 2, "y")]
@@ -200,3 +259,11 @@ def test_a_single_group_is_no_list_of_records(tmp_path: Path, name: str) -> None
     (tmp_path / name).write_text(json.dumps(group))
     (found,) = load(tmp_path / name, TASK, Columns.of(["candidates=items"])).groups
     assert (found.source, len(found.candidates)) == ("s", 1)
+
+
+@pytest.mark.parametrize("name", ["text", "Answer"])
+def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({name: "x", "tone": 4, "items": [{"sku": 7}]}))
+    (group,) = load(path, TASK, Columns.of([f"text={name}"])).groups
+    assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
