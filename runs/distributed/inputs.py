@@ -8,6 +8,7 @@ without ids are named after their place in the file.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import json
@@ -177,17 +178,26 @@ def slices(files: Sequence[InputFile], columns: Sequence[str], size: int = SLICE
 
 
 def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
-    """Whether each line is a JSON object with candidates; judged by the first one that is an object."""
+    """Whether each line is a JSON object with candidates; judged by the first one that is an object.
+
+    A file that begins as one array or object over several lines is read whole, as by `data.files.reading.json_records`.
+    """
     if Path(file.name).suffix.lower() not in _LINES:
         return False
     with reaching(file.name), open_input(file.place) as opened:
-        for line in islice((line for line in opened if line.strip()), _LOOK):
-            if line.lstrip().startswith(b"["):
+        told = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
+        for number, line in enumerate(islice((line for line in told if line), _LOOK)):
+            if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
                 return False
-            try:
-                first = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(first, dict):
+            first = _json_object(line)
+            if first is not None:
                 return "candidates" in Columns.of(columns).find(tuple(first), ("candidates",))[0]
     return False
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -135,3 +135,26 @@ def test_groups_of_one_source_that_follow_one_another_are_in_one_slice(tmp_path:
     begun = [found for found in pieces if found]
     assert len(begun) > 1
     assert all(one[-1].source != other[0].source for one, other in pairwise(begun))
+
+
+RECORDS = [json.dumps(group(n)) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"data": [\n' + ",\n".join(RECORDS) + "\n]}\n",
+        "[\n" + ",\n".join(RECORDS) + "\n]\n",
+        "\n[\n" + ",\n".join(RECORDS) + "\n]\n",
+        '{"name": "x",\n"data": [\n' + ",\n".join(RECORDS) + "\n]}\n",
+        "[" + ", ".join(RECORDS) + "]",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_records_in_one_json_value_are_read_as_in_one_process(tmp_path: Path, text: str, encoding: str) -> None:
+    path = tmp_path / "in.json"
+    path.write_text(text, encoding=encoding)
+    whole = list(new_groups(path, TASK))
+    assert len(whole) == 4
+    assert read(path) == whole
+    assert read(path, 100) == whole
