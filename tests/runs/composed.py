@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -62,15 +63,30 @@ def started(name: str, given: Mapping[str, str], here: Mapping[str, str], *furth
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        while True:
-            assert process.poll() is None, f"{name} has ended"
-            try:
-                with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-                    assert answer.status == 200
-                break
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                time.sleep(0.1)
+        wait_until_well(name, process, address)
         yield address
     finally:
         os.killpg(process.pid, 15)
         process.wait(60)
+
+
+def wait_until_well(name: str, process: subprocess.Popen[bytes], address: str, limit: float = 120.0) -> None:
+    """Ask a service until it says that it is well.
+
+    Args:
+        name: Of the service.
+        process: That it runs in.
+        address: Where it is to answer.
+        limit: Seconds after which the test fails.
+    """
+    until = time.monotonic() + limit
+    while True:
+        assert process.poll() is None, f"{name} has ended"
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+                assert answer.status == 200
+            return
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            if time.monotonic() >= until:
+                pytest.fail(f"{name} was not well within {limit:.0f} s: {error}")
+            time.sleep(0.1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from debate_judge.runs.export.process import SETTINGS, variable
 from tests.postgresql import PostgresServer
-from tests.runs.composed import ROOT, TEAM, composed, example, filled_in
+from tests.runs.composed import ROOT, TEAM, composed, example, filled_in, wait_until_well
 from tests.source_tree import SOURCES, name_of
 
 
@@ -128,3 +130,17 @@ def test_the_databases_that_are_named_are_made(compose: dict[str, Any], postgres
         assert named <= made | {compose["services"]["database"]["environment"]["POSTGRES_DB"]}
         for name in ("mlflow", "studies"):
             connection.execute(f"DROP DATABASE {name}")
+
+
+def test_a_service_that_never_gets_well_is_not_waited_for_without_end() -> None:
+    with socket.socket() as taken:
+        # Bound and not listened to: it is refused.
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        try:
+            with pytest.raises(pytest.fail.Exception, match=r"mlflow was not well within 0 s: .*refused"):
+                wait_until_well("mlflow", process, address, limit=0)
+        finally:
+            process.kill()
+            process.communicate()
