@@ -47,7 +47,7 @@ class RunDriver:
         """Follow the pipeline until it ends, or until a failure that concerns all parts has stopped it.
 
         Raises:
-            KeyboardInterrupt: The user stopped it; the actors have come to rest, or had their time to.
+            KeyboardInterrupt: The user stopped it; the actors have finished what was in flight, or had their time to.
         """
         thread = threading.Thread(target=self._pump, args=(done,), name="parts-done", daemon=True)
         thread.start()
@@ -105,7 +105,7 @@ class RunDriver:
             self._out.finish_slice(done.slice, self._totals.parts(done.slice), whole)
 
     def _look(self, stop: bool) -> bool:
-        """Ask the ledger; returns whether all actors have come to rest."""
+        """Ask the ledger; returns whether all actors have stopped."""
         status = self._ask(stop)
         if status is None:
             if time.monotonic() - self._heard > _SILENCE and self._totals.failure is None:

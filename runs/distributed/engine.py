@@ -159,7 +159,7 @@ class LedgerClient:
 
 @contextmanager
 def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[LedgerAddress]:
-    """Run the ledger of an account as a named actor that is restarted for ever, on the machine of the driver."""
+    """Run the ledger of an account as a named actor on the machine of the driver; Ray restarts it whenever it dies."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -178,7 +178,7 @@ def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLi
     try:
         yield address
     finally:
-        # A cluster that has failed has told so already.
+        # Where the cluster has failed, its own error is raised already.
         with suppress(ray.exceptions.RayError, RuntimeError):
             ray.kill(handle, no_restart=True)
         out.drop_state(f"ledger-{run}")

@@ -78,7 +78,7 @@ def read_parts(ray: Any, parts: PartsToScore, actors: int) -> Any:
 def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
     """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
 
-    Ray Data restarts an actor that died, and gives it its parts again, for ever.
+    Ray Data restarts an actor that died, and gives it its parts again, however often that happens.
     """
     from ray.data import ActorPoolStrategy
 
