@@ -206,7 +206,7 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         return totals.failure[0]
     if totals.given_up:
         _say(
-            f"error: {len(totals.given_up):,} parts have no scores: each process that began them has died over them\n"
+            f"error: {len(totals.given_up):,} parts have no scores: the process died each time while they were scored\n"
             f"  found:    {'; '.join(totals.given_up[:3])}\n"
             "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the same command: all other parts "
             "are kept, and these are tried again"

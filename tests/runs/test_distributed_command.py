@@ -210,6 +210,7 @@ def test_a_part_that_ends_its_process_each_time_is_given_up(
         assert command() == score.EXIT_UNSCORED
     said = capsys.readouterr().err
     assert "1 parts have no scores" in said
+    assert "the process died each time while they were scored" in said
     assert "part 00000-00000-000001, groups 'g3' to 'g5'" in said
     assert len(command.rows()) == 24
     assert command() == 0
