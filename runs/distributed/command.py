@@ -56,12 +56,12 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     engine.require_ray()
     out = OutFolder(arguments.out)
     files = inputs.fingerprinted(inputs.find_inputs(arguments.source))
-    pieces = inputs.slices(files, arguments.columns, inputs.SLICE)
-    totals = RunTotals({piece.name: piece.size for piece in pieces})
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
         _refuse_batches(judge, aspects)
+        pieces = inputs.slices(files, arguments.columns, inputs.SLICE, _gathered(judge, aspects))
+        totals = RunTotals({piece.name: piece.size for piece in pieces})
         of_input = {
             "columns": arguments.columns,
             "part": arguments.part,
@@ -95,6 +95,12 @@ def _refuse_batches(judge: LoadedJudge, aspects: Sequence[Aspect]) -> None:
             )
 
 
+def _gathered(judge: LoadedJudge, aspects: Sequence[Aspect]) -> int:
+    """See `runs.distributed.parts.PartShape`."""
+    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
+    return GATHERED if any(one.together > 1 or one.joint for one in judges) else 1
+
+
 def _run(
     arguments: ScoreFlags,
     judge: LoadedJudge,
@@ -107,7 +113,7 @@ def _run(
     options = limits(arguments)
     usual = default_limits(judge.lm.model, arguments.api_base)
     reading = SliceReading(judge.task, arguments.task, arguments.columns)
-    shape = PartShape(arguments.part, len(aspects), GATHERED)
+    shape = PartShape(arguments.part, len(aspects), _gathered(judge, aspects))
     parts = pipeline.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
     if parts.there:
         _say(f"{len(parts.there):,} parts stand already; those of {len(left):,} slices are looked through")

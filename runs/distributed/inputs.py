@@ -2,7 +2,8 @@
 
 A file is one slice, read by the reader of all commands, so that formats, `--columns` and errors are the same. JSON
 lines with a group each are cut into ranges of bytes, whose tasks begin behind the first line end and go on to the end
-of the last line that begins inside (as Hadoop does). Tables are not cut: rows of a group could fall apart, and texts
+of the last line that begins inside (as Hadoop does). Where the judge lets candidates of one source share calls, ranges
+end where no call is shared. Tables are not cut: rows of a group could fall apart, and texts
 without ids are named after their place in the file.
 """
 
@@ -15,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", 
 """Fields in which stores name a version of a file, the surest first."""
 _ENDS = 64 * 1024
 """Bytes at either end of a file that its fingerprint is of, where its store names no version."""
+_BACK = 16 * 1024
+"""Bytes that are read first to find the lines before a place."""
 _LOOK = 20
 """Lines from the first that may tell what each line is."""
 
@@ -166,15 +169,28 @@ def open_input(place: str) -> Any:
     return fsspec.open(place, "rb").open()
 
 
-def slices(files: Sequence[InputFile], columns: Sequence[str], size: int = SLICE) -> list[InputSlice]:
-    """Cut the files into what single tasks read."""
+def slices(
+    files: Sequence[InputFile], columns: Sequence[str], size: int = SLICE, gathered: int = 1
+) -> list[InputSlice]:
+    """Cut the files into what single tasks read.
+
+    Args:
+        files: The input.
+        columns: As for `runs.scoring.new_texts.new_groups`.
+        size: Bytes from which a slice is full.
+        gathered: As in `runs.distributed.parts.PartShape`. Above 1, a slice ends only where a table of the judge ends,
+            too, for which the groups around its end are read.
+    """
     found = []
     for number, file in enumerate(files):
-        starts = range(0, file.size, size) if file.size > size and group_a_line(file, columns) else [0]
-        for ordinal, start in enumerate(starts):
+        starts: Sequence[int] = [0]
+        if file.size > size and group_a_line(file, columns):
+            alone = range(0, file.size, size)
+            starts = alone if gathered == 1 else _between_tables(file, Columns.of(columns), alone, gathered)
+        for ordinal, (start, end) in enumerate(pairwise([*starts, file.size])):
             whole = len(starts) == 1
-            found.append(InputSlice(file, f"{number:05d}-{ordinal:05d}", start, None if whole else start + size))
-    return [replace(one, end=min(one.end, one.file.size)) if one.end is not None else one for one in found]
+            found.append(InputSlice(file, f"{number:05d}-{ordinal:05d}", start, None if whole else end))
+    return found
 
 
 def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
@@ -201,3 +217,69 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _between_tables(file: InputFile, columns: Columns, wanted: Sequence[int], gathered: int) -> list[int]:
+    """For each wanted place the first one from it on where a line begins whose group shares no call with those before.
+
+    The driver looks for them, not the tasks: from the end of one slice to that of the next every line is read once at
+    most, while each task would have to go back to the first group about the source.
+    """
+    starts = [0]
+    with reaching(file.name), open_input(file.place) as opened:
+        for place in wanted[1:]:
+            if place > starts[-1]:
+                found = _table_end(opened, columns, place, starts[-1], gathered)
+                starts += [found] if found < file.size else []
+    return starts
+
+
+def _table_end(file: Any, columns: Columns, place: int, before: int, gathered: int) -> int:
+    """As `_between_tables` for one place; a table begins at the place `before`.
+
+    Where a table ends, of groups about one source, follows from the number of their candidates from the first one on.
+    """
+    file.seek(place - 1)
+    file.readline()
+    at = file.tell()
+    last: object = None
+    alike = 0
+    for line in _lines_backwards(file, at, before):
+        if (found := _source_and_count(line, columns)) is not None:
+            if last not in (None, found[0]):
+                break
+            last = found[0]
+            alike += found[1]
+    file.seek(at)
+    while line := file.readline():
+        if (found := _source_and_count(line, columns)) is not None:
+            if found[0] != last or alike % gathered == 0:
+                return at
+            alike += found[1]
+        at += len(line)
+    return at
+
+
+def _source_and_count(line: bytes, columns: Columns) -> tuple[tuple[object, ...], int] | None:
+    """What groups that may share calls have in common, and the number of candidates; None where a line is no group."""
+    values = _json_object(line)
+    if values is None:
+        return None
+    names = columns.find(tuple(values), ("group", "task", "source", "context", "candidates"))[0]
+    group, task, source, context, candidates = (
+        values.get(names.get(name, "")) for name in ("group", "task", "source", "context", "candidates")
+    )
+    return (task, source or group, context), len(candidates) if isinstance(candidates, list) else 0
+
+
+def _lines_backwards(file: Any, end: int, start: int) -> Iterator[bytes]:
+    """The lines between two places where lines begin, the last one first."""
+    rest, length = b"", _BACK
+    while end > start:
+        begin = max(start, end - length)
+        file.seek(begin)
+        # Longer each time, so that neither a long line nor a store that answers in large blocks is read many times.
+        rest, *lines = (file.read(end - begin) + rest).split(b"\n")
+        end, length = begin, 2 * length
+        yield from reversed(lines)
+    yield rest

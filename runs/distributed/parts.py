@@ -38,7 +38,8 @@ class PartShape:
     aspects: int
     """Rows of each candidate."""
     gathered: int
-    """Candidates of one source after which a judge begins another table, see `runs.runner.streaming.GATHERED`."""
+    """Candidates of one source after which a judge begins another table, see `runs.runner.streaming.GATHERED`; 1 for
+    one that reads each text alone."""
 
 
 @dataclass
@@ -105,8 +106,8 @@ def parts_of(
 def _cut(found: Iterable[RatedGroup], shape: PartShape) -> Iterator[tuple[list[RatedGroup], int]]:
     """The groups of each part, and the length of their texts.
 
-    A part is full from so many groups or bytes on, and ends before the next source, for candidates of groups that
-    follow one another with the same source may share calls.
+    A part is full from so many groups or bytes on, and ends where the judge begins another table: candidates of groups
+    that follow one another with the same source may share calls.
     """
     groups: list[RatedGroup] = []
     length = alike = 0

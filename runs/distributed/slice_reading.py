@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError, Tell
-from debate_judge.data.files.columns import Columns, ReadingNotes
+from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.files.formats import RecordFile, recognized
 from debate_judge.data.files.hub import HUB
 from debate_judge.data.files.reading import jsonl
@@ -22,8 +21,6 @@ from debate_judge.runs.distributed.inputs import InputSlice, group_a_line, open_
 from debate_judge.runs.scoring.new_texts import new_groups
 
 _BLOCK = 1024 * 1024
-_LINE = 16 * 1024
-"""Bytes that are read at once, backwards, to find a line."""
 
 
 class _LinesUnknownError(Exception):
@@ -94,41 +91,13 @@ class _Copy:
                 return
             if piece.start:
                 source.seek(piece.start - 1)
-                # The line that begins before belongs to the slice before, and so do those that may share its calls.
+                # The line that begins before belongs to the slice before.
                 source.readline()
-                for _ in self._same_source(source):
-                    pass
                 self._begins, self._before = source.tell(), None
             while (left := piece.end - source.tell()) > 0:
                 target.write(source.read(min(left, _BLOCK)))
-            if source.tell() > self._begins:
-                if not _ends_a_line(source):
-                    target.write(source.readline())
-                target.writelines(self._same_source(source))
-
-    def _same_source(self, source: Any) -> Iterator[bytes]:
-        """Read on while groups are about the source of the last one before; stands at the first other one then."""
-        at = source.tell()
-        last = self._source_of(_last_line(source, at))
-        source.seek(at)
-        while last is not None and (line := source.readline()):
-            if line.strip() and self._source_of(line) != last:
-                source.seek(at)
-                return
-            at += len(line)
-            yield line
-
-    def _source_of(self, line: bytes) -> tuple[object, ...] | None:
-        """What groups that may share calls have in common; None where the line is none."""
-        try:
-            values = json.loads(line.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(values, dict):
-            return None
-        names = Columns.of(self._columns).find(tuple(values), ("group", "task", "source", "context"))[0]
-        group, task, source, context = (values.get(names.get(n)) for n in ("group", "task", "source", "context"))
-        return task, source or group, context
+            if source.tell() > self._begins and not _ends_a_line(source):
+                target.write(source.readline())
 
     def records(self) -> RecordFile | str:
         """To be read; under the name, and with the lines, of the file that it is from."""
@@ -174,16 +143,6 @@ class _Copy:
             while left and (block := source.read(min(left, _BLOCK))):
                 self._before += block.count(b"\n")
                 left -= len(block)
-
-
-def _last_line(file: Any, end: int) -> bytes:
-    """The last line before a place, of those that are not blank."""
-    found, start = b"", end
-    while start and b"\n" not in found.strip():
-        start, length = max(0, start - _LINE), min(start, _LINE)
-        file.seek(start)
-        found = file.read(length) + found
-    return bytes(found.strip().rpartition(b"\n")[2])
 
 
 def _ends_a_line(file: Any) -> bool:

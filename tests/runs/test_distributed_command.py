@@ -12,9 +12,12 @@ import pytest
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs import score
+from debate_judge.runs.distributed import command as command_module
+from debate_judge.runs.distributed import inputs
 from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.service import AccountService
 from debate_judge.runs.export.folder import save
+from debate_judge.runs.runner import streaming
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl
 
@@ -184,6 +187,26 @@ def test_groups_of_one_source_share_calls_as_in_one_process(command: Command) ->
     assert command(program=judge, engine="local", out=alone, **{"in": path}) == 0
     assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
     assert {json.loads(row)["together"] for row in command.rows()} == {2, 3}
+
+
+@pytest.mark.parametrize("together", [0, 4])
+def test_a_file_about_one_source_is_scored_as_in_one_process(
+    command: Command, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Also where ranges and parts end within the source, which is where the judge begins another table."""
+    judge = shared_judge(command, together=together)
+    path = command.folder / "in.jsonl"
+    path.write_text("".join(json.dumps({**group(n), "source": "message"}) + "\n" for n in range(16)), encoding="utf-8")
+    monkeypatch.setattr(streaming, "GATHERED", 6)
+    monkeypatch.setattr(command_module, "GATHERED", 6)
+    monkeypatch.setattr(inputs, "SLICE", path.stat().st_size // 5 + 1)
+    assert command(program=judge, part="1") == 0
+    names = [file.name for file in command.out.glob("part-*")]
+    assert len({name[: len("part-00000-00000")] for name in names}) == 5
+    assert len(names) == (6 if together else 16)
+    alone = command.folder / "alone.jsonl"
+    assert command(program=judge, engine="local", out=alone, **{"in": path}) == 0
+    assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_judge_of_batches_of_different_items_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import RatedGroup
+from debate_judge.runs.distributed import inputs, slice_reading
 from debate_judge.runs.distributed.inputs import find_inputs, slices
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.scoring.new_texts import new_groups
@@ -120,21 +123,71 @@ def test_columns_have_the_names_that_the_user_gives(tmp_path: Path, memory: str)
     assert "'text' is missing" in str(error)
 
 
-@pytest.mark.parametrize("size", [60, 150, 333, 1000, 5000])
-def test_groups_of_one_source_that_follow_one_another_are_in_one_slice(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "in.jsonl"
-    sources = [n // (1 + n * 7 % 5) for n in range(60)] + [99] * 30 + [7]
+def write_sources(path: Path, sources: list[int]) -> Path:
     groups = [{**group(n), "task": TASK.name, "source": f"message {source}"} for n, source in enumerate(sources)]
     lines = [json.dumps(one) for one in groups]
     path.write_text("\n\n".join(lines[:70]) + "\n" + "\n".join(lines[70:]), encoding="utf-8")
-    pieces = [
-        list(read_slice(one, READING, ReadingNotes(""), pytest.fail))
-        for one in slices(find_inputs(str(path)), (), size)
-    ]
-    assert [one for found in pieces for one in found] == list(new_groups(path, TASK))
-    begun = [found for found in pieces if found]
-    assert len(begun) > 1
-    assert all(one[-1].source != other[0].source for one, other in pairwise(begun))
+    return path
+
+
+def by_slice(path: Path, size: int, gathered: int) -> list[list[RatedGroup]]:
+    pieces = slices(find_inputs(str(path)), (), size, gathered)
+    return [list(read_slice(one, READING, ReadingNotes(""), pytest.fail)) for one in pieces]
+
+
+@pytest.mark.parametrize("size", [60, 150, 333, 1000, 5000])
+def test_groups_that_share_calls_are_in_one_slice(tmp_path: Path, size: int) -> None:
+    path = write_sources(tmp_path / "in.jsonl", [n // (1 + n * 7 % 5) for n in range(60)] + [99] * 30 + [7])
+    found = by_slice(path, size, 512)
+    assert [one for those in found for one in those] == list(new_groups(path, TASK))
+    assert len(found) > 1
+    assert all(found)
+    assert all(one[-1].source != other[0].source for one, other in pairwise(found))
+
+
+@pytest.mark.parametrize("size", [60, 150, 333, 1000, 5000])
+def test_a_source_of_many_groups_is_cut_where_the_judge_begins_another_table(tmp_path: Path, size: int) -> None:
+    """Each group has two candidates, so with six at a table one may begin behind every third group of a source."""
+    sources = [1] * 5 + [2] * 100 + [3]
+    path = write_sources(tmp_path / "in.jsonl", sources)
+    found = by_slice(path, size, 6)
+    assert [one for those in found for one in those] == list(new_groups(path, TASK))
+    assert {sources.index(n) for n in (2, 3)} | set(range(0, 5, 3)) | set(range(5, 105, 3)) >= {
+        int(those[0].id[1:]) for those in found
+    }
+    line = path.stat().st_size // len(sources) + 2
+    assert max(len(those) for those in found) <= size // line + 4
+
+
+def test_judges_that_read_texts_alone_have_slices_of_one_size(tmp_path: Path) -> None:
+    path = write_sources(tmp_path / "in.jsonl", [1] * 100)
+    found = by_slice(path, path.stat().st_size // 5 + 1, 1)
+    assert [one for those in found for one in those] == list(new_groups(path, TASK))
+    assert len(found) == 5
+    assert all(15 <= len(those) <= 25 for those in found)
+
+
+def test_a_file_about_one_source_is_read_a_few_times_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_sources(tmp_path / "in.jsonl", [1] * 3000)
+    read = 0
+
+    class Counted(io.FileIO):
+        def readinto(self, buffer: Any) -> int | None:
+            nonlocal read
+            found = super().readinto(buffer)
+            read += found or 0
+            return found
+
+    def opened(place: str) -> Any:
+        return io.BufferedReader(Counted(place))
+
+    monkeypatch.setattr(inputs, "open_input", opened)
+    monkeypatch.setattr(slice_reading, "open_input", opened)
+    found = by_slice(path, path.stat().st_size // 20 + 1, 512)
+    assert sum(len(those) for those in found) == 3000
+    assert [int(those[0].id[1:]) % 256 for those in found] == [0] * 12
+    # Where tables end is found in one pass, some of it twice.
+    assert read < 4 * path.stat().st_size
 
 
 RECORDS = [json.dumps(group(n)) for n in range(4)]
