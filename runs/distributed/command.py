@@ -116,7 +116,7 @@ def _run(
     shape = PartShape(arguments.part, len(aspects), _gathered(judge, aspects))
     parts = pipeline.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
     if parts.there:
-        _say(f"{len(parts.there):,} parts stand already; those of {len(left):,} slices are looked through")
+        _say(f"{len(parts.there):,} parts are finished already; {len(left):,} slices are read for what is left")
     run = uuid.uuid4().hex[:12]
     _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
     with (

@@ -74,7 +74,7 @@ def parts_of(
         reading: How.
         shape: Of the parts.
         folder: Of the results.
-        there: Names of its parts that stand already.
+        there: Names of its finished parts.
     """
     notes, errors = ReadingNotes(piece.file.name), list[str]()
     count = unread = damaged = 0

@@ -37,7 +37,7 @@ def test_a_run_that_is_repeated_reads_and_pays_nothing(command: Command, capsys:
     assert "LM calls: 75 asked, 72 executed" in said
     rows, asked = command.rows(), command.server.asked.total()
     assert len(rows) == 48
-    # One part is lost: its slice is looked through, and its answers are recalled.
+    # One part is lost: its slice is read again, and its answers are recalled.
     (command.out / "part-00001-00000-000001.jsonl").unlink()
     (command.out / "_slices" / "00001-00000.json").unlink()
     assert command() == 0
