@@ -126,23 +126,17 @@ def connect(address: str, named: str) -> psycopg.Connection[Any]:
         raise unreachable(address, named, error) from None
     # By a statement: poolers refuse such settings where a connection begins. Old servers do not have all of them.
     names, values = list(_ALIVE_THERE), [str(value) for value in _ALIVE_THERE.values()]
-    with explained(address, named), closed_on_error(opened):
-        opened.execute(
-            "SELECT set_config(t.name, t.value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value) "
-            "WHERE t.name IN (SELECT s.name FROM pg_settings s)",
-            (names, values),
-        )
-    return opened
-
-
-@contextmanager
-def closed_on_error(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Close a connection whose first statement fails: no one else will."""
+    statement = (
+        "SELECT set_config(t.name, t.value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value) "
+        "WHERE t.name IN (SELECT s.name FROM pg_settings s)"
+    )
     try:
-        yield
-    except BaseException:
-        connection.close()
+        with explained(address, named):
+            opened.execute(statement, (names, values))
+    except InputError:
+        opened.close()
         raise
+    return opened
 
 
 @contextmanager
