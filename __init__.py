@@ -1,24 +1,54 @@
 """Judges for generated text, compiled from debates of DSPy modules until they agree with human raters.
 
-`load` opens an exported judge and scores texts with it; `compile` makes one from texts and ratings; `testing` holds the
-contracts that judges, data sets and tuners of one's own must fulfil. Importing this package loads neither DSPy nor
-MLflow: these names are resolved when they are first used.
+`Debate` is a judge, a DSPy program; `examples` and `group_agreement` are what `dspy.Evaluate` and DSPy's optimizers
+need to measure and tune it on a `corpus` of rated texts. `compile` makes a judge from texts and ratings and measures it
+on held-out sources; `load` opens an exported judge. `testing` holds the contracts that judges, data sets and tuners of
+your own must fulfil. Importing this package loads neither DSPy nor MLflow: these names are resolved when they are first
+used.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+# In an editable install this file is found by a link (`.src`): modules are loaded from the checkout itself.
+__path__ = [str(Path(__file__).resolve().parent)]
 
 if TYPE_CHECKING:
     from debate_judge import testing as testing
-    from debate_judge.optimize.job import compile_judge as compile
+    from debate_judge.data.schema import Aspect, Scale, Task
+    from debate_judge.optimize.python_api import compile
+    from debate_judge.programs.debate.judge import Debate
+    from debate_judge.programs.devset import corpus, examples, group_agreement
+    from debate_judge.programs.make_lm import offline_lm
     from debate_judge.runs.export.folder import load
 
-__all__ = ["compile", "load", "testing"]
+__all__ = [
+    "Aspect",
+    "Debate",
+    "Scale",
+    "Task",
+    "compile",
+    "corpus",
+    "examples",
+    "group_agreement",
+    "load",
+    "offline_lm",
+    "testing",
+]
 
 _WHERE = {
-    "compile": ("debate_judge.optimize.job", "compile_judge"),
+    "Aspect": ("debate_judge.data.schema", "Aspect"),
+    "Debate": ("debate_judge.programs.debate.judge", "Debate"),
+    "Scale": ("debate_judge.data.schema", "Scale"),
+    "Task": ("debate_judge.data.schema", "Task"),
+    "compile": ("debate_judge.optimize.python_api", "compile"),
+    "corpus": ("debate_judge.programs.devset", "corpus"),
+    "examples": ("debate_judge.programs.devset", "examples"),
+    "group_agreement": ("debate_judge.programs.devset", "group_agreement"),
     "load": ("debate_judge.runs.export.folder", "load"),
+    "offline_lm": ("debate_judge.programs.make_lm", "offline_lm"),
     "testing": ("debate_judge.testing", None),
 }
 

@@ -83,6 +83,66 @@ def split(
     return splits_of(corpus, parts, aspects, together)
 
 
+def beside(corpus: Corpus, held_out: Corpus) -> Corpus:
+    """Both corpora as one, for a user's own held-out part; its groups come last.
+
+    A held-out group whose id is taken gets another one.
+
+    Raises:
+        InputError: The two are rated for different tasks, or a source of one is nearly the same as one of the other.
+    """
+    place, field = held_out.origin.location, "--held-out"
+    if held_out.task != corpus.task:
+        raise InputError(
+            "the held-out texts are rated for another task",
+            file=place,
+            field=field,
+            expected=f"{corpus.task.name}, with the same aspects, scales and definitions",
+            found=held_out.task.name,
+            remedy="choose one task for both with --task",
+        )
+    taken = {group.id for group in corpus.groups}
+    renamed = (replace(g, id=f"held-out {g.id}") if g.id in taken else g for g in held_out.groups)
+    groups = (*corpus.groups, *renamed)
+    first = len(corpus.groups)
+    shared = [s for s in near_duplicates(groups) if min(s) < first <= max(s)]
+    known = {_content(group): group.id for group in corpus.groups}
+    same = [(known[_content(group)], group.id) for group in held_out.groups if _content(group) in known]
+    overlap = same or [(groups[min(s)].id, groups[max(s)].id) for s in shared]
+    if overlap:
+        raise InputError(
+            "sources of --data are among the held-out ones, so that the judge would be measured on what it learnt from",
+            file=place,
+            field=field,
+            expected="no source of --data, nor one that is nearly the same",
+            found="; ".join(f"{ours!r} is {theirs!r}" for ours, theirs in overlap[:5])
+            + (f" and {len(overlap) - 5} more" if len(overlap) > 5 else ""),
+            remedy="take these out of one of the two files",
+        )
+    return replace(corpus, groups=groups)
+
+
+def _content(group: RatedGroup) -> tuple[str, ...]:
+    """What two groups must not have in common: the source, or without one the texts."""
+    return (group.source,) if group.source else tuple(sorted(candidate.text for candidate in group.candidates))
+
+
+def split_beside(corpus: Corpus, held_out: int, *, aspects: Sequence[str], seed: int) -> Splits:
+    """Split all but the last `held_out` groups into train and dev of equal size; these groups are held out.
+
+    Raises:
+        InputError: As `split` raises it.
+    """
+    first = len(corpus.groups) - held_out
+    ours = replace(corpus, groups=corpus.groups[:first])
+    together = near_duplicates(ours.groups)
+    train, dev = cut(ours, ordered_sets(ours, seed, together), (0.5, 0.5))
+    parts = {"train": train, "dev": dev, "held_out": replace(corpus, groups=corpus.groups[first:])}
+    for aspect in aspects:
+        require_enough(corpus, parts, aspect, dict.fromkeys(PARTS, MIN_GROUPS if corpus.grouped else MIN_ITEMS))
+    return splits_of(corpus, parts, aspects, together)
+
+
 def splits_of(
     corpus: Corpus, parts: Mapping[str, Corpus], aspects: Sequence[str], together: Sequence[tuple[int, ...]]
 ) -> Splits:

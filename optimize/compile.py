@@ -5,7 +5,7 @@
     python optimize/compile.py --data summeval --aspects coherence,relevance --tuner none
     python optimize/compile.py --config settings.toml --seed 1
 
-A compile that was stopped goes on where it was when the same command is run again; no LM call is paid twice.
+A compile that was stopped resumes when the same command is run again; finished LM calls are not paid for again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.optimize.settings import Settings
-from debate_judge.programs.lm.address import NoServerError
+from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.runs.flags.declared import command_settings, setting
 from debate_judge.runs.flags.lm import EstimateFlags, require_server
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, make_parser, read
 from debate_judge.runs.flags.prose import print_error
 from debate_judge.runs.reports.terminal import show
 
@@ -51,9 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except KeyboardInterrupt:
-        print(
-            "\nstopped; run the same command again and it goes on from here, no LM call is paid twice", file=sys.stderr
-        )
+        print(f"\nstopped; {RESUMES}", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 

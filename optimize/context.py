@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
@@ -15,7 +15,7 @@ from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.search.course import Breadth, breadth_of
-from debate_judge.optimize.search.knowledge import BATCHES, JOINT, TOGETHER, read_as
+from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.spots import ChoicePart
@@ -26,11 +26,12 @@ from debate_judge.optimize.tuners import TUNERS, Tuner
 from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.sharing.database import database_address
+from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import several_of_a_source
+
+T = TypeVar("T")
 
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
@@ -95,14 +96,15 @@ class CompilePlan:
     def readings(self) -> tuple[Reading, ...]:
         """The readings (which candidates share a call) that may be chosen, the cheapest first.
 
-        Both `alone` and a shared one if the judge can do both and the user has not chosen one; else one of them. Shared
-        is `side by side` where any source has several candidates, and `batch` elsewhere.
+        Both `side by side` and `alone` if any source has several candidates, the judge can do both and the user has not
+        chosen one; else one of them.
         """
         judge = self.judge
-        own: Reading = "joint" if judge.joint else "batch" if judge.batch_rounds else "side by side"
-        own = own if judge.joint or judge.together > 1 else "alone"
-        shared: Reading = "side by side" if several_of_a_source(self.data.corpus) else "batch"
-        return (shared, own) if own == "alone" and self._may_read(read_as(shared)) else (own,)
+        if judge.joint or judge.together > 1:
+            return ("joint" if judge.joint else "side by side",)
+        several = any(len(group.candidates) > 1 for group in self.data.corpus.groups)
+        may_share = several and self._may_read(read_as("side by side"))
+        return ("side by side", "alone") if may_share else ("alone",)
 
     @property
     def joint(self) -> bool:
@@ -113,7 +115,7 @@ class CompilePlan:
     def _may_read(self, way: Mapping[str, object]) -> bool:
         """Whether the judge can be given these options, and the user has set none that chooses a reading."""
         judge, settings = self.judge, self.settings
-        if {TOGETHER, JOINT, BATCHES} & settings.options().keys() or not way.keys() <= set(options_of(settings.judge)):
+        if {TOGETHER, JOINT} & settings.options().keys() or not way.keys() <= set(options_of(settings.judge)):
             return False
         try:
             judge.from_config({**judge.config(), **way})
@@ -189,11 +191,16 @@ class CompilePlan:
         measuring = RunPhase("held-out", 0.2, held_out)
         if not self.data.repeats:
             return [learning, *choosing, measuring]
-        # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
-        again = [replace(phase, share=phase.share / 4) for phase in (*choosing, measuring)]
         halves = [half for folds in self.data.repeats for half in folds.halves]
-        found = [[learning, *choosing, measuring, *(again * (len(half) - 1))] for half in halves]
-        return [*(phase for half in found for phase in half), *again[:2]]
+        learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
+        # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
+        first = [*choosing, measuring]
+        again = [replace(phase, share=phase.share / 4) for phase in first]
+        folds = [phases for half in halves for phases in (first, *([again] * (len(half) - 1)))]
+        if self.settings.lm == OFFLINE:
+            return [learning, *(phase for phases in folds for phase in phases), *again[:2]]
+        # All folds are on their way at the same time.
+        return [learning, *(_together(phases) for phases in zip(*folds, strict=True))]
 
     @property
     def corpus_name(self) -> str:
@@ -212,6 +219,10 @@ class CompilePlan:
     def note(self) -> str | None:
         """A remark that must accompany all figures of the compile, if any."""
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None
+
+
+def _together(phases: Sequence[RunPhase]) -> RunPhase:
+    return replace(phases[0], share=sum(one.share for one in phases), passes=sum(one.passes for one in phases))
 
 
 class Trials(Protocol):
@@ -247,6 +258,14 @@ class Run:
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
         """The compile itself."""
         return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
+
+    def tuned(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of pieces of work that tune, at once where the tuner allows it.
+
+        DSPy's optimizers set the seeds of the whole process, and their output is silenced by redirecting its own.
+        """
+        alone = self.plan.settings.tuner not in ("guide", "none")
+        return [work() for work in works] if alone else self.runner.at_once(works)
 
     def on(self, splits: Splits) -> Run:
         """The run of a fold, without tracking, because its trials are not those of the exported judge."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.calibration import CalibrationEffect
-from debate_judge.data.schema import fingerprint
+from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.leaving import leave_report
 from debate_judge.optimize.findings.sections import compile_report
@@ -45,7 +45,6 @@ from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import batches_for
 from debate_judge.runs.tracking.looks import Looks, record_look
 from debate_judge.runs.tracking.tracker import Tracker
 
@@ -104,6 +103,7 @@ class Result(CompileEvidence):
             **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
             "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
             **({"learning_curve": self.curve.to_json()} if self.curve else {}),
+            "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "looks": asdict(self.looks),
             **({"folds": folds_json(self.plan, held_out)} if held_out.folds else {}),
@@ -121,19 +121,22 @@ class Result(CompileEvidence):
         }
 
 
-def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: bool = True) -> Result:
+def compile_judge(
+    settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None, *, progress: bool = True
+) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
 
     Args:
         settings: All settings of the compile.
         personas: Name -> text of the Critic's personas to try.
+        corpus: Rated texts in place of those that the settings name.
         progress: Whether to show progress on stderr.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
         dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
     """
-    plan = prepared(settings, personas)
+    plan = prepared(settings, personas, corpus)
     require_reachable(plan.study)
     with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
         announce(plan, tracker)
@@ -175,7 +178,7 @@ def compile_judge(settings: Settings, personas: Mapping[str, str], *, progress: 
         )
 
 
-def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
+def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
     """Make the plan of a compile: the judge, the data, their split, the level to choose by.
 
     Raises:
@@ -188,18 +191,20 @@ def prepared(settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     judge = _start(settings, options)
     if settings.wanted_examples:
         require_shown(judge)
-    # The single call has the user's score mode and granularity, too.
+    # The single call has the user's score mode, too.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
-    rated = rated_data(settings, judge)
-    if batches := batches_for(options, rated.corpus):
-        judge, single = (one.from_config({**one.config(), **batches}) for one in (judge, single))
+    rated = rated_data(settings, judge, corpus)
     return CompilePlan(
         settings=settings,
         data=rated,
         judge=judge,
         single=single,
         personas=personas,
-        identity=fingerprint([settings.identity(), rated.corpus.digest, dict(personas), judge.instructions()]),
+        identity=fingerprint(
+            [settings.identity(), rated.corpus.digest, dict(personas), judge.instructions()]
+            # What the settings name they identify; of what was made in Python the task's wording counts as well.
+            + ([] if corpus is None else [repr(corpus.task)])
+        ),
     )
 
 

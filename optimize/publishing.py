@@ -109,7 +109,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
 
 def _spoken(judge: Judge) -> dict[str, str]:
     """Predictor name -> instructions of the predictors that the judge's debate uses."""
-    asked = {*judge.tunable(), *(["tie_breaker.predict"] if judge.debate_config.tie_breaker else [])}
+    asked = {*judge.tunable(), *(["tie_breaker"] if judge.debate_config.tie_breaker else [])}
     return {name: text for name, text in judge.instructions().items() if name in asked}
 
 
@@ -152,6 +152,7 @@ def _metrics(run: Run, evidence: CompileEvidence) -> dict[str, float | None]:
         "gain_low": held_out.gain.low,
         "gain_high": held_out.gain.high,
         "gain_p_value": held_out.gain.p_value,
+        "gain_of_knowledge": held_out.of_knowledge.value,
         "gain_over_informed_single": held_out.over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
@@ -191,6 +192,7 @@ def _export(run: Run, found: CompileEvidence) -> Path:
         "gain": asdict(held_out.gain),
         "looks": asdict(found.looks),
         "near_duplicates": [list(ids) for ids in splits.joined],
+        "gain_of_knowledge": asdict(held_out.of_knowledge),
         "gain_over_informed_single": asdict(held_out.over_informed),
         "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
         "chosen": {aspect: asdict(one.chosen.point) for aspect, one in found.searches.items()},

@@ -13,7 +13,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds, fold, usual_folds
 from debate_judge.data.requirements import aspects_to_judge, require_enough_rated, require_level
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.data.splits import split
+from debate_judge.data.splits import beside, split, split_beside
 from debate_judge.optimize.context import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
@@ -24,13 +24,18 @@ _FURTHER = 1_000_003
 """Difference between the seeds of repeats: large, so that repeats of nearby seeds do not coincide."""
 
 
-def rated_data(settings: Settings, judge: Judge) -> CompileData:
-    """Load and split the corpus that the settings name, and determine the aspects and the level to choose by.
+def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -> CompileData:
+    """Split `corpus`, or the one that the settings name, and determine the aspects and the level to choose by.
 
     Raises:
         InputError: The data cannot be used.
     """
-    corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
+    if corpus is None:
+        corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
+    held_out = None
+    if settings.held_out is not None:
+        held_out = data.load(settings.held_out, corpus.task, settings.columns)
+        corpus = beside(corpus, held_out)
     names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
@@ -39,7 +44,10 @@ def rated_data(settings: Settings, judge: Judge) -> CompileData:
     level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
     require_level(corpus, level)
     repeats = _folds(corpus, settings, list(names))
-    splits = repeats[0].whole if repeats else split(corpus, aspects=list(names), seed=settings.seed)
+    if held_out is not None:
+        splits = split_beside(corpus, len(held_out.groups), aspects=list(names), seed=settings.seed)
+    else:
+        splits = repeats[0].whole if repeats else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.joined_note())
     return CompileData(corpus, aspects, level, questions, splits, repeats)
@@ -51,6 +59,16 @@ def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> tuple[
     Raises:
         InputError: Too few sources for the folds, or repeats of a single split.
     """
+    if settings.held_out is not None:
+        if (settings.folds or 1, settings.repeats) != (1, 1):
+            raise InputError(
+                "sources that were held out once are not held out by folds",
+                field="--held-out",
+                expected="neither --folds nor --repeats",
+                found=f"--folds {settings.folds}" if settings.folds else f"--repeats {settings.repeats}",
+                remedy="leave them away, or --held-out",
+            )
+        return ()
     count = usual_folds(corpus, settings.repeats) if settings.folds is None else settings.folds
     if count == 1:
         if settings.repeats > 1:

@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.measures.calibrating import calibrations
 from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, CrossFitted
 from debate_judge.optimize.search.knowledge import (
-    ASKED,
     TUNED,
     Knowledge,
     both,
@@ -26,14 +23,14 @@ from debate_judge.optimize.search.knowledge import (
     variants_of,
 )
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
-from debate_judge.optimize.search.points import FREE, JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import FORMAT, Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs import named
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge, usual_granularity
-from debate_judge.programs.debate.briefing import Asked
+from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import require_scored
@@ -62,7 +59,8 @@ def learn(run: Run) -> TunedJudges:
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
     base = plan.read(plan.readings[0])
-    learnt = {label_of(unit): _learnt(run, base, unit) for unit in plan.units}
+    kinds_of_units = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
+    learnt = {label_of(unit): kinds for unit, kinds in zip(plan.units, kinds_of_units, strict=True)}
     personas = _judges(plan, base)
     space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
     return TunedJudges({label: variants_of(personas, kinds, space) for label, kinds in learnt.items()}, space)
@@ -115,9 +113,10 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
     )
     found = run.search(units, learnt.space, search_plan, partial(_log, run))
     searches, judges = {}, {}
-    for unit in plan.units:
-        one = found[label_of(unit)]
-        judge, maps = _compiled(plan, one), calibrations(run, one)
+    chosen = {label_of(unit): _compiled(plan, found[label_of(unit)]) for unit in plan.units}
+    calibrated = run.runner.at_once([partial(calibrations, run, found[label_of(unit)]) for unit in plan.units])
+    for unit, maps in zip(plan.units, calibrated, strict=True):
+        one, judge = found[label_of(unit)], chosen[label_of(unit)]
         for aspect in unit:
             searches[aspect.name] = one
             granularity = one.scores.granularity(aspect.name, one.chosen.point)
@@ -196,11 +195,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
-    rounded = any(_rounded(plan, aspect) for aspect in plan.data.aspects)
     fixed = len(_fixed(plan, plan.data.aspects)) == len(plan.data.aspects)
-    # A granularity that the user has set is the only one.
-    own = str(base.config().get(ASKED, ""))
-    ways = get_args(Asked) if rounded and own == FREE else (own or FREE,)
     return Space(
         knowledge=knowledge,
         personas=tuple(personas),
@@ -208,7 +203,6 @@ def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds:
         tie_breakers=ties,
         granularities=("given",) if fixed else GRANULARITIES,
         rewritten=rewritten,
-        asked=tuple(sorted(ways, key=lambda way: way != FREE)),
         readings=plan.readings,
         joint=plan.joint,
         # An export of a judge with examples contains texts of the data, which the user has to allow.
@@ -244,7 +238,6 @@ def _log(run: Run, point: Point, found: Found) -> None:
         "rounds": point.rounds,
         "tie_breaker": point.tie_breaker,
         "granularity": point.granularity,
-        "asked": point.asked,
         "reading": point.reading,
         "dropped": isinstance(found, Dropped),
     }

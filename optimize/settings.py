@@ -133,6 +133,12 @@ class SearchFlags:
         ge=1,
         shown=f"{FOLDS} below {SMALL} sources, else 1",
     )
+    held_out: str | None = setting(
+        None,
+        "rated texts to measure on, in any form of --data; all of --data is then used to learn and to choose, and no "
+        "source may be in both",
+        metavar="FILE",
+    )
     repeats: int = setting(1, "how many times the folds are drawn; the figure is the mean", ge=1)
     keep: Literal["cheaper", "compiled"] = setting(
         "cheaper",

@@ -5,7 +5,6 @@ Importing this package is cheap: a judge's module, and DSPy with it, is loaded w
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Judge
@@ -27,8 +26,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "chateval": "debate_judge.programs.chateval.judge:ChatEval",
         "hallucination": "debate_judge.programs.hallucination.judge:Hallucination",
         "hallucination-check": "debate_judge.programs.hallucination.baselines:HallucinationCheck",
-        "rouge-l": "debate_judge.programs.metrics.overlap:RougeL",
-        "bleu": "debate_judge.programs.metrics.overlap:Bleu",
+        "rouge-l": "debate_judge.programs.metrics.metric:RougeL",
+        "bleu": "debate_judge.programs.metrics.metric:Bleu",
         "bertscore": "debate_judge.programs.metrics.learned:BertScore",
         "bartscore": "debate_judge.programs.metrics.learned:BartScore",
     }
@@ -100,12 +99,8 @@ JUDGES: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-def named(name: str, field: str = "--judge") -> Preset:
+def named(name: str) -> Preset:
     """The preset of a name: a key of `JUDGES`, or `module:Class` for that class with its default configuration.
-
-    Args:
-        name: What the user wrote.
-        field: The flag or setting that it comes from, for messages.
 
     Raises:
         InputError: There is no such preset, or no judge can be imported from there.
@@ -113,17 +108,13 @@ def named(name: str, field: str = "--judge") -> Preset:
     if name in JUDGES:
         return JUDGES[name]
     if ":" in name:
-        return Preset(name, {}, (judge_class(name, field).__doc__ or name).partition("\n")[0])
-    near = difflib.get_close_matches(name, JUDGES, n=1, cutoff=0.4)
-    raise InputError(
-        f"unknown judge {name!r}",
-        field=field,
-        expected=f"one of {', '.join(JUDGES)}, or module:Class",
-        remedy=f"did you mean {near[0]!r}?" if near else None,
-    )
+        return Preset(name, {}, (judge_class(name).__doc__ or name).partition("\n")[0])
+    expected = f"one of {', '.join(JUDGES)}, or module:Class"
+    remedy = did_you_mean(name, JUDGES, cutoff=0.4)
+    raise InputError(f"unknown judge {name!r}", field="--judge", expected=expected, remedy=remedy)
 
 
-def judge_class(kind: str, field: str = "--judge") -> type[Judge]:
+def judge_class(kind: str) -> type[Judge]:
     """The class of a kind: a key of `KINDS`, or `module:Class`. Its module is imported, which runs the code in it.
 
     Raises:
@@ -132,7 +123,7 @@ def judge_class(kind: str, field: str = "--judge") -> type[Judge]:
     from debate_judge.programs.judge import Judge
 
     def wrong(problem: str, remedy: str, found: object = kind) -> InputError:
-        return InputError(problem, field=field, expected="module:Class of a judge", found=found, remedy=remedy)
+        return InputError(problem, field="--judge", expected="module:Class of a judge", found=found, remedy=remedy)
 
     module, _, name = KINDS.get(kind, kind).partition(":")
     if not _MODULE.fullmatch(module) or not name.isidentifier():
@@ -173,7 +164,7 @@ def preset(name: str, options: Mapping[str, Any]) -> Judge:
     Raises:
         InputError: There is no such judge, it has no such option, or an option has a value that it cannot have.
     """
-    known, found = options_of(name), named(name)
+    known, chosen = options_of(name), named(name)
     for option, value in options.items():
         if option not in known:
             raise InputError(
@@ -183,7 +174,7 @@ def preset(name: str, options: Mapping[str, Any]) -> Judge:
                 found=f"{option}={value}",
             )
     try:
-        return build(found.kind, {**found.config, **options})
+        return build(chosen.kind, {**chosen.config, **options})
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -1,19 +1,18 @@
-"""A compiled judge: for each aspect its own judge and the granularity of its final score.
-
-Which settings agree best with the raters differs by aspect, so persona, rounds, Tie-breaker and granularity are chosen
-for each. The judges of all aspects are exported and used as one.
-"""
+"""A compiled judge: for each aspect its own judge and the granularity of its final score, exported and used as one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from debate_judge.data.calibration import Calibration
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Granularity, Task
-from debate_judge.programs.judge import Judge, Judgement, in_granularity
+from debate_judge.programs.grouping import Grouping, grouped
+from debate_judge.programs.judge import Item, Judge, Judgement, in_granularity
+
+T = TypeVar("T")
 
 ScoreScale = Literal["judge", "raters"]
 """Whether scores are reported as the judge gives them or mapped to the raters' scale (`Calibration`)."""
@@ -53,9 +52,8 @@ class SharedJudge:
 def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
     """Group aspects by judge, so that aspects share LM calls where their judges can.
 
-    Judges that read aspects jointly (`Judge.joint`) share calls if they have the same persona, rounds, Tie-breaker,
-    score mode and reading, and the same instructions apart from the guide to the raters; guide, rated examples and
-    granularity of scores are in the prompt for each aspect. All other judges are asked about each aspect by itself.
+    Judges that read aspects jointly (`Judge.joint`) share calls if they have the same `joint_key`; all others are asked
+    about each aspect by itself.
 
     Args:
         judges: Name of an aspect -> its judge.
@@ -65,23 +63,53 @@ def shared_judges(judges: Mapping[str, Judge]) -> list[SharedJudge]:
         key = judge.joint_key()
         # Differs from every joint key, because those are JSON.
         groups.setdefault(f"alone: {name}" if key is None else key, []).append(name)
-    found = []
+    shared = []
     for names in groups.values():
-        own = {name: judges[name] for name in names}
-        first = own[names[0]]
-        found.append(SharedJudge(first.jointly(own) if len(own) > 1 else first, tuple(names)))
-    return found
+        first, several = judges[names[0]], len(names) > 1
+        judge = first.jointly({name: judges[name] for name in names}) if several else first
+        shared.append(SharedJudge(judge, tuple(names)))
+    return shared
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGrouping:
+    """What one judge is asked about a corpus, in all aspects that share its calls."""
+
+    judge: Judge
+    aspects: tuple[str, ...]
+    items: tuple[Item, ...]
+    """Of the aspects, one aspect after the other."""
+    grouping: Grouping
+
+    def by_aspect(self, results: Sequence[Sequence[T]]) -> dict[str, list[T]]:
+        """The results of the tables, one for each place, in the order of the items of each aspect."""
+        found: dict[str, list[T]] = {name: [] for name in self.aspects}
+        for item, result in zip(self.items, self.grouping.by_item(results), strict=True):
+            found[item.aspect.name].append(result)
+        return found
+
+
+def grouped_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedGrouping]:
+    """TablePlace the items of several aspects, so that aspects share calls where their judges can.
+
+    Args:
+        judges: Name of an aspect -> its judge.
+        items: Name of an aspect -> its items.
+    """
+    groupings = []
+    for shared in shared_judges({name: judges[name] for name in items}):
+        own = tuple(item for name in shared.aspects for item in items[name])
+        groupings.append(SharedGrouping(shared.judge, shared.aspects, own, grouped(shared.judge, own)))
+    return groupings
 
 
 def usual_granularity(judge: Judge, aspect: Aspect) -> Granularity:
-    """The granularity of final scores if none is chosen: `given`, unless the scale demands whole steps (`on_steps`).
+    """The granularity of final scores if none is chosen: `whole` if the scale demands whole steps (`on_steps`).
 
-    It is then `half` where the judge is asked for half points (`--granularity half`), else `whole`. Scores that are not
-    on the scale, and outcomes of comparisons, stay as given.
+    Scores that are not on the scale, and outcomes of comparisons, stay as given.
     """
-    if not aspect.scale.on_steps or not judge.on_scale or judge.compares:
-        return "given"
-    return "half" if judge.config().get("granularity") == "half" else "whole"
+    whole = aspect.scale.on_steps and judge.on_scale and not judge.compares
+    return "whole" if whole else "given"
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.offline import engine as offline
-from debate_judge.programs.offline import other_fields
-from debate_judge.programs.offline import prompt as offline_prompt
-from debate_judge.programs.offline import tables as offline_tables
-from debate_judge.programs.offline.claims import most_claims
-from debate_judge.programs.offline.prompt import Prompt
+from debate_judge.programs.offline import other_roles
+from debate_judge.programs.offline.roles import Prompt, parse, render
 from debate_judge.programs.roles import parsing as replies
 
 REPLY_TOKENS = (80, 250, 800)
@@ -61,28 +58,11 @@ Change = Callable[[Prompt, str], dict[str, str]]
 """(prompt, the offline LM's text of a field) -> fields to write instead, by name."""
 
 
-def _content(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"decision": replies.NO_ISSUE}
-
-
-def _never_content(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"decision": "ISSUE"}
-
-
-def _of_one_mind(prompt: Prompt, written: str) -> dict[str, str]:
-    return {"factuality": "True", "severity": "0"}
-
-
 def _contradicting(prompt: Prompt, written: str) -> dict[str, str]:
     """The opposite of what was said last, so that no three who speak in turn ever agree."""
-    said = prompt.input("debate")
-    denied = said.rfind("factuality True") > said.rfind("factuality False")
+    debate = prompt.input("debate")
+    denied = debate.rfind("factuality True") > debate.rfind("factuality False")
     return {"factuality": str(not denied), "severity": "1"}
-
-
-def _few_claims(prompt: Prompt, written: str) -> dict[str, str]:
-    lines = written.splitlines()
-    return {"claims": "\n".join(lines[: -(-len(lines) // 2)])}
 
 
 def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
@@ -91,68 +71,62 @@ def _many_claims(prompt: Prompt, written: str) -> dict[str, str]:
     if lines == ["NONE"]:
         return {"claims": written}
     twice = [claim for line in lines for claim in (line, f"Besides: {line}")]
-    return {"claims": "\n".join(twice[: most_claims(prompt)])}
-
-
-def _nothing_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    return {**dict.fromkeys(offline_tables.named(prompt, "decisions"), ""), "decisions": replies.NO_ISSUE}
+    return {"claims": "\n".join(twice[: other_roles.most_claims(prompt)])}
 
 
 def _all_disputed(prompt: Prompt, written: str) -> dict[str, str]:
-    names = offline_tables.named(prompt, "decisions")
+    names = other_roles.named(prompt, "decisions")
     return {**dict.fromkeys(names, "An issue."), "decisions": "\n".join(f"{name}: TOO HIGH" for name in names)}
 
 
 EXTREMES: Mapping[str, tuple[Change, Change]] = MappingProxyType(
     {
-        "decision": (_content, _never_content),
-        "decisions": (_nothing_disputed, _all_disputed),
-        "factuality": (_of_one_mind, _contradicting),
-        "claims": (_few_claims, _many_claims),
+        "decision": (lambda *_: {"decision": replies.NO_ISSUE}, lambda *_: {"decision": "ISSUE"}),
+        "decisions": (
+            lambda prompt, _: {
+                "decisions": replies.NO_ISSUE,
+                **dict.fromkeys(other_roles.named(prompt, "decisions"), ""),
+            },
+            _all_disputed,
+        ),
+        "factuality": (lambda *_: {"factuality": "True", "severity": "0"}, _contradicting),
+        "claims": (
+            lambda _, written: {"claims": "\n".join(written.splitlines()[: -(-len(written.splitlines()) // 2)])},
+            _many_claims,
+        ),
     }
 )
 """Requested field -> how the lower and the upper case fill it in, for debates as short and as long as possible."""
 
 
 class DryRunEngine(LocalEngine):
-    """An engine that answers according to a case of the estimate."""
+    """An engine that answers according to a case of the estimate; of a call's settings only `logprobs` and `max_tokens`
+    have an effect."""
 
     def __init__(self, case: EstimateCase) -> None:
         self._case = case
 
     def answer(self, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-        return dry_reply(self._case, system, user, settings)
-
-
-def dry_reply(case: EstimateCase, system: str, user: str, settings: Mapping[str, Any]) -> Reply:
-    """Answer one call according to the case.
-
-    Args:
-        case: The case of the estimate.
-        system: The system message.
-        user: The last user message.
-        settings: Of the call; only `logprobs` and `max_tokens` have an effect.
-    """
-    prompt = offline_prompt.parse(system, user)
-    known = offline.known_fields(prompt)
-    fields = offline.fill_in(prompt, known)
-    spoken = [n for n in fields if n in SPOKEN or (n not in known and other_fields.is_text(prompt, n))]
-    tokens = case.reply_tokens
-    if case.name != "expected":
-        for name in [name for name in prompt.outputs if name in EXTREMES]:
-            fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
-    if prompt.input("candidates"):
-        fields = {name: text for name, text in fields.items() if text}
-        spoken = [name for name in fields if name == "review" or name.startswith("candidate_")]
-        tokens = max(tokens, round(tokens * offline_tables.asked(prompt) * AMONG_OTHERS))
-    if settings.get("logprobs") and "score" in fields:
-        fields["score"] = f"{round(float(fields['score']))}"
-    limit = settings.get("max_tokens")
-    _lengthen(case, fields, spoken, user, min(tokens, limit or tokens))
-    text = offline_prompt.render(prompt, fields)
-    kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
-    logprobs = _certain(text, fields["score"]) if settings.get("logprobs") and "score" in fields else None
-    return kind(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
+        case, prompt = self._case, parse(system, user)
+        known = offline.known_fields(prompt)
+        fields = offline.fill_in(prompt, known)
+        spoken = [n for n in fields if n in SPOKEN or (n not in known and offline.is_text(prompt, n))]
+        tokens = case.reply_tokens
+        if case.name != "expected":
+            for name in [name for name in prompt.outputs if name in EXTREMES]:
+                fields |= EXTREMES[name][case.name == "upper"](prompt, fields[name])
+        if prompt.input("candidates"):
+            fields = {name: text for name, text in fields.items() if text}
+            spoken = [name for name in fields if name == "review" or name.startswith("candidate_")]
+            tokens = max(tokens, round(tokens * other_roles.cell_count(prompt) * AMONG_OTHERS))
+        weighed = bool(settings.get("logprobs")) and "score" in fields
+        if weighed:
+            fields["score"] = f"{round(float(fields['score']))}"
+        _lengthen(case, fields, spoken, user, min(tokens, settings.get("max_tokens") or tokens))
+        text = render(prompt, fields)
+        kind = Reply if set(prompt.inputs) <= _ABOUT_NO_ITEM else AboutItem
+        logprobs = _certain(text, fields["score"]) if weighed else None
+        return kind(text, tokens_of(system) + tokens_of(user), tokens_of(text), logprobs=logprobs)
 
 
 def tokens_of(text: str) -> int:

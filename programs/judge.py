@@ -1,46 +1,34 @@
-"""What a judge is asked, what it answers, and what every judge must be able to do."""
+"""What a judge is asked, what it answers, and what every judge must be able to do.
+
+    judge(source="The article ...", text="Its summary ...", aspect="coherence")      # score, reason, judgement
+    judge(source="The article ...", texts=["...", "..."], aspect="coherence")        # scores, reasons, judgements
+
+Judges and exports (`runs.export.loaded`) are called like this: keywords in, a `dspy.Prediction` out, and an
+`InputError` for what cannot be asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import dspy
 
-from debate_judge.data.schema import Aspect, Corpus, Granularity, RatedGroup, Task, fingerprint
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Aspect, Granularity
+from debate_judge.programs.grouping import Item as Item
+from debate_judge.programs.grouping import Texts, find_aspect, grouped
+from debate_judge.programs.grouping import corpus_items as corpus_items
+from debate_judge.programs.grouping import items_of as items_of
+from debate_judge.programs.lm.loop import run
 from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.transcript import Failure, Transcript, UnscoredReason
+from debate_judge.programs.transcript import Transcript, UnscoredReason
 
 StopReason = Literal["single call", "no issue", "rounds over", "tie-breaker", "metric"]
 """Why a debate ended: it has no Critic, the Critic found no issue, n rounds were over, the Tie-breaker decided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One question to a judge: how good is this candidate in this aspect?"""
-
-    group: str
-    candidate: str
-    task: Task
-    aspect: Aspect
-    source: str
-    text: str
-    context: str = ""
-    references: tuple[str, ...] = ()
-    """Human-written candidates, for reference-based metrics only; no debate reads them."""
-    _key: str = field(default="", init=False, repr=False, compare=False)
-
-    @property
-    def key(self) -> str:
-        """Hash of the question: equal for items with the same texts and aspect, whatever their group and candidate."""
-        if not self._key:
-            # A search asks for it thousands of times, and hashing a long source takes as long as reading a reply.
-            texts = [self.task.name, self.aspect.name, self.aspect.definition, self.source, self.context, self.text]
-            object.__setattr__(self, "_key", fingerprint([*texts, *self.references]))
-        return self._key
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +42,13 @@ class Verdict:
     calls: float
     """LM calls that led to this verdict, cached or not; a call that several candidates share counts with its share."""
     transcript: Transcript = field(repr=False)
+
+    @property
+    def reason(self) -> str:
+        """What was said for this score: in a debate the last Scorer's rationale, or the Tie-breaker's."""
+        scored = [turn for turn in self.transcript.turns if turn.score is not None]
+        own = [turn for turn in scored if turn.score == self.score] or scored
+        return own[-1].text if own else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +79,9 @@ class DebateConfig:
         # An export may come from anywhere, and each round is paid for.
         whole_number("rounds", self.rounds, most=MOST_ROUNDS)
         yes_or_no("tie_breaker", self.tie_breaker)
+
+
+# --- every judge ---
 
 
 class _JudgeMeta(type(dspy.Module), ABCMeta):  # type: ignore[misc]
@@ -121,17 +119,15 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
     """Number of rated examples in a prompt, those most similar to the item; 0 shows all examples for every item."""
 
     compares: bool = False
-    """Whether candidates in pairs are compared (`converse_table`) and not scored one by one. The score of each is then
+    """Whether candidates in pairs are compared (`converse`) and not scored one by one. The score of each is then
     its outcome: the upper end of the aspect's scale for a win, the middle for a tie, the lower end for a loss."""
 
     together: int = 0
-    """Most candidates of one source that are judged in one conversation (`converse_table`); 0 judges each alone."""
+    """Most candidates of one source that are judged in one conversation (`converse`); 0 judges each alone."""
 
     joint: bool = False
     """Whether one conversation covers all aspects that the candidates are judged in."""
 
-    batch_rounds: int = 0
-    """How often an item is scored among up to `together` items of other sources; 0: calls are about one source."""
     order: int = 0
     """Seed of the order in which candidates are shown together."""
 
@@ -145,39 +141,66 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         super().__init__()
         self.debate_config = debate_config or DebateConfig()
 
+    def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        """Judge a text, or several of one source; call the judge itself, as any DSPy program.
+
+        It may be called in any thread, and where an event loop is running; `acall` is the same on a loop.
+
+        Args:
+            positional: Refused: all arguments have keywords.
+            keywords: `source` (empty where texts are judged by themselves), `text` or a list of `texts`, `aspect` (a
+                name or an `Aspect`, see `programs.grouping.find_aspect`), and optionally `task`, `context` (a text that
+                belongs to the source) and `references`.
+
+        Returns:
+            `score`, `reason` and `judgement`; for `texts` the lists `scores`, `reasons` and `judgements`. A yes/no
+            aspect has `decision` (`decisions`) as well, and the `cut` from which on a score is a yes. A text without a
+            score has the score None, and the reason says why.
+
+        Raises:
+            InputError: An argument cannot be used, or no LM is configured.
+            dspy.LMError: The LM cannot be used at all.
+        """
+        return run(self.aforward(*positional, **keywords))
+
+    async def aforward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        texts = Texts.of(positional, keywords)
+        task, aspect = find_aspect(keywords.get("aspect"), keywords.get("task"))
+        require_lm(self.predictors())
+        # In the groups in which a compile and a scoring run ask about them.
+        grouping = grouped(self, texts.items(task, [aspect]))
+        judgements = grouping.by_item(await asyncio.gather(*(self.judge(table.items) for table in grouping.tables)))
+        scores = [judgement.score if isinstance(judgement, Verdict) else None for judgement in judgements]
+        cut = cut_of(aspect) if self.on_scale else None
+        return answer(texts.several, scores, [reason_of(judgement) for judgement in judgements], judgements, cut)
+
     @abstractmethod
-    async def converse(self, item: Item, rounds: int) -> Transcript:
-        """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
+    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        """Ask the LM about candidates of one source, in the order given, with at most `rounds` rounds of debate.
 
-    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Ask the LM about candidates of one source, in the order given.
-
-        Judges that compare or judge `together` show the LM all of them in one prompt; others ask about each by itself.
+        Judges that compare or judge `together` show the LM all of them in one prompt; others ask about each by itself
+        (`ItemJudge`).
 
         Args:
             items: Of one aspect; for `joint` judges of several aspects, candidate by candidate.
-            rounds: Most rounds of debate.
+            rounds: Most rounds of debate, where the judge has rounds.
 
         Returns:
             A transcript for each item. A call about several items counts in each with an equal share; a failure of one
             item does not end the others.
         """
-        return list(await asyncio.gather(*(self.converse(item, rounds) for item in items)))
-
-    async def break_tie(self, item: Item, transcript: Transcript) -> Transcript:
-        """Let a Tie-breaker decide a debate without agreement; judges without one return the transcript unchanged."""
-        return transcript
 
     async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
-        """`break_tie` for candidates that were judged by `converse_table`."""
-        pairs = zip(items, transcripts, strict=True)
-        return list(await asyncio.gather(*(self.break_tie(item, transcript) for item, transcript in pairs)))
+        """Let a Tie-breaker decide the debates of `converse` that ended without agreement; without one, return them."""
+        return list(transcripts)
 
     def verdict(self, transcript: Transcript, rounds: int) -> Judgement:
         """The judgement that follows from a transcript's first `rounds` rounds; unscored if it failed in these."""
         transcript = transcript.until(rounds)
-        if transcript.failure is not None:
-            return unscored(transcript, transcript.failure)
+        failure = transcript.failure
+        if failure is not None:
+            detail = f"{failure.role}, round {failure.round}: {failure.detail}"
+            return Unscored(failure.reason, detail, transcript.calls, transcript)
         return self.read_verdict(transcript, rounds)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
@@ -202,21 +225,19 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
 
     def with_debate(self, *, rounds: int | None = None, tie_breaker: bool | None = None) -> Judge:
         """A copy that debates for `rounds` rounds, with or without a Tie-breaker; None keeps this judge's value."""
-        one = self.deepcopy()
+        copy = self.deepcopy()
         if rounds is not None:
-            one.debate_config = replace(one.debate_config, rounds=rounds)
+            copy.debate_config = replace(copy.debate_config, rounds=rounds)
         if tie_breaker is not None:
-            one.debate_config = replace(one.debate_config, tie_breaker=tie_breaker)
-        return one
-
-    def reading_like(self, other: Judge) -> Judge:
-        """A copy that asks about as many candidates and aspects in one conversation as `other` does."""
-        one = self.deepcopy()
-        one.together, one.joint, one.batch_rounds = other.together, other.joint, other.batch_rounds
-        return one
+            copy.debate_config = replace(copy.debate_config, tie_breaker=tie_breaker)
+        return copy
 
     def joint_key(self) -> str | None:
-        """A key that is equal for judges of different aspects whose calls can be shared; None if none can."""
+        """A key that is equal for judges of different aspects whose calls can be shared; None if none can.
+
+        They have the same persona, rounds, Tie-breaker, score mode and reading, and the same instructions apart from
+        the guide to the raters; guide, rated examples and granularity are in the prompt for each aspect.
+        """
         return None
 
     def jointly(self, judges: Mapping[str, Judge]) -> Judge:
@@ -244,42 +265,54 @@ class Judge(dspy.Module, metaclass=_JudgeMeta):
         """Rebuild a judge from `config`; entries that are missing have the constructor's defaults."""
         return cls(**config)
 
-    async def judge(self, item: Item) -> Judgement:
-        """Judge one item according to `debate_config`."""
-        transcript = await self.converse(item, self.debate_config.rounds)
-        if self.debate_config.tie_breaker:
-            transcript = await self.break_tie(item, transcript)
-        return self.verdict(transcript, self.debate_config.rounds)
-
-    async def judge_table(self, items: Sequence[Item]) -> list[Judgement]:
-        """Judge items that `converse_table` may take at once."""
-        if len(items) == 1:
-            return [await self.judge(items[0])]
-        transcripts = await self.converse_table(items, self.debate_config.rounds)
+    async def judge(self, items: Sequence[Item]) -> list[Judgement]:
+        """Judge items that `converse` may take at once, according to `debate_config`."""
+        transcripts = await self.converse(items, self.debate_config.rounds)
         if self.debate_config.tie_breaker:
             transcripts = await self.break_ties(items, transcripts)
         return [self.verdict(transcript, self.debate_config.rounds) for transcript in transcripts]
 
-    async def smoke_test(self, item: Item) -> Transcript:
-        """Ask every role about `item` once, to check that the LM can play it; a failure is in the transcript."""
-        return await self.converse(item, min(self.debate_config.rounds, 1))
+    async def smoke_test(self, items: Sequence[Item]) -> Transcript:
+        """Ask every role about items that `converse` may take at once, to check that the LM can play it.
 
-    async def smoke_test_table(self, items: Sequence[Item]) -> Transcript:
-        """`smoke_test` with items that `converse_table` may take at once; the transcript fails if all of them do."""
-        return await self.smoke_test(items[0])
+        Returns:
+            A transcript; it has a failure if all items failed.
+        """
+        return least_failed(await self.converse(items, min(self.debate_config.rounds, 1)))
 
-    async def aforward(self, item: Item) -> dspy.Prediction:
-        return dspy.Prediction(judgement=await self.judge(item))
+    def load_state(self, state: dict[str, Any], **options: Any) -> None:
+        """Load DSPy's state, also that of an older export."""
+        super().load_state({name: state[old] for name, old in self.names_in(state).items()}, **options)
+
+    def names_in(self, state: Iterable[str]) -> dict[str, str]:
+        """Name of a predictor -> its name in a state, which may be one of older exports (`scorer.predict`)."""
+        own = {name for name, _ in self.named_predictors()}
+        return {name if name in own else name.removesuffix(".predict"): name for name in state}
 
     def instructions(self) -> dict[str, str]:
         """Predictor name -> its present instructions."""
         return {name: predictor.signature.instructions for name, predictor in self.named_predictors()}
 
 
-def unscored(transcript: Transcript, failure: Failure) -> Unscored:
-    """The judgement of an item whose transcript ended with a failure."""
-    detail = f"{failure.role}, round {failure.round}: {failure.detail}"
-    return Unscored(failure.reason, detail, transcript.calls, transcript)
+class ItemJudge(Judge):
+    """A judge that asks about each item by itself."""
+
+    @abstractmethod
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
+        """Ask the LM about `item`, with at most `rounds` rounds of debate where the judge has rounds."""
+
+    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        return list(await asyncio.gather(*(self.converse_about(item, rounds) for item in items)))
+
+
+def least_failed(transcripts: Sequence[Transcript]) -> Transcript:
+    """The first transcript without a failure; if all have one, the first: then it is the LM's and not an item's."""
+    return min(transcripts, key=lambda transcript: transcript.failure is not None)
+
+
+def reason_of(judgement: Judgement) -> str:
+    """What was said for a score; for an unscored text why it has none."""
+    return judgement.reason if isinstance(judgement, Verdict) else f"{judgement.reason}: {judgement.detail}"
 
 
 def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:
@@ -287,14 +320,48 @@ def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granul
     return None if isinstance(judgement, Unscored) else item_scale.scale.at(judgement.score, granularity)
 
 
-def items_of(corpus_task: Task, group: RatedGroup, aspect: Aspect) -> list[Item]:
-    """One item per candidate of the group, in candidate order."""
-    return [
-        Item(group.id, c.id, corpus_task, aspect, group.source, c.text, group.context, group.references)
-        for c in group.candidates
-    ]
+# --- a call from Python ---
 
 
-def corpus_items(corpus: Corpus, aspect: Aspect) -> list[Item]:
-    """All items of one aspect, in corpus order."""
-    return [item for group in corpus.groups for item in items_of(corpus.task, group, aspect)]
+def require_lm(predictors: Iterable[Any]) -> None:
+    """Refuse to ask without an LM; judges without predictors need none.
+
+    Raises:
+        InputError: None is configured.
+    """
+    if dspy.settings.lm is None and any(predictor.lm is None for predictor in predictors):
+        raise InputError(
+            "no LM is configured",
+            field="lm",
+            expected="a dspy.LM",
+            found="none",
+            remedy='dspy.configure(lm=dspy.LM("openai/gpt-4o-mini")), or lm=debate_judge.offline_lm() to try it out',
+        )
+
+
+def cut_of(aspect: Aspect) -> float | None:
+    """The least score that means yes: the middle of a scale of two values; None for other scales."""
+    return (aspect.scale.low + aspect.scale.high) / 2 if aspect.scale.binary else None
+
+
+def answer(
+    several: bool,
+    scores: Sequence[float | None],
+    reasons: Sequence[str],
+    judgements: Sequence[object],
+    cut: float | None,
+) -> dspy.Prediction:
+    """The result of a call about one aspect.
+
+    Args:
+        several: Whether lists are wanted: `scores`, `reasons`, `judgements`, `decisions`.
+        scores: As they are reported; None for a text without a score.
+        reasons: Of each score, or why there is none.
+        judgements: With the debates.
+        cut: Scores of at least this are a yes; None where there is nothing to decide.
+    """
+    fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
+    if cut is not None:
+        fields["decision"] = [None if score is None else score >= cut for score in scores]
+    values = {f"{name}s": own for name, own in fields.items()} if several else {n: own[0] for n, own in fields.items()}
+    return dspy.Prediction(**values, **({} if cut is None else {"cut": cut}))

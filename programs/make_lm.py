@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import replace
+import re
 from pathlib import Path
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.address import (
+from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import Transport
+from debate_judge.programs.lm.http.address import (
     COMPATIBLE,
     address_of,
     base_variable,
+    key_variable,
     without_credentials,
 )
-from debate_judge.programs.lm.batch.setup import line_for, require_batchable
-from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.engines import engine_for
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.lm.limits.provider_limits import default_limits
+from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+from debate_judge.programs.lm.http.other_providers import LiteLLM
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
-from debate_judge.programs.lm.sharing.database import database_address
-from debate_judge.programs.lm.sharing.team_replies import TeamReplies
+from debate_judge.programs.lm.sql.postgresql import database_address
+from debate_judge.programs.lm.store import SqlStore
 
 _REPLIES = "DEBATE_REPLIES"
 
@@ -38,7 +39,7 @@ def replies_folder(store: str | Path, spec: str) -> Path:
     return Path(store) / "replies" / spec.replace("/", "_")
 
 
-def open_replies(folder: Path, spec: str, database: str | None = None) -> Journal | TeamReplies:
+def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlStore:
     """Open the replies of an LM: those of a folder, and where a team shares a database those of all its machines.
 
     Args:
@@ -50,14 +51,9 @@ def open_replies(folder: Path, spec: str, database: str | None = None) -> Journa
         InputError: The folder cannot be written, or the database cannot be reached.
     """
     address = database_address(database, "--replies", _REPLIES)
-    journal = Journal(folder)
     if address is None or spec == OFFLINE:
-        return journal
-    try:
-        return TeamReplies(journal, address, named="--replies" if database else _REPLIES, lm=folder.name)
-    except InputError:
-        journal.close()
-        raise
+        return SqlStore(folder, lm=folder.name)
+    return SqlStore(folder, address, named="--replies" if database else _REPLIES, lm=folder.name)
 
 
 def make_lm(
@@ -92,32 +88,74 @@ def make_lm(
         dspy.LMError: The provider is unknown, or its key is missing.
     """
     options = options or LMOptions()
-    if options.batch is not None:
-        require_batchable(spec)
+    _require_usable(spec, flag, options)
+    common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
-        return _offline(engine, store=store, concurrency=concurrency, options=options)
-    if "/" not in spec:
-        raise _not_an_lm(spec, flag)
-    api_base = server_of(spec, api_base)
-    from dspy.clients.lm import _is_openai_reasoning_model
+        from debate_judge.programs.offline import engine as offline
 
-    if _is_openai_reasoning_model(spec):
+        return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
+    api_base = server_of(spec, api_base)
+    if is_reasoning_model(spec):
         temperature = max_tokens = None
-    options = replace(options, usual=default_limits(spec, api_base))
+    transport = engine or transport_for(spec, api_base)
     lm = JudgeLM(
         spec,
-        engine=engine or engine_for(spec, api_base, concurrency),
+        engine=transport,
         endpoint=without_credentials(api_base or os.environ.get(base_variable(spec)) or ""),
-        store=store,
-        concurrency=concurrency,
-        options=options,
         price=_price(spec, api_base, options),
-        batches=lambda store, meter: line_for(spec, api_base, options, store, meter) if engine is None else None,
         temperature=temperature,
         max_tokens=max_tokens,
+        **common,
     )
+    if isinstance(transport, OpenAICompatible):
+        transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
+    if engine is None and options.batch is not None:
+        lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
+    elif engine is None:
+        warn_of_jobs(lm.store)
     lm.context = context_of(spec) if api_base is None else None
     return lm
+
+
+def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
+    if options.batch is not None and not spec.startswith("openai/"):
+        raise InputError(
+            f"{spec} cannot be asked in batch jobs",
+            field="--batch",
+            expected="--lm openai/MODEL with --batch openai",
+            found=spec,
+            remedy="leave --batch away, or choose such an LM",
+        )
+    if spec != OFFLINE and "/" not in spec:
+        raise InputError(
+            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
+            field=flag,
+            expected=f"{OFFLINE!r} or PROVIDER/MODEL",
+            found=spec,
+            remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
+        )
+
+
+def transport_for(spec: str, api_base: str | None) -> Transport:
+    """What makes one attempt at a call to PROVIDER/MODEL.
+
+    Raises:
+        ValueError: The provider is unknown, or the key has a character that HTTP does not allow.
+    """
+    prefix = spec.partition("/")[0]
+    if prefix not in COMPATIBLE:
+        return LiteLLM(spec, api_base)
+    # Pasted with a line break, it would be no header.
+    key = (os.environ.get(key_variable(spec)) or "").strip() or None
+    return OpenAICompatible(
+        api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
+    )
+
+
+def is_reasoning_model(spec: str) -> bool:
+    """Whether a model of OpenAI's refuses a temperature and a limit on its replies."""
+    family = spec.rpartition("/")[2].lower()
+    return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-5(?!.*-chat))", family) is not None
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:
@@ -133,23 +171,6 @@ def server_of(spec: str, api_base: str | None) -> str | None:
     return address_of(os.environ.get(variable), variable)
 
 
-def _offline(engine: LocalEngine | None, **common: Any) -> JudgeLM:
-    from debate_judge.programs.offline import engine as offline
-
-    engine = engine or offline.OfflineEngine()
-    return JudgeLM(offline.MODEL, engine=engine, price=Price(0.0, 0.0, 0.0), **common)
-
-
-def _not_an_lm(spec: str, flag: str) -> InputError:
-    return InputError(
-        f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
-        field=flag,
-        expected=f"{OFFLINE!r} or PROVIDER/MODEL",
-        found=spec,
-        remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
-    )
-
-
 def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
     price = price_of(spec, options.prices, listed=api_base is None)
     if price is None and options.budget.usd is not None:
@@ -161,3 +182,8 @@ def _price(spec: str, api_base: str | None, options: LMOptions) -> Price | None:
             remedy="give --prices FILE with a section for this model, or cap calls or tokens",
         )
     return price
+
+
+def offline_lm() -> JudgeLM:
+    """The embedded stand-in for an LM: it computes text statistics, without a key and without a network."""
+    return make_lm(OFFLINE)

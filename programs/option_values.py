@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from debate_judge.data.errors import InputError
 
 
@@ -31,3 +33,13 @@ def yes_or_no(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InputError(f"not a usable value of {name}", field=name, expected="true or false", found=repr(value)[:40])
     return value
+
+
+def one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Refuse a value of the option `name` that is not among the known ones.
+
+    Raises:
+        InputError: It is not.
+    """
+    if value not in known:
+        raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(known), found=value)

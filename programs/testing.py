@@ -5,7 +5,7 @@ def test_my_judge() -> None:
 
 lm = scripted_lm(in_turn(["[[ ## score ## ]]\\n4"]))
 with dspy.context(lm=lm):
-    verdict = asyncio.run(MyJudge().judge(sample_items()[0]))
+    [verdict] = asyncio.run(MyJudge().judge(sample_items()[:1]))
 assert len(lm.prompts) == 1
 """
 
@@ -93,7 +93,7 @@ def judged(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
     """Judge the items with a new offline LM."""
 
     async def work() -> list[Judgement]:
-        return list(await asyncio.gather(*(judge.judge(item) for item in items)))
+        return [found for own in await asyncio.gather(*(judge.judge([item]) for item in items)) for found in own]
 
     with dspy.context(lm=make_lm("offline"), disable_history=True, trace=None):
         return asyncio.run(work())
@@ -111,17 +111,12 @@ def _require(holds: bool, problem: str, found: object) -> None:
 class ScriptedLM(JudgeLM):
     """A `JudgeLM` that answers by a script and records its calls. Make one with `scripted_lm`."""
 
-    scripted: _ScriptedEngine
-
-    @property
-    def prompts(self) -> list[str]:
-        """The user texts of all calls that reached the engine, in order; calls answered from the store are missing."""
-        return self.scripted.prompts
-
-    @property
-    def systems(self) -> list[str]:
-        """The system texts of these calls."""
-        return self.scripted.systems
+    def __init__(self, engine: _ScriptedEngine, **options: Any) -> None:
+        super().__init__("scripted/lm", engine=engine, **options)
+        self.prompts, self.systems = engine.prompts, engine.systems
+        """The user and the system texts of all calls that reached the engine, in order; calls answered from the store
+        are missing."""
+        self.scripted = engine
 
     @property
     def peak(self) -> int:
@@ -131,10 +126,7 @@ class ScriptedLM(JudgeLM):
 
 def scripted_lm(script: Script, *, latency: float = 0.0, **options: Any) -> ScriptedLM:
     """Make an LM that answers by `script`, with `latency` in seconds for each call; `options` go to `JudgeLM`."""
-    engine = _ScriptedEngine(script, latency)
-    lm = ScriptedLM("scripted/lm", engine=engine, **options)
-    lm.scripted = engine
-    return lm
+    return ScriptedLM(_ScriptedEngine(script, latency), **options)
 
 
 def in_turn(replies: Iterable[str]) -> Script:

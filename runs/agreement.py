@@ -52,7 +52,7 @@ class AgreementFlags:
         "auto", "decisions to compare as well: binary (two-valued ratings), pairs (groups of two), or none"
     )
     cut: float | None = setting(
-        None, "least score of a positive binary decision", shown="the middle between the two ratings"
+        None, "binary decisions: scores of at least CUT count as positive", shown="the middle between the two ratings"
     )
     margin: float = setting(0.0, "largest difference between the scores of a pair that still is a tie", ge=0)
     resamples: int = resampling()

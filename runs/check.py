@@ -175,8 +175,8 @@ def _aspects(found: Inventory) -> list[Printed]:
         rows.append([one.aspect.name, *cells])
     lines = [line for one in found.aspects for line in _distribution(one)]
     within = "of one group" if found.per_group[2] > 1 else "of the whole file"
-    told = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
-    return [TerminalTable(header, rows), "", *lines, told]
+    note = f"(tied pairs: two candidates {within} with equal mean ratings, which no judge can rank)"
+    return [TerminalTable(header, rows), "", *lines, note]
 
 
 def _distribution(one: AspectInventory) -> list[str]:

@@ -8,7 +8,7 @@
 A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
 models:/NAME@champion, or the id of the MLflow run that made it. The held-out sources of a compile's split are scored,
 unless --part all says otherwise: an export's figures on sources that it was compiled on are no evidence. All judges
-score in one pass and share every reply; the same command goes on where it was stopped.
+score in one pass and share every reply; the same command resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import GOES_ON, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(flags)
 
-    return exit_code(work, GOES_ON)
+    return exit_code(work, RESUMES)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What moves a judge's scores but should not: bias probes on held-out candidates.
+"""Bias probes: what moves a judge's scores on held-out candidates but should not.
 
     python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl
     python runs/probe.py --judges single,debate --data summeval --lm openai/gpt-4o-mini --probes longer,instruction
@@ -6,7 +6,7 @@
 
 Each candidate is scored as it is and manipulated: made longer, more polite, more confident, with an instruction to the
 judge, and so on; the table shows how far scores move, with 95 % intervals. The held-out sources of a compile's
-split are scored, unless --part all says otherwise. The same command goes on where it was stopped.
+split are scored, unless --part all says otherwise. The same command resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import GOES_ON, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
 from debate_judge.runs.probing.flags import ProbeFlags
 
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(flags)
 
-    return exit_code(work, GOES_ON)
+    return exit_code(work, RESUMES)
 
 
 if __name__ == "__main__":

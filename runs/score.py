@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.address import NoServerError
+from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.runs.flags.lm import limits, require_server
-from debate_judge.runs.flags.parser import make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, make_parser, read
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
@@ -47,10 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return EXIT_LM if isinstance(error, NoServerError) else EXIT_INPUT
     except OSError as error:
-        _say(f"error: {error}\n  remedy:   mend the cause; the same command goes on from the last whole row")
+        _say(f"error: {error}\n  remedy:   fix the problem and {RESUMES}")
         return EXIT_INPUT
     except KeyboardInterrupt:
-        _say(f"\nstopped; the same command goes on from the last row in {given.out}, no LM call is paid twice")
+        _say(f"\nstopped; {RESUMES}")
         return EXIT_INTERRUPTED
 
 
@@ -65,7 +65,6 @@ def _run(arguments: ScoreFlags) -> int:
     import dspy
 
     from debate_judge.programs.lm.errors import describe
-    from debate_judge.runs.scoring.outage_guard import OutageError
 
     if arguments.estimate is not None:
         return _estimate(arguments)
@@ -78,12 +77,6 @@ def _run(arguments: ScoreFlags) -> int:
             return _score(arguments, judge)
     except dspy.LMError as error:
         _say(describe(error, arguments.lm or error.model or ""))
-        return EXIT_LM
-    except OutageError as error:
-        _say(
-            f"error: the LM failed: {error}\n  remedy:   mend it and run the same command again; it goes on from the "
-            "last row, and what was answered is kept and not paid again"
-        )
         return EXIT_LM
 
 
@@ -104,7 +97,7 @@ def _estimate(arguments: ScoreFlags) -> int:
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(arguments, found.judge.task, aspects)
     estimate, count = estimate_scoring(target, found.judge, aspects, items)
-    notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store are not paid again."]
+    notes = [f"{count:,} items to score; equal items are asked about once, and answers in --store cost nothing."]
     show(*render(estimate, "role", notes))
     return 0
 
@@ -129,7 +122,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     own = found.manifest["lm"]["spec"]
     spec = arguments.lm or own
     if spec != own:
-        _say(f"note: the judge was compiled with {own}; its evidence does not speak about {spec}")
+        _say(f"note: the judge was compiled with {own}; its measured agreement does not cover {spec}")
     asks = any(chosen.judge.named_predictors() for chosen in found.judge.aspects.values())
     if spec == OFFLINE and asks:
         _say("note: scores come from the offline stand-in, which computes text statistics and is no language model")
@@ -187,8 +180,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
-            "  remedy:   the rows are kept; mend the cause and run the same command: what was not answered is asked "
-            "again, and what was answered is not paid again"
+            f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
     return 0
@@ -236,20 +228,17 @@ def _write_all(
     judge: LoadedJudge, items: Iterator[Item], results: Results, arguments: ScoreFlags, total: int | None
 ) -> None:
     from debate_judge.runs.runner.progress import RunProgress
-    from debate_judge.runs.runner.streaming import score_of, window
-    from debate_judge.runs.scoring.outage_guard import OutageGuard
+    from debate_judge.runs.runner.streaming import score_of
 
-    guard = OutageGuard(results, window(judge.lm), arguments.max_unscored >= 1)
     shown = RunProgress(judge.lm, shown=True)
     shown.start()
     try:
         with shown.over("items scored", total) as done:
             for item, judgement in judge.stream(items):
-                guard.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
+                results.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
                 done.advance()
     finally:
         shown.stop()
-    guard.finish()
     results.finish()
 
 

@@ -28,7 +28,11 @@ CallScript = Callable[[bytes, int], str | None]
 JobScript = Callable[[int], str | None]
 """Number of a job, from 0 -> `expired`, `cancelled`, an error code of validation, or None."""
 DoorScript = Callable[[str, str, int], str | None]
-"""Method, path and number of a request, from 0 -> `500`, `429`, `garbage`, `lost` (done, but no answer), or None."""
+"""Method, path and number of a request, from 0 -> what goes wrong, or None.
+
+`500`, `429` and `garbage` are answers; `lost` is a connection that is closed after the request was carried out, `held`
+and `silent` are requests that are never answered, and of these only `silent` ones are carried out.
+"""
 
 
 class BatchServer:
@@ -45,6 +49,8 @@ class BatchServer:
         self.door: DoorScript = lambda method, path, number: None
         self.key: str | None = None
         """If set, requests with another key get 401."""
+        self.tamper: Callable[[int, list[bytes]], list[bytes]] = lambda number, lines: lines
+        """Number of a job and the lines of its good answers -> the lines that are sent."""
         self.held = False
         """Whether jobs stay in progress, however often they are looked at."""
         self.most_calls = 50_000
@@ -72,6 +78,14 @@ class BatchServer:
     def made(self) -> list[tuple[str, str, int]]:
         """Role, round and number of calls of each job that was made, in order."""
         return [(j["metadata"]["role"], j["metadata"]["round"], len(j["lines"])) for j in self.jobs.values()]
+
+    @property
+    def made_calls(self) -> dict[tuple[str, str], int]:
+        """Role and round -> number of calls in all jobs that were made, however many jobs these are."""
+        made: Counter[tuple[str, str]] = Counter()
+        for role, turn, calls in self.made:
+            made[role, turn] += calls
+        return dict(made)
 
     def __enter__(self) -> BatchServer:
         self._thread.start()
@@ -113,7 +127,11 @@ class BatchServer:
             return error_response(status, message, code, {"Retry-After": "0.01"})
         if fault == "garbage":
             return web.Response(text="<html>Please log in</html>", content_type="text/html")
+        if fault == "held":
+            await asyncio.Event().wait()
         answer: web.StreamResponse = await handler(request)
+        if fault == "silent":
+            await asyncio.Event().wait()
         if fault == "lost":
             assert request.transport is not None
             request.transport.abort()
@@ -269,6 +287,7 @@ class BatchServer:
             line = self._line(entry["custom_id"], body, fault)
             (good if fault in (None, "length") else bad).append(line)
         random.Random(job["number"]).shuffle(good)
+        good = self.tamper(job["number"], good)
         for name, lines in (("output_file_id", good), ("error_file_id", bad)):
             if lines:
                 job[name] = self._keep(b"\n".join(lines) + b"\n", f"{job['id']}_{name}.jsonl", "batch_output")["id"]
@@ -281,7 +300,7 @@ class BatchServer:
         if fault in (None, "length"):
             self.executed[key] += 1
             text = self.answer(body) if fault is None else self.answer(body)[:9]
-            told = json.loads(completion(text, fault or "stop"))
+            told = json.loads(completion(text, fault or "stop", f"chat-{key}"))
             response = {"status_code": 200, "request_id": "r", "body": told}
         elif fault == "status 0":
             response = {"status_code": 0, "request_id": "", "body": None}

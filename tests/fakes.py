@@ -8,11 +8,21 @@ assert len(lm.prompts) == 2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
+import dspy
+import pytest
+
+from debate_judge.programs.lm.engine import settings_of
+from debate_judge.programs.lm.usage import CALL_TAG
 from debate_judge.programs.testing import Script, ScriptedLM, in_turn, scripted_lm
 
-__all__ = ["Script", "ScriptedLM", "debater", "in_turn", "requested", "scripted_lm", "section"]
+__all__ = [
+    "Script", "ScriptedLM", "debater", "in_turn", "only", "requested", "scripted_lm", "section", "settings_seen",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 
 def debater(**fields: str | Callable[[str], str]) -> Script:
@@ -44,3 +54,23 @@ def section(prompt: str, name: str) -> str:
     end = r"(?=\n\n\[\[ ## |\n\nReply with these fields:|\Z)"
     found = re.search(rf"^\[\[ ## {name} ## \]\]\n(.*?){end}", prompt, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
+
+
+async def only(work: Awaitable[Sequence[T]]) -> T:
+    """The first of what is awaited: of a judge that is asked about one item, its only judgement or transcript."""
+    return (await work)[0]
+
+
+def settings_seen(lm: ScriptedLM, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The settings and the sample's number of each call of a judge, in order, filled as calls are made."""
+    seen: list[dict[str, Any]] = []
+    complete = lm.recorded.complete
+
+    async def watched(request: dspy.lm15.Request) -> dspy.lm15.Response:
+        tag = CALL_TAG.get()
+        assert tag is not None
+        seen.append({**settings_of(request), **({} if tag.sample is None else {"sample": tag.sample})})
+        return await complete(request)
+
+    monkeypatch.setattr(lm.recorded, "complete", watched)
+    return seen

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
@@ -34,7 +35,7 @@ FAULTS = {
     "empty": "200 without choices",
     "twice": "a good answer, sent twice on one connection",
     "echo": "a good answer, sent again when the connection is in use again",
-    "noise": "a good answer with something else behind it",
+    "noise": "a good answer with something else behind it in the same packet, which makes it no HTTP",
     "late noise": "the same, when the connection is in use again",
     "mislabelled": "a good answer that calls itself HTML",
     "long": "the reply ends at the limit on its length",
@@ -79,6 +80,8 @@ class FaultyServer:
         """Requests that came with a wrong or revoked key."""
         self.collisions = 0
         """Requests that met what was still to come of another answer."""
+        self.spans: list[tuple[float, float]] = []
+        """Of each answered request, when it came and when it was answered, by the monotonic clock."""
         self.gone = False
         self._connections: set[_Connection] = set()
         self._loop = asyncio.new_event_loop()
@@ -132,8 +135,7 @@ class FaultyServer:
 
         async def away() -> None:
             await self._leave()
-            await asyncio.sleep(seconds)
-            await self._listen()
+            self._loop.call_later(seconds, lambda: self._loop.create_task(self._listen()))
 
         self._loop.call_soon_threadsafe(lambda: self._loop.create_task(away()))
 
@@ -168,10 +170,12 @@ class _Connection(asyncio.Protocol):
             self.server.collisions += 1
             self.transport.write(self.late)
             self.late = b""
-        asyncio.get_running_loop().call_later(self.server.latency, self.handle, head, body)
+        came = time.monotonic()
+        asyncio.get_running_loop().call_later(self.server.latency, self.handle, head, body, came)
 
-    def handle(self, head: bytes, body: bytes) -> None:
+    def handle(self, head: bytes, body: bytes, came: float) -> None:
         server = self.server
+        server.spans.append((came, time.monotonic()))
         if server.gone or self.transport.is_closing():
             return
         server.requests += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,12 +44,12 @@ ROOMS = {
         ("sets", "sample"),
     ),
     "programs": (
-        ("transcript", "lm", "option_values"),
+        ("transcript", "lm", "option_values", "grouping"),
         ("judge",),
         ("roles",),
         ("debate", "geval", "chateval", "hallucination", "metrics"),
         ("compiled", "offline"),
-        ("make_lm", "dry_run"),
+        ("make_lm", "dry_run", "devset"),
         ("testing",),
     ),
     "runs": (
@@ -141,6 +142,39 @@ def test_a_folder_keeps_to_its_libraries() -> None:
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+def foreign_names(path: Path) -> Iterator[str]:
+    """What a file uses of DSPy and LiteLLM: the names that it imports, and the attributes of their modules."""
+    modules = {"dspy", "litellm", "lm15"}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield f"{node.value.id}.{node.attr}"
+
+
+def test_no_private_name_of_dspy_or_litellm_is_used() -> None:
+    """A name with a leading underscore, or anything in a module with one, may be gone in the next version."""
+
+    def private(name: str) -> bool:
+        library, *inner = name.split(".")
+        return library in ("dspy", "litellm", "lm15") and any(re.match("_(?!_)", part) for part in inner)
+
+    assert private("litellm._logging.verbose_logger")
+    assert private("dspy.utils._x")
+    assert not private("dspy.__version__")
+    used = {name_of(path): set(filter(private, foreign_names(path))) for path in SOURCES}
+    assert {file: names for file, names in used.items() if names} == {}
+
+
+def test_programs_use_what_dspy_itself_names() -> None:
+    """`programs` imports from `dspy` and `dspy.lm15`, and from none of the modules inside."""
+    inside = {name_of(path): {m for m in imports(path) if m.partition(".")[0] == "dspy"} for path in SOURCES}
+    programs = {file: found - {"dspy", "dspy.lm15"} for file, found in inside.items() if file.startswith("programs/")}
+    assert {file: found for file, found in programs.items() if found} == {}
+
+
 def test_no_class_has_the_name_of_another() -> None:
     where: dict[str, list[str]] = {}
     for path in SOURCES:
@@ -195,9 +229,9 @@ def functions(files: Iterable[Path]) -> Iterator[tuple[str, ast.FunctionDef | as
                 yield f"{name_of(path)}:{node.lineno} {node.name}", node
 
 
-def test_files_have_at_most_300_lines() -> None:
+def test_files_have_at_most_500_lines() -> None:
     lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in (*SOURCES, *TESTS)}
-    assert {name: size for name, size in lines.items() if size > 300} == {}
+    assert {name: size for name, size in lines.items() if size > 500} == {}
 
 
 def test_functions_have_at_most_60_lines() -> None:

@@ -15,8 +15,8 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.hostile_server import HostileServer, sized
@@ -75,7 +75,7 @@ def left_in(folder: Path) -> Iterator[str]:
 
 def told_by(url: str, spec: str, folder: Path) -> str:
     """What a user could see of a call that fails: the error, its traceback with all causes, what repr shows."""
-    journal = Journal(folder)
+    journal = SqlStore(folder)
     try:
         lm = make_lm(spec, api_base=url, store=journal, options=ONCE)
         ask(lm, QUESTION)

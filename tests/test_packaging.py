@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
+import tarfile
 import venv
 import zipfile
 from collections.abc import Callable
@@ -22,8 +22,8 @@ import pytest
 
 import debate_judge
 from debate_judge.data.schema import Aspect, Scale, Task
+from debate_judge.optimize import python_api
 from debate_judge.optimize.cli import COMMANDS
-from debate_judge.optimize.job import compile_judge
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export import folder as export
@@ -59,6 +59,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / layer, place / layer, ignore=shutil.ignore_patterns("__pycache__", "store"))
     for name in ("__init__.py", "testing.py", "py.typed", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, place / name)
+    shutil.copytree(ROOT / ".src", place / ".src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info"))
     for name in ("runs/store/artifacts/code/debate_judge/data/schema.py", "runs/store/mine.py", "tests/test_it.py"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("")
@@ -78,13 +79,17 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _built("wheel", checkout, tmp_path_factory.mktemp("dist"))
 
 
+@pytest.fixture(scope="module")
+def editable(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel by which pip installs a checkout that stays where it is."""
+    return _built("editable", checkout, tmp_path_factory.mktemp("dist"))
+
+
 @pytest.fixture(scope="module", params=("editable", "wheel"))
-def installed(
-    request: pytest.FixtureRequest, checkout: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Installed:
+def installed(request: pytest.FixtureRequest, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The package in an environment that borrows everything else from the one that the tests run in."""
     folder = tmp_path_factory.mktemp(request.param)
-    file = wheel if request.param == "wheel" else _built("editable", checkout, folder)
+    file = request.getfixturevalue(request.param)
     place = _environment(folder / "venv", file)
     # A path in a .pth file is searched, but the .pth files there, such as that of another checkout, are not read.
     (_site(place) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
@@ -153,12 +158,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the wheel ---
 
 
-def test_every_package_is_packaged() -> None:
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"])
-    packages = {path.parent for path in SOURCES}
-    assert listed == {".".join(("debate_judge", *package.relative_to(ROOT).parts)) for package in packages}
-
-
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if not name.endswith("/")}
@@ -170,13 +169,22 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert found == {*map(name_of, SOURCES), "py.typed", *others}
 
 
+def test_the_sdist_holds_the_files_of_the_wheel_and_no_links(checkout: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(_built("sdist", checkout, tmp_path)) as archive:
+        members = {member.name.partition("/.src/")[2]: member for member in archive.getmembers()}
+    with zipfile.ZipFile(wheel) as packed:
+        files = {name for name in packed.namelist() if name.startswith("debate_judge/")}
+    assert files <= members.keys()
+    assert not any(member.issym() or member.islnk() for member in members.values())
+
+
 # --- the package ---
 
 
 def test_the_root_has_two_names() -> None:
     assert {"load", "compile"} <= set(dir(debate_judge))
     assert debate_judge.load is export.load
-    assert debate_judge.compile is compile_judge
+    assert debate_judge.compile is python_api.compile
     with pytest.raises(AttributeError, match="module 'debate_judge' has no attribute 'judge'"):
         _ = debate_judge.judge
 
@@ -224,7 +232,7 @@ def score(text):
 
 if __name__ == "__main__":
     assert pickle.loads(pickle.dumps(load)) is load
-    assert debate_judge.compile.__name__ == "compile_judge"
+    assert debate_judge.compile.__name__ == "compile"
     text = "The ferry takes 22 minutes."
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(score, [text]) == score(text)
@@ -237,7 +245,8 @@ def test_processes_share_a_judge_by_its_export(
 ) -> None:
     """Functions and scores go through pickle; each process loads the judge for itself."""
     (tmp_path / "work.py").write_text(_WORK)
-    assert Path(run(installed.python, "work.py", exported).strip()) == installed.package / "__init__.py"
+    found = Path(run(installed.python, "work.py", exported).strip())
+    assert found.resolve() == installed.package / "__init__.py"
 
 
 _FORMS = (
@@ -280,18 +289,35 @@ load(1)
 """
 
 
-def test_an_installed_wheel_brings_its_types(wheel: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    # Alone in its environment, for speed: the types of the libraries that it uses are not looked at.
-    python = _environment(tmp_path / "venv", wheel) / "bin" / "python"
+@pytest.fixture(scope="module", params=("editable", "wheel"))
+def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the package alone, for speed: types of other libraries are not looked at."""
+    folder = tmp_path_factory.mktemp("bare")
+    return _environment(folder / "venv", request.getfixturevalue(request.param)) / "bin" / "python"
+
+
+def test_pyright_and_so_pylance_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyright")
     (tmp_path / "use.py").write_text(_TYPED)
-    options = ("--strict", "--no-incremental", "--config-file=", "--python-executable", str(python))
+    command = (sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(bare), "use.py")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert [one["severity"] for one in found] == ["information"] * 3 + ["error"], done.stdout
+    assert "Score" in found[0]["message"]
+    assert "Corpus" in found[2]["message"]
+    assert found[3]["rule"] == "reportArgumentType"
+
+
+def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "use.py").write_text(_TYPED)
+    options = ("--strict", "--no-incremental", "--config-file=", "--python-executable", str(bare))
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     lines = done.stdout.splitlines()
     assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], done.stdout
     assert "dict[str, debate_judge.runs.runner.streaming.Score]" in lines[0]
-    assert "-> debate_judge.optimize.job.Result" in lines[1]
+    assert "-> debate_judge.optimize.python_api.Compiled" in lines[1]
     assert "def (corpus: debate_judge.data.schema.Corpus" in lines[2]
     assert 'Argument 1 to "load" has incompatible type "int"' in lines[3]

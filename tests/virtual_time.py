@@ -1,6 +1,6 @@
 """An event loop on which time passes only while nobody has anything to do, so that hours take milliseconds.
 
-with virtual_time("debate_judge.programs.lm.limits.rate_limiter") as run:
+with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
     run(main())
 
 A loop that nothing can wake any more is a hang, and here an error instead.

@@ -235,7 +235,8 @@ def _power(shift: float, groups: int) -> float:
     from scipy.stats import nct
 
     limit = critical(groups)
-    return float(nct.sf(limit, groups - 1, shift) + nct.cdf(-limit, groups - 1, shift))
+    # With two groups scipy's lower tail is NaN where it vanishes.
+    return float(nct.sf(limit, groups - 1, shift) + np.nan_to_num(nct.cdf(-limit, groups - 1, shift)))
 
 
 def _without_spread(value: float, groups: int, ends: tuple[float, float], method: Method) -> Interval:

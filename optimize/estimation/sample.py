@@ -21,14 +21,6 @@ SAMPLED = 192
 """Items that are sampled from each part, over all aspects."""
 
 
-FULL_BATCHES = 4
-"""Factor by which more is sampled where candidates are read in batches, which a small sample would not fill."""
-
-
-def _size(plan: CompilePlan) -> int:
-    return SAMPLED * (FULL_BATCHES if "batch" in plan.readings else 1)
-
-
 def sample_of(plan: CompilePlan) -> CompilePlan:
     """The plan with a sample of each part and judges that only ask the LM."""
     return replace(
@@ -49,7 +41,7 @@ def _sampled_split(plan: CompilePlan) -> Splits:
     telling = [group for group in splits.dev.groups if plan.data.tells(group, plan.data.aspects)]
 
     def few(part: Corpus, groups: Sequence[RatedGroup]) -> Corpus:
-        least, ids = max(1, _size(plan) // len(plan.data.aspects)), {group.id for group in groups}
+        least, ids = max(1, SAMPLED // len(plan.data.aspects)), {group.id for group in groups}
         # The others matter to calibration alone.
         others = sampled_groups([group for group in part.groups if group.id not in ids], least, seed)
         return replace(part, groups=(*sampled_groups(groups, least, seed), *others))
@@ -66,7 +58,7 @@ def _sampled_folds(plan: CompilePlan) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
     for folds in data.repeats:
-        least = _size(plan) // len(data.aspects) // sum(map(len, folds.halves))
+        least = SAMPLED // len(data.aspects) // sum(map(len, folds.halves))
         for one in (splits.held_out for half in folds.halves for splits in half):
             telling = [group for group in one.groups if data.tells(group, data.aspects)]
             others = [group for group in one.groups if not data.tells(group, data.aspects)]

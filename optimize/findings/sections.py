@@ -65,15 +65,15 @@ def compile_report(
         "Verdict": _verdict(plan, evidence),
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
-        "Beside single raters": _raters(plan, held_out),
+        "Judge vs. individual raters": _raters(plan, held_out),
         "Scores on the raters' scale": _calibrated(calibration_effects(plan, judge, held_out)),
         "What was learnt of the raters": _learnt(plan, judge),
         "Would more ratings pay?": _curve(plan, curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
         "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
-        "Bill": _bill(run),
-        "How to repeat it": _reproduce(plan),
+        "Cost": _costs(run),
+        "Reproduce": _reproduce(plan),
     }
     sections = tuple(
         Section(title, tuple(blocks), title not in _NO_FIGURES) for title, blocks in found.items() if blocks
@@ -85,7 +85,7 @@ def compile_report(
     return report, texts
 
 
-_NO_FIGURES = ("What was learnt of the raters", "How to repeat it")
+_NO_FIGURES = ("What was learnt of the raters", "Reproduce")
 
 
 def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
@@ -128,7 +128,7 @@ def _agreement(
     header = ("aspect", *names.values(), "LM calls per item", "chosen")
     sources = len(plan.data.measured.groups)
     never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
-    told = (
+    note = (
         f"{_label(found['compiled'])}; 95 % intervals. {sources} sources, {never}. LM "
         "calls per item in the order of the columns."
     )
@@ -136,7 +136,7 @@ def _agreement(
     joined = plan.data.splits.joined_note()
     notes = [*undefined(plan, held_out), *([f"Split: {joined}"] if joined else []), *gains(held_out, kind)]
     return [
-        DataTable(header, rows_of(cells), told, total=len(aspects) > 1),
+        DataTable(header, rows_of(cells), note, total=len(aspects) > 1),
         JudgesChart("Held-out agreement with the raters", _label(found["compiled"]), tuple(rows), series),
         Paragraph("\n".join(notes), look="small"),
     ]
@@ -193,8 +193,8 @@ def _learnt(plan: CompilePlan, judge: CompiledJudge) -> list[ReportBlock]:
     ]
     if not blocks and not changes:
         return [Paragraph("The judge holds no guide, and its instructions are those that it came with.")]
-    told = "Instructions of the judge's roles, from uncompiled to compiled: what was added and what was removed."
-    return [*blocks, *([Paragraph(told)] if changes else []), *changes]
+    note = "Instructions of the judge's roles, from uncompiled to compiled: what was added and what was removed."
+    return [*blocks, *([Paragraph(note)] if changes else []), *changes]
 
 
 def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
@@ -209,11 +209,11 @@ def _rounds(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Rep
         if any(len(one.values) > 1 for one in series):
             chosen = None if point.tie_breaker else (in_words(point.variant), point.rounds)
             charts.append(RoundsChart(aspect, label, tuple(series), chosen))
-    told = (
+    note = (
         "On the sources that were chosen by, without Tie-breaker and as given; the largest of many such figures is too "
         "large."
     )
-    return [Paragraph(told), *charts] if charts else []
+    return [Paragraph(note), *charts] if charts else []
 
 
 def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[ReportBlock]:
@@ -228,21 +228,21 @@ def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Repor
         )
         for aspect, found in searches.items()
     ]
-    told = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
-    return [Paragraph(told), *charts]
+    note = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
+    return [Paragraph(note), *charts]
 
 
 def _point(outcome: Outcome) -> CostPoint:
     return CostPoint(outcome.calls, outcome.agreement, describe(outcome.point, outcome.calls))
 
 
-def _bill(run: Run) -> list[ReportBlock]:
+def _costs(run: Run) -> list[ReportBlock]:
     meter = run.runner.lm.meter
     rows = costs.cost_rows(meter, run.runner.lm.price)
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
-    told = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
-    return [Paragraph(told), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
+    note = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."
+    return [Paragraph(note), DataTable(header, rows_of(body), "\n".join(costs.notes(rows)), total=True)]
 
 
 def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
@@ -256,9 +256,9 @@ def _reproduce(plan: CompilePlan) -> list[ReportBlock]:
         ("settings", f"fingerprint {plan.identity}"),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
-    told = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
+    note = "Equal settings, data and replies of the LM give equal results; calls that were answered are not made again."
     return [
         Quotation("Command", as_command("compile", settings)),
         DataTable(("what", "value"), rows_of(rows)),
-        Paragraph(told, look="small"),
+        Paragraph(note, look="small"),
     ]

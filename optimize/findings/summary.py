@@ -10,7 +10,7 @@ from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gain
 from debate_judge.optimize.findings.wording import describe, guides
 from debate_judge.optimize.job import Result
 from debate_judge.optimize.proof.held_out import COMPARED, above_zero
-from debate_judge.programs.lm.address import without_credentials
+from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.flags.invocation import command
 from debate_judge.runs.reports import calibration as calibration_tables
@@ -125,6 +125,7 @@ def next_steps(result: Result) -> Verbatim:
     data += f"--columns {shlex.quote(','.join(settings.columns))} " if settings.columns else ""
     data += f"--aspects {shlex.quote(','.join(settings.aspects))} " if settings.aspects else ""
     data += f"--sources {settings.sources} " if settings.sources else ""
+    data += f"--held-out {shlex.quote(settings.held_out)} " if settings.held_out else ""
     data += f"--judge {settings.judge} " if settings.judge != usual.judge else ""
     # An export's own address is not used unless it is given again.
     server = f"--api-base {without_credentials(settings.api_base)} " if settings.api_base else ""
@@ -137,6 +138,8 @@ def next_steps(result: Result) -> Verbatim:
         f"All runs    {tracked.runs_link}",
         f"Score       {command('score')} --program {shlex.quote(str(result.export))} {server}--in texts.jsonl "
         "--out scores.jsonl",
-        f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
+        f"Your data   {command('check')} YOUR.csv"
+        if settings.data == usual.data
+        else f"Real LM     OPENAI_API_KEY=... {command('compile')} {data}--lm openai/gpt-4o-mini",
     ]
     return Verbatim("\n".join(lines))

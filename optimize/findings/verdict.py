@@ -33,8 +33,8 @@ def headings(kind: str) -> dict[str, str]:
 
 
 def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[str]:
-    """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, what does
-    it cost, and what is exported."""
+    """Questions and answers, one a line: is the judge good, is it better than a single call of the same LM, where does
+    that come from, how well do single raters agree, what does it cost, and what is exported."""
     good = held_out.tables["compiled"].average[plan.data.level][plan.statistic]
     sources = len(plan.data.measured.groups)
     calls, single = held_out.calls_per_item("compiled"), held_out.calls_per_item("single")
@@ -44,6 +44,8 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         "judge was neither tuned nor chosen on"
         + ("." if above_zero(good) else ": agreement above chance is not shown."),
         f"Is it better than a single call of the same LM? {better} {_by_aspect(held_out)}",
+        f"Where does that come from? {_sources_of_gain(held_out)}",
+        *_beside_raters(held_out),
         f"What does it cost? {calls:.1f} LM calls per item, against {single:.1f} for a single call.",
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
     ]
@@ -54,10 +56,10 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
 
 def _apart(repeats: Sequence[FoldFigures]) -> str:
     """How much folds and repeats differ."""
-    told = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
+    spread = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
     if len(repeats) > 1:
-        told += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
-    return told
+        spread += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
+    return spread
 
 
 def _range(values: Sequence[float]) -> str:
@@ -70,10 +72,10 @@ def _by_aspect(held_out: HeldOut) -> str:
     """The advice for each aspect, by intervals that hold for all aspects together."""
     advice: dict[str, list[str]] = {}
     for aspect, gain in held_out.gains.items():
-        told = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
-        advice.setdefault(told, []).append(aspect)
+        sentence = _advice(gain, held_out.calls["compiled"][aspect], held_out.calls["single"][aspect])
+        advice.setdefault(sentence, []).append(aspect)
     corrected = f" (corrected for {len(held_out.gains)} aspects, Bonferroni)" if len(held_out.gains) > 1 else ""
-    return "; ".join(f"{', '.join(aspects)}: {told}" for told, aspects in advice.items()) + corrected + "."
+    return "; ".join(f"{', '.join(aspects)}: {sentence}" for sentence, aspects in advice.items()) + corrected + "."
 
 
 def measure(plan: CompilePlan, held_out: HeldOut) -> str:
@@ -135,12 +137,42 @@ def _better(gain: Difference, calls: float, single: float) -> str:
         return f"Yes, by {interval(gain)}."
     if gain.high < 0:
         return f"No, it is worse: {interval(gain)}."
-    told = f"These sources cannot tell: {interval(gain)}."
+    sentence = f"These sources cannot tell: {interval(gain)}."
     return (
-        f"{told} It takes more calls, so that the single call is the cheaper choice."
+        f"{sentence} It takes more calls, so that the single call is the cheaper choice."
         if costs_more(calls, single)
-        else told
+        else sentence
     )
+
+
+def _sources_of_gain(held_out: HeldOut) -> str:
+    """What the knowledge of the raters and the debate each add to a single call."""
+    what = {
+        "what was learnt about the raters, and how candidates are read": held_out.of_knowledge,
+        "the debate": held_out.over_informed,
+    }
+    parts = []
+    for name, effect in what.items():
+        if effect.value == 0 == (effect.high or 0) - (effect.low or 0):
+            parts.append(f"{name}: nothing")
+        elif effect.low is None or effect.high is None or effect.low <= 0 <= effect.high:
+            parts.append(f"{name}: nothing shown, {interval(effect)}")
+        else:
+            parts.append(f"{name}: {interval(effect)}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _beside_raters(held_out: HeldOut) -> list[str]:
+    """The human ceiling, where single raters are known."""
+    compared = [
+        f"{aspect} {interval(found.judge)}, a rater {interval(found.ceiling)}"
+        for aspect, found in held_out.raters.get("compiled", {}).items()
+        if found.judge is not None and found.ceiling is not None
+    ]
+    if not compared:
+        return []
+    return [f"Does it agree as well as a rater does? With the mean of the other raters: {'; '.join(compared)}."]
 
 
 def _advice(gain: Difference, calls: float, single: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.search.points import FREE, NO_KNOWLEDGE, JudgeVariant, Point
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.compiled import CompiledJudge
 
@@ -25,8 +25,6 @@ def describe(point: Point, calls: float = 1.0) -> str:
         parts.append(point.knowledge)
     if point.tie_breaker and point.rounds:
         parts.append("tie-breaker")
-    if point.asked != FREE:
-        parts.append(f"asked for {point.asked} points")
     if point.reading != "alone":
         parts.append(point.reading)
     if point.granularity != "given":
@@ -37,9 +35,8 @@ def describe(point: Point, calls: float = 1.0) -> str:
 def in_words(variant: JudgeVariant) -> str:
     """The name of a variant in figures."""
     known = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
-    asked = "" if variant.asked == FREE else f", {variant.asked} points"
     reading = "" if variant.reading == "alone" else f", {variant.reading}"
-    return f"{variant.persona}{known}{asked}{reading}"
+    return f"{variant.persona}{known}{reading}"
 
 
 def instruction_diff(plan: CompilePlan, judge: CompiledJudge) -> str:

@@ -247,8 +247,8 @@ def _scores(
     for one in shared_judges(judges):
         label = one.aspects[0] if len(one.aspects) == 1 else JOINTLY
         with stage(f"{label}: held-out"):
-            told = [item for name in one.aspects for item in items[name]]
-            judgements = iter(run.runner.judge(one.judge, told, f"{label}: learning curve, {size}"))
+            own_items = [item for name in one.aspects for item in items[name]]
+            judgements = iter(run.runner.judge(one.judge, own_items, f"{label}: learning curve, {size}"))
         for name in one.aspects:
             granularity = searches[name].scores.granularity(name, points[name])
             own = list(islice(judgements, len(items[name])))

@@ -69,6 +69,7 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
             aspect: versus(own, {key: by_judge["single"][key] for key in own}, family=len(each))
             for aspect, own in each.items()
         },
+        of_knowledge=versus(by_judge["informed_single"], by_judge["single"]),
         over_informed=versus(by_judge["compiled"], by_judge["informed_single"]),
         over_uncompiled=versus(by_judge["compiled"], by_judge["uncompiled"]),
         judged={name: _judgements(plan, by_fold[0], name) for name in COMPARED},

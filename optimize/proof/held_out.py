@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from debate_judge.data.agreement.decisions import Decided
@@ -91,6 +92,9 @@ class HeldOut:
     gains: Mapping[str, Difference]
     """Aspect -> compiled minus single call, with intervals that hold for all aspects together in 95 % of cases
     (Bonferroni: each has the level 1 - .05 / aspects)."""
+    of_knowledge: Difference
+    """The single call with the same knowledge and reading minus the single call, averaged over aspects: the effect of
+    what was learnt about the raters, and of how candidates are read."""
     over_informed: Difference
     """Compiled minus the single call with the same knowledge, averaged over aspects: the effect of the debate."""
     over_uncompiled: Difference
@@ -140,8 +144,8 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.thrifty else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in items})
     once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
-    # In this order: a single call is the first turn of the debate with the same knowledge and reading, whose reply is
-    # then in the store.
+    # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is
+    # shared in flight.
     asked = {
         "uncompiled": shared_judges(dict.fromkeys(items, uncompiled)),
         "single": shared_judges(dict.fromkeys(items, single)),
@@ -154,14 +158,19 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
         "single": {aspect.name: usual_granularity(single, aspect) for aspect in aspects},
     }
     own = {name: compiled.aspects[name].granularity for name in items}
-    for name, judges in asked.items():
-        for one in judges:
-            label = one.aspects[0] if len(one.aspects) == 1 or plan.settings.shared else JOINTLY
-            with stage(f"{label}: held-out"):
-                told = [item for aspect in one.aspects for item in items[aspect]]
-                judgements = iter(run.runner.judge(one.judge, told, f"{label}: held-out, {name}"))
-            for aspect in one.aspects:
-                found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
+
+    def judged(name: str, one: SharedJudge) -> list[Judgement]:
+        label = one.aspects[0] if len(one.aspects) == 1 or plan.settings.shared else JOINTLY
+        with stage(f"{label}: held-out"):
+            own_items = [item for aspect in one.aspects for item in items[aspect]]
+            return run.runner.judge(one.judge, own_items, f"{label}: held-out, {name}")
+
+    passes = [(name, one) for name, judges in asked.items() for one in judges]
+    results = run.runner.at_once([partial(judged, name, one) for name, one in passes])
+    for (name, one), result in zip(passes, results, strict=True):
+        judgements = iter(result)
+        for aspect in one.aspects:
+            found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
     return found
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.proof.held_out import Proof, score_held_out
-from debate_judge.optimize.selection import Selected, TunedJudges, choose, learn
+from debate_judge.optimize.selection import Selected, choose, learn
 
 logger = logging.getLogger(__name__)
 
@@ -31,32 +34,32 @@ def prove(run: Run) -> tuple[Selected, list[Proof]]:
 def _by_folds(run: Run) -> tuple[Selected, list[Proof]]:
     """Compile and score for each fold, and compile the judge to export on all sources.
 
-    Folds run one after the other: a single search already has more calls than may be in flight at once.
+    First all halves are tuned, then everything is chosen: nothing of a fold depends on another one.
     """
-    proofs: list[Proof] = []
-    of_whole: TunedJudges | None = None
-    for repeat, folds in enumerate(run.plan.data.repeats):
-        for half in folds.halves:
-            learnt = learn(run.on(half[0]))
-            # The exported judge is tuned on the first half of the first repeat, like half of the folds.
-            of_whole = of_whole or learnt
-            for splits in half:
-                logger.info("fold %d of %d: %s", len(proofs) + 1, _count(run), _sizes(splits))
-                fold = run.on(splits)
-                proofs.append(_scored(fold, choose(fold, learnt), repeat))
-    if of_whole is None:
-        raise ValueError("a compile by folds without folds")
-    logger.info("choosing the judge that is exported by all %d sources", len(run.plan.data.corpus.groups))
-    return choose(run, of_whole), proofs
+    halves = [(repeat, half) for repeat, folds in enumerate(run.plan.data.repeats) for half in folds.halves]
+    learnt = run.tuned([partial(learn, run.on(half[0])) for _, half in halves])
+    folds = [
+        (repeat, run.on(splits), tuned) for (repeat, half), tuned in zip(halves, learnt, strict=True) for splits in half
+    ]
+
+    def fold(number: int) -> Proof:
+        repeat, own, tuned = folds[number]
+        logger.info("fold %d of %d: %s", number + 1, len(folds), _sizes(own.plan.data.splits))
+        return _scored(own, choose(own, tuned), repeat)
+
+    def whole() -> Selected:
+        logger.info("choosing the judge that is exported by all %d sources", len(run.plan.data.corpus.groups))
+        # It is tuned on the first half of the first repeat, like half of the folds.
+        return choose(run, learnt[0])
+
+    works: list[Callable[[], Any]] = [*(partial(fold, number) for number in range(len(folds))), whole]
+    *proofs, selected = run.runner.at_once(works)
+    return selected, proofs
 
 
 def _scored(run: Run, selected: Selected, repeat: int = 0) -> Proof:
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     return Proof(run.plan, selected.judge, selected.searches, score_held_out(run, selected.judge), repeat)
-
-
-def _count(run: Run) -> int:
-    return sum(len(half) for folds in run.plan.data.repeats for half in folds.halves)
 
 
 def _sizes(splits: Splits) -> str:

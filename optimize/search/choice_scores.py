@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from debate_judge.data.agreement.tables import Agreement, GroupScores, Level, Statistic, agreement_table
 from debate_judge.data.schema import Aspect, Corpus, Granularity
@@ -91,8 +91,8 @@ class ChoiceScores:
     ) -> None:
         self.variants = variants
         self.aspects = tuple(aspects)
+        self.runner = runner
         self._parts = parts
-        self._runner = runner
         self._label = label
         self._fixed = fixed
         self._units: tuple[ChoiceScores, ...] = (self,)
@@ -151,6 +151,11 @@ class ChoiceScores:
             self._scores[key] = self._read(point, key[1], only)
         return self._scores[key]
 
+    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        """Ask the LM for what it has not said yet of the scores at these points; arguments as of `scores`."""
+        for point in points:
+            self.scores(point, only=only)
+
     def _read(
         self, point: Point, parts: Iterable[ChoicePart], only: Collection[str] | None
     ) -> tuple[dict[str, list[GroupScores]], float]:
@@ -185,8 +190,8 @@ class ChoiceScores:
         # For a figure: fewer resamples than for evidence show as much.
         found = []
         for rounds in range(self.held[variant] + 1):
-            ways = variant.asked, variant.reading
-            scores, _ = self.scores(Point(variant.knowledge, variant.persona, rounds, False, "given", *ways))
+            point = Point(variant.knowledge, variant.persona, rounds, False, "given", variant.reading)
+            scores, _ = self.scores(point)
             table = agreement_table({aspect: scores[aspect]}, resamples=1000, seed=seed, levels=(level,))
             found.append(table.aspects[aspect][level][statistic])
         return found
@@ -203,7 +208,7 @@ class ChoiceScores:
             return unit._debates.setdefault(variant, unit._nothing())
 
         def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
-            return self._runner.converse(judge, [spot.item for spot in spots], rounds, f"{label}: {what}")
+            return self.runner.converse(judge, [spot.item for spot in spots], rounds, f"{label}: {what}")
 
         self._ask(held, variant, "debates", rounds, only, ask)
         return held(self)
@@ -218,7 +223,7 @@ class ChoiceScores:
         def ask(judge: Judge, spots: Sequence[Spot], label: str) -> list[Transcript]:
             told = [spot.unit._debates[variant][spot.part].transcripts[spot.place] for spot in spots]
             open_at_n = [transcript.until(rounds) for transcript in told if transcript is not None]
-            return self._runner.break_tie(judge, [spot.item for spot in spots], open_at_n, f"{label}: {what}")
+            return self.runner.break_tie(judge, [spot.item for spot in spots], open_at_n, f"{label}: {what}")
 
         self._ask(held, variant, "tie-breaks", rounds, only, ask)
         return held(self)
@@ -239,15 +244,20 @@ class ChoiceScores:
         items, and what they are labelled."""
         joint = variant.reading == "joint" and len(self._units) > 1
         label = JOINTLY if joint else self._label
+        units = self._units if joint else (self,)
+
+        def hear(part: ChoicePart, judge: Judge, spots: Sequence[Spot]) -> None:
+            with stage(search_stage(label, kind, part)):
+                transcripts = ask(judge, spots, label)
+            for spot, transcript in zip(spots, transcripts, strict=True):
+                own = held(spot.unit)[part]
+                own.transcripts[spot.place], own.rounds[spot.place] = transcript, rounds
+
+        works: list[Callable[[], None]] = []
         for part in self._items:
-            units = self._units if joint else (self,)
             spots = [spot for unit in units for spot in unit._open(held(unit), variant, part, rounds, only)]
-            for judge, those in shared(spots) if joint else by_judge(spots):
-                with stage(search_stage(label, kind, part)):
-                    transcripts = ask(judge, those, label)
-                for spot, transcript in zip(those, transcripts, strict=True):
-                    own = held(spot.unit)[part]
-                    own.transcripts[spot.place], own.rounds[spot.place] = transcript, rounds
+            works += [partial(hear, part, judge, own) for judge, own in (shared(spots) if joint else by_judge(spots))]
+        self.runner.at_once(works)
 
     def _open(
         self, held: Held, variant: JudgeVariant, part: ChoicePart, rounds: int, only: Collection[str] | None

@@ -57,11 +57,11 @@ Worth = Callable[[Sequence[Point]], dict[Point, list[float]]]
 """From points that were tried to what each is worth, aspect by aspect; those that lost their race are left out."""
 
 
-def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
-    """The probes that a search makes whatever its sampler says, in their order.
+def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Sequence[Probe]]:
+    """The probes that a search makes whatever its sampler says, in their order, by stages.
 
-    What a probe covers has to be evaluated before the next one is asked for. Each decision rests on the points of the
-    probes so far, and on no others, so that the course is the same when it is run again over a study that holds more.
+    What a stage covers has to be evaluated before the next one is asked for. Each decision rests on the points of the
+    stages so far, and on no others, so that the course is the same when it is run again over a study that holds more.
 
     Args:
         space: What may be chosen.
@@ -70,9 +70,9 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
     """
     covered: list[Point] = []
 
-    def tried(probes: Sequence[Probe]) -> Iterator[Probe]:
+    def tried(probes: Sequence[Probe]) -> Iterator[Sequence[Probe]]:
+        yield probes
         for probe in probes:
-            yield probe
             covered.extend(point for point in space.covered(probe) if point not in covered)
 
     def ranked(variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
@@ -86,23 +86,18 @@ def course(space: Space, breadth: Breadth, worth: Worth) -> Iterator[Probe]:
 
     otherwise_read = space.in_other_readings(*(space.heads[:1] if breadth.thrifty else space.heads))
     yield from tried([Probe(head, 0) for head in space.heads + otherwise_read])
-    known = ranked([head for head in space.heads if head not in space.rewritten])[0].knowledge
-    otherwise = [head for head in space.otherwise_asked if head.knowledge == known and not breadth.thrifty]
-    yield from tried([Probe(head, 0) for head in otherwise])
     if not space.longest:
         return
     plain, *learnt = space.heads
     # What was learnt shows in a debate that argues from it more than in a single call: some of it is always tried.
     heads = [plain, *ranked(learnt)[: max(1, breadth.kinds - 1)]]
-    if otherwise and (asked := ranked([*otherwise, *heads])[0]) in otherwise:
-        heads.append(asked)
     yield from tried(_debates(space, heads, space.longest))
     may_have = [head for head in heads if head not in space.rewritten and head.knowledge not in space.barred]
     best = ranked(may_have[1:] if breadth.thrifty and len(may_have) > 1 else may_have)[0]
     if not breadth.thrifty:
         again = space.in_other_readings(ranked(heads)[0])
-        yield from tried(_debates(space, [v for v in again if kept(replace(v, asked=space.asked[0]))], space.longest))
-    others = [replace(best, persona=persona, asked=space.asked[0]) for persona in space.personas[1:]]
+        yield from tried(_debates(space, [v for v in again if kept(v)], space.longest))
+    others = [replace(best, persona=persona) for persona in space.personas[1:]]
     yield from tried(_debates(space, others, min(n for n in space.rounds if n)))
     yield from tried(_debates(space, ranked([v for v in others if kept(v)])[: breadth.others], space.longest))
     if space.tie_breakers == (False, True):

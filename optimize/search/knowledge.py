@@ -19,10 +19,6 @@ from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
 from debate_judge.optimize.tuners.rated_examples import with_rated_examples
 from debate_judge.programs.judge import Judge
-from debate_judge.runs.runner.tables import BATCH_ROUNDS
-
-ASKED = "granularity"
-"""Entry of a judge's configuration that says how finely its prompts ask for scores."""
 
 TOGETHER = "together"
 """Entry of a judge's configuration that says how many candidates of a source share its calls."""
@@ -32,9 +28,6 @@ JOINT = "joint"
 
 TOGETHER_AT_MOST = 16
 """Candidates that a search lets a judge read side by side: as many as were measured to be read as well as alone."""
-
-BATCHES = "batch_rounds"
-"""Entry of a judge's configuration that says how often its calls are about candidates of different sources."""
 
 TUNED = "tuned"
 """Knowledge and persona of a judge whose instructions were rewritten as a whole."""
@@ -143,10 +136,8 @@ def variants_of(
 
 def read_as(reading: Reading) -> dict[str, int]:
     """The entries of a judge's configuration by which it reads candidates alone, or with as many others as a search
-    tries: of the same source, or in batches of different ones."""
-    if reading == "alone":
-        return {TOGETHER: 0, BATCHES: 0}
-    return {TOGETHER: TOGETHER_AT_MOST, **({BATCHES: BATCH_ROUNDS} if reading == "batch" else {})}
+    tries."""
+    return {TOGETHER: 0 if reading == "alone" else TOGETHER_AT_MOST}
 
 
 class _Judges(dict[JudgeVariant, CrossFitted]):
@@ -161,8 +152,6 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
     def __missing__(self, variant: JudgeVariant) -> CrossFitted:
         plain = self._personas.get(variant.persona, self._personas[self._space.personas[0]])
         ways: dict[str, object] = {}
-        if variant.asked != self._space.asked[0]:
-            ways[ASKED] = variant.asked
         if variant.reading != self._space.readings[0]:
             # In a joint call are as many candidates as in others.
             shared: Reading = next((reading for reading in self._space.readings if reading != "alone"), "alone")
@@ -170,8 +159,8 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
         if ways:
             plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)
-        self[variant] = CrossFitted(plain) if kind is None else kind.given_to(plain)
-        return self[variant]
+        # Folds that share what was tuned may want it at the same moment, and judges are told apart by their identity.
+        return self.setdefault(variant, CrossFitted(plain) if kind is None else kind.given_to(plain))
 
 
 def space_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:
@@ -189,5 +178,10 @@ def _with_guide(told: Judge) -> Give:
     return lambda judge: guided(judge, guide_of(told))
 
 
-def _instead(told: Judge) -> Give:
-    return lambda judge: told.reading_like(judge)
+def _instead(tuned: Judge) -> Give:
+    def give(judge: Judge) -> Judge:
+        own: Judge = tuned.deepcopy()
+        own.together, own.joint = judge.together, judge.joint
+        return own
+
+    return give

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point, Space
+from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import group_values, pooled_means, prior
 from debate_judge.optimize.search.rules import RULES, Evaluated
 
@@ -110,6 +110,29 @@ class Outcomes:
         """Ids of the groups that any unit is chosen by."""
         return tuple(dict.fromkeys(name for scores in self.units.values() for name in scores.groups))
 
+    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        """Ask the LM at once for what it has not said yet, of all units and variants.
+
+        Args:
+            points: Of each variant those with the longest debates first.
+            only: Ids of the groups that are asked about; by default all.
+        """
+        of_variant: dict[JudgeVariant, list[Point]] = {}
+        for point in points:
+            of_variant.setdefault(point.variant, []).append(point)
+        units = list(self.units.values())
+        for joint in (False, True):
+            # In a joint call the first unit asks for all of them.
+            asking = units[:1] if joint else units
+            units[0].runner.at_once(
+                [
+                    partial(unit.hear, own, only)
+                    for variant, own in of_variant.items()
+                    if (variant.reading == "joint") == joint
+                    for unit in asking
+                ]
+            )
+
     def evaluate(self, point: Point) -> dict[str, Outcome]:
         """What a point does, by unit; asks the LM for what it has not said yet."""
         if point not in self.by_point:
@@ -200,7 +223,7 @@ class Outcomes:
             return None
         own = self.space.personas[0]
         same = replace(point, knowledge=NO_KNOWLEDGE)
-        plain = replace(same, persona=own, asked=self.space.asked[0])
+        plain = replace(same, persona=own)
         usual = replace(plain, reading=self.space.readings[0])
         near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
         for other in near:

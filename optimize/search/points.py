@@ -10,12 +10,8 @@ from debate_judge.data.schema import GRANULARITIES, Granularity
 NO_KNOWLEDGE = "none"
 """What is known of the raters where nothing was learnt."""
 
-FREE = "free"
-"""How finely scores are asked for where the prompt does not say."""
-
-Reading = Literal["alone", "side by side", "batch", "joint"]
-"""Whether a call is about one candidate, about several of one source, about several of different sources
-(`programs.debate.batches`), or about these in all aspects."""
+Reading = Literal["alone", "side by side", "joint"]
+"""Whether a call is about one candidate, about several of one source, or about these in all aspects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -26,8 +22,6 @@ class JudgeVariant:
     """What it knows of the raters: the name of a kind (`optimize.search.knowledge`), or `NO_KNOWLEDGE`."""
     persona: str
     """Of its Critic."""
-    asked: str = FREE
-    """How finely its prompts ask for scores: free, half or whole points; not to be taken for what is read off them."""
     reading: Reading = "alone"
     """How it reads the candidates of a source."""
 
@@ -42,14 +36,12 @@ class Point:
     tie_breaker: bool
     granularity: Granularity
     """That the scores are rounded to."""
-    asked: str = FREE
-    """The granularity that the prompts ask for."""
     reading: Reading = "alone"
     """How the candidates of a source are read."""
 
     @property
     def variant(self) -> JudgeVariant:
-        return JudgeVariant(self.knowledge, self.persona, self.asked, self.reading)
+        return JudgeVariant(self.knowledge, self.persona, self.reading)
 
 
 @dataclass(frozen=True, order=True)
@@ -76,8 +68,6 @@ class Space:
     """Judges whose roles were all rewritten by a tuner, which have a Critic of their own."""
     barred: tuple[str, ...] = ()
     """Kinds of knowledge that are measured and never chosen."""
-    asked: tuple[str, ...] = (FREE,)
-    """How finely scores may be asked for, the judge's own way first; the others are tried with its own persona."""
     readings: tuple[Reading, ...] = ("alone",)
     """How the candidates of a source may be read, the judge's own way first; every judge may read them in each."""
     joint: bool = False
@@ -92,7 +82,7 @@ class Space:
     def variants(self) -> tuple[JudgeVariant, ...]:
         """All judges, those with the judge's own reading and persona first."""
         own = tuple(self._variant(k, p) for p in self.personas for k in self.knowledge)
-        own += self.otherwise_asked + self.rewritten
+        own += self.rewritten
         return own + self.in_other_readings(*own)
 
     @property
@@ -101,13 +91,8 @@ class Space:
         differ in nothing else share their first turn, and so their single call."""
         return tuple(self._variant(k, self.personas[0]) for k in self.knowledge) + self.rewritten
 
-    @property
-    def otherwise_asked(self) -> tuple[JudgeVariant, ...]:
-        """The judge with its own persona, asked for scores in another way than its own."""
-        return tuple(self._variant(k, self.personas[0], a) for k in self.knowledge for a in self.asked[1:])
-
-    def _variant(self, knowledge: str, persona: str, asked: str | None = None) -> JudgeVariant:
-        return JudgeVariant(knowledge, persona, asked or self.asked[0], self.readings[0])
+    def _variant(self, knowledge: str, persona: str) -> JudgeVariant:
+        return JudgeVariant(knowledge, persona, self.readings[0])
 
     def in_other_readings(self, *variants: JudgeVariant) -> tuple[JudgeVariant, ...]:
         """The variants, reading the candidates in another way than the judge's own."""
@@ -123,8 +108,7 @@ class Space:
 
     def probes(self) -> list[Probe]:
         """Everything that can be tried, the cheapest first."""
-        singles = self.heads + self.otherwise_asked
-        found = [Probe(head, 0) for head in (*singles, *self.in_other_readings(*singles))]
+        found = [Probe(head, 0) for head in (*self.heads, *self.in_other_readings(*self.heads))]
         for variant in self.variants:
             found += self.debates(variant, self.longest)
         if self.tie_breakers == (False, True):
@@ -141,9 +125,7 @@ class Space:
             held = [(0, False)]
         elif probe.tie_breaker:
             held = [(probe.rounds, True), *held]
-        # What was asked for in steps is not rounded again.
-        read = self.granularities if v.asked == self.asked[0] else self.granularities[:1]
-        return [Point(v.knowledge, v.persona, n, tie, g, v.asked, v.reading) for n, tie in held for g in read]
+        return [Point(v.knowledge, v.persona, n, tie, g, v.reading) for n, tie in held for g in self.granularities]
 
     def points(self) -> list[Point]:
         """Every distinct point."""
@@ -156,7 +138,6 @@ class Space:
         return (
             point.tie_breaker,
             kinds.index(point.knowledge),
-            point.asked != self.asked[0],
             point.reading != self.readings[0],
             point.persona != personas[0],
             point.rounds,

@@ -21,7 +21,6 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 from scipy.special import stdtr
@@ -256,12 +255,9 @@ def race(
     left, dropped = list(points), dict[Point, Dropped]()
     for end in block_ends(len(order), outcomes.criterion.level)[:-1]:
         asked = frozenset(order[:end])
-        if "batch" in outcomes.space.readings:
-            # Batches are made of what is asked about at once, which is the same for all points then.
-            for point, scores in product(left, outcomes.units.values()):
-                scores.scores(point, only=asked)
         if challenge is None:
             continue
+        outcomes.hear(left, asked)
         hopeful = [point for point in left if may_win(challenge, point, asked)]
         longest = max((point.rounds for point in hopeful), default=-1)
         kept = [p for p in left if p in hopeful or (not p.tie_breaker and p.rounds <= longest)]

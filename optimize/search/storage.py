@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,14 @@ from debate_judge.data.files.writing import make_folder
 from debate_judge.optimize.search.outcomes import Dropped, Outcome
 from debate_judge.optimize.search.points import Point, Reading, Space
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sharing.database import connect, only_holder, sqlalchemy_address, unreachable
+from debate_judge.programs.lm.sql.postgresql import connect, only_holder, sqlalchemy_address, unreachable
 
 if TYPE_CHECKING:
     import optuna
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 7
+FORMAT = 9
 """Of the trials in a storage; raise it when their parameters change, for older storages cannot be continued."""
 
 JOINT = "joint"
@@ -32,8 +32,7 @@ def _choices(space: Space, rounds: int) -> dict[str, tuple[Any, ...]]:
     knowledge = (*space.knowledge, *(v.knowledge for v in space.rewritten))
     personas = (*space.personas, *(v.persona for v in space.rewritten))
     choices: dict[str, tuple[Any, ...]] = {"rounds": space.rounds, "granularity": space.granularities}
-    choices |= {"knowledge": tuple(dict.fromkeys(knowledge)), "asked": space.asked}
-    choices["reading"] = space.readings
+    choices |= {"knowledge": tuple(dict.fromkeys(knowledge)), "reading": space.readings}
     debate = {"persona": tuple(dict.fromkeys(personas)), "tie_breaker": space.tie_breakers}
     return choices | (debate if rounds else {})
 
@@ -49,7 +48,7 @@ def _point(space: Space, params: Mapping[str, Any]) -> Point:
     head = next(v for v in space.heads if v.knowledge == params["knowledge"])
     persona, tie = params.get("persona", head.persona), params.get("tie_breaker", False)
     reading: Reading = "joint" if JOINT in params else params["reading"]
-    return Point(params["knowledge"], persona, params["rounds"], tie, params["granularity"], params["asked"], reading)
+    return Point(params["knowledge"], persona, params["rounds"], tie, params["granularity"], reading)
 
 
 Found = Mapping[str, Outcome] | Dropped
@@ -181,16 +180,71 @@ def open_study(name: str, storage: Path | str | None) -> optuna.Study:
 
 @contextmanager
 def _opened(storage: Path | str | None) -> Iterator[optuna.storages.BaseStorage]:
-    from optuna.storages import InMemoryStorage, JournalStorage
-
-    from debate_judge.optimize.search.checked_log import CheckedLog
+    from optuna.storages import InMemoryStorage
 
     if isinstance(storage, str):
         # Two that make the tables at the same moment break each other.
         with only_holder(storage, STUDIES, "tables of studies", "makes the tables of the studies"):
             yield _in_database(storage)
     else:
-        yield InMemoryStorage() if storage is None else JournalStorage(CheckedLog(storage))
+        yield InMemoryStorage() if storage is None else _in_file(storage)
+
+
+def _in_file(file: Path) -> optuna.storages.BaseStorage:
+    """Optuna's journal. A broken one is set aside: its trials are made again from the stored replies.
+
+    Raises:
+        InputError: The file cannot be read or written.
+    """
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    def opened() -> JournalStorage:
+        return JournalStorage(JournalFileBackend(str(file)))
+
+    with _usable(file):
+        torn = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
+    try:
+        if not torn:
+            with _usable(file):
+                return opened()
+    except InputError:
+        raise
+    # Whatever Optuna stumbles over when it reads records that somebody else has written.
+    except Exception as error:
+        logger.debug("%s: %r", file, error)
+    aside = file.with_name(f"{file.name}.broken")
+    logger.warning("%s is broken and set aside as %s; its trials are made again from the stored replies", file, aside)
+    with _usable(file):
+        file.replace(aside)
+        return opened()
+
+
+def add_trial(study: optuna.Study, trial: optuna.trial.FrozenTrial, storage: Path | str | None) -> None:
+    """Add a finished trial to a study that `storage` holds.
+
+    Raises:
+        InputError: Its file cannot be written, e.g. because the disk is full.
+    """
+    if isinstance(storage, Path):
+        with _usable(storage):
+            study.add_trial(trial)
+    else:
+        study.add_trial(trial)
+
+
+@contextmanager
+def _usable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "the study's file cannot be used",
+            file=file,
+            field="--store",
+            found=error.strerror or str(error),
+            remedy="make room, or fix the problem, and run the command again",
+        ) from error
 
 
 def _in_database(address: str) -> optuna.storages.BaseStorage:
@@ -210,4 +264,10 @@ def _in_database(address: str) -> optuna.storages.BaseStorage:
 
 def known_points(space: Space, study: optuna.Study) -> set[Point]:
     """The points that an earlier run evaluated or dropped."""
-    return {_point(space, trial.params) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
+    found = set()
+    for trial in study.get_trials(deepcopy=False):
+        # A record that was changed by hand names no point; its own is added once more.
+        with suppress(KeyError, StopIteration, TypeError):
+            if trial.state.is_finished():
+                found.add(_point(space, trial.params))
+    return found

@@ -20,10 +20,11 @@ from debate_judge.optimize.search.course import Breadth, course
 from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
-from debate_judge.optimize.search.race import Challenge, MayWin, race
+from debate_judge.optimize.search.race import Challenge, MayWin, block_ends, race, race_order
 from debate_judge.optimize.search.storage import (
     Found,
     StillAlone,
+    add_trial,
     alone_in,
     finished,
     known_points,
@@ -132,12 +133,19 @@ class _Trying:
         """Try the course, then what the sampler asks for, then the best in the other readings and jointly."""
         space, plan, strategy = self._space, self._plan, self._plan.strategy
         left = plan.breadth.probes
-        for probe in course(space, plan.breadth, self._worth):
-            # What is tried in another reading comes on top.
-            left -= probe.variant.reading == space.readings[0]
+        for stage in course(space, plan.breadth, self._worth):
+            probes = []
+            for probe in stage:
+                # What is tried in another reading comes on top.
+                left -= probe.variant.reading == space.readings[0]
+                if left < 0:
+                    break
+                probes.append(probe)
+            self._hear(probes)
+            for probe in probes:
+                self._try(probe)
             if left < 0:
                 break
-            self._try(probe)
         while plan.breadth.sampled and left > 0 and (wanted := self._further()) is not None:
             left -= 1
             self._try(wanted)
@@ -168,6 +176,34 @@ class _Trying:
         lost = {(point.knowledge, point.reading) for point in self._outcomes.dropped if not point.rounds}
         return not self._plan.breadth.thrifty and way not in lost
 
+    def _hear(self, probes: Sequence[Probe]) -> None:
+        """Have the calls of a stage made at once, as far as it can be told which will be made.
+
+        All probes are asked about the first block of groups, and about the next if they stay in the race against what
+        is known before the stage. Nothing is decided here: a probe that loses against another one of its stage was
+        asked about some groups for nothing, which is the price of not waiting in line.
+        """
+        outcomes, plan = self._outcomes, self._plan
+        runner = next(iter(outcomes.units.values())).runner
+        if not runner.has_to_wait:
+            return
+        points = {p: new for p in probes if (new := [q for q in self._space.covered(p) if q not in self._seen])}
+        if not outcomes.by_point and points:
+            # The first probe has no rival, and is asked about all groups.
+            outcomes.hear(points.pop(next(iter(points))))
+        order = race_order(outcomes.groups, plan.seed)
+        for end in block_ends(len(order), plan.criterion.level) if plan.race else [len(order)]:
+            asked = frozenset(order[:end])
+            outcomes.hear([point for own in points.values() for point in own], asked)
+            if outcomes.by_point:
+                rivals = {probe: Challenge(outcomes, own) for probe, own in points.items()}
+                points = {
+                    probe: [point for point in own if plan.strategy.may_win(rivals[probe], point, asked)]
+                    for probe, own in points.items()
+                }
+            elif plan.race:
+                break
+
     def _try(self, probe: Probe) -> None:
         """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""
         outcomes, plan = self._outcomes, self._plan
@@ -175,13 +211,14 @@ class _Trying:
         new = [point for point in self._space.covered(probe) if point not in self._seen]
         dropped = race(outcomes, new, plan.seed, plan.strategy.may_win) if plan.race else {}
         outcomes.dropped |= dropped
+        outcomes.hear([point for point in new if point not in dropped])
         for point in new:
             found = dropped[point] if point in dropped else outcomes.evaluate(point)
             self._on_trial(point, found)
             self._seen[point] = finished(self._space, point, found)
             self._require_alone()
             if point not in self._stored:
-                self._study.add_trial(self._seen[point])
+                add_trial(self._study, self._seen[point], plan.storage)
 
     def _require_alone(self) -> None:
         """Before a probe costs anything, and before a trial is added."""

@@ -51,7 +51,7 @@ class Tuning:
     statistic: Statistic
     """The correlation that is optimized."""
     feedback: Callable[[dspy.Example, dspy.Prediction], str] | None
-    """What went wrong on one example, in words, for tuners that reflect (`optimize.feedback`)."""
+    """What went wrong on one example, in words, for tuners that reflect (`programs.devset`)."""
     runner: JudgeRunner
     reflection: dspy.BaseLM
     """The LM that writes guides and instructions (`--reflection-lm`)."""

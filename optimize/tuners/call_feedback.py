@@ -1,7 +1,8 @@
 """Feedback on one call of a debate: how it changed the score, compared with the ratings.
 
 A reflecting tuner shows an LM single calls, each with its prompt and reply. The feedback has to be about that call, so
-the call is looked up in the example: the item by the texts in the prompt, the turn by the debate in the prompt.
+the call is looked up in the example: the item by the texts in the prompt, the turn by the debate in the prompt. Of a
+call about several candidates, it says of each what was right and wrong.
 Feedback contains numbers and sentences of the guide, but no text under evaluation.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 import dspy
 
-from debate_judge.optimize.feedback import group_feedback, pairs_in_wrong_order
+from debate_judge.programs.devset import group_feedback, pairs_in_wrong_order
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.roles.role import material
 from debate_judge.programs.transcript import Turn
@@ -24,6 +25,9 @@ Trace = Sequence[tuple[Any, Mapping[str, Any], Any]]
 
 _ITEM = ("source", "context", "candidate")
 """Input fields that identify an item of an example."""
+
+_CANDIDATE = re.compile(r"^\[\[ ## candidate_(\d+) ## \]\]\n", re.MULTILINE)
+_ROUND = re.compile(r"^candidate_\w+: [\w-]+, round (\d+)", re.MULTILINE)
 
 _CITED = 0.6
 """Least share of the content words of a guide's sentence in a reply that counts as using that sentence."""
@@ -73,18 +77,29 @@ def call_feedback(
     Returns:
         A statement on each line; feedback on the whole example if the call cannot be identified.
     """
+    if "candidates" in call[0]:
+        shared = [
+            f"Candidate {number}: {line}"
+            for number, found in _shared(example, prediction, call, role)
+            for line in _lines(example, prediction, found, role)
+        ]
+        return "\n".join(shared) or group_feedback(example, prediction)
     found = _found(example, prediction, trace, call, role)
     if found is None:
         return group_feedback(example, prediction)
+    return "\n".join(_lines(example, prediction, found, role))
+
+
+def _lines(example: dspy.Example, prediction: dspy.Prediction, found: JudgedCall, role: str) -> list[str]:
     if found.turn is None:
-        return f"No score came of this call: {_reason(found.judgement)}."
+        return [f"No score came of this call: {_reason(found.judgement)}."]
     lines = list(_critique(found) if found.turn.score is None else _scoring(found, role))
     if found.before is not None and found.after is not None and _change(found) > 0:
         lines += [
             f'The reply rests on this sentence of the guide, which was misapplied here: "{sentence}"'
             for sentence in cited(str(prediction.get("guide") or ""), found.reply)
         ]
-    return "\n".join([*lines, *_outcome(found), *_place(example, prediction, found)])
+    return [*lines, *_outcome(found), *_place(example, prediction, found)]
 
 
 def cited(guide: str, reply: str) -> list[str]:
@@ -119,13 +134,36 @@ def _found(
     # A second attempt and further samples have the same debate in their prompts and form one turn.
     debates = list(dict.fromkeys(str(read.get("debate", "")) for read in own))
     place = debates.index(str(inputs.get("debate", "")))
+    spoken = [i for i, turn in enumerate(judgement.transcript.turns) if turn.role == role]
+    return _judged(example, number, judgement, spoken[place] if place < len(spoken) else None, reply)
+
+
+def _shared(
+    example: dspy.Example, prediction: dspy.Prediction, call: tuple[Mapping[str, Any], Any], role: str
+) -> Iterator[tuple[int, JudgedCall]]:
+    """The items that a call about several candidates has decided on, with their numbers in its prompt."""
+    inputs, reply = call
+    _, *pieces = _CANDIDATE.split(inputs["candidates"])
+    numbers = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
+    # Every turn is one line of the debate, so no text can pose as another one.
+    rounds = [int(found) for found in _ROUND.findall(inputs.get("debate") or "")]
+    now = max(rounds, default=0) + (role == "critic")
+    for place, (item, judgement) in enumerate(zip(example.questions, prediction.judgements, strict=True)):
+        own = material(item, "")
+        number = numbers.get(own["candidate"].strip())
+        known = own["source"] == inputs["source"] and own["aspect"] in inputs["aspect"]
+        turns = judgement.transcript.turns
+        turn = next((i for i, turn in enumerate(turns) if (turn.role, turn.round) == (role, now)), None)
+        if number is not None and known and turn is not None and example.ratings[place] is not None:
+            yield number, _judged(example, place, judgement, turn, reply)
+
+
+def _judged(example: dspy.Example, number: int, judgement: Judgement, turn: int | None, reply: Any) -> JudgedCall:
     turns = judgement.transcript.turns
-    spoken = [i for i, turn in enumerate(turns) if turn.role == role]
-    turn = spoken[place] if place < len(spoken) else None
     scores = [one.score for one in turns[:turn] if one.score is not None]
     after = [one.score for one in turns[turn:] if one.score is not None] if turn is not None else []
     return JudgedCall(
-        item,
+        example.questions[number],
         example.ratings[number],
         judgement,
         None if turn is None else turns[turn],

@@ -22,7 +22,6 @@ from typing import Any
 import dspy
 from dspy.teleprompt.gepa import InstructionProposer
 from dspy.teleprompt.gepa.gepa_utils import ScoreWithFeedback
-from dspy.utils.exceptions import AdapterParseError
 from gepa.strategies.candidate_selector import ParetoCandidateSelector
 
 from debate_judge.data.errors import InputError
@@ -35,7 +34,6 @@ from debate_judge.optimize.tuners.rated_material import RatedCandidate, RatedSou
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.guide import guide_in, with_guide
 from debate_judge.programs.roles.parsing import escape
-from debate_judge.programs.roles.role import Role
 from debate_judge.programs.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -52,7 +50,7 @@ _MOST_CHARACTERS = 6000
 _PREFIX = "judge."
 """Prefix of predictor names, because GEPA sees the judge inside `_Program`."""
 
-_OWN = ("source", "context", "candidate", "debate")
+_OWN = ("source", "context", "candidate", "candidates", "debate", "request")
 """Input fields of a call that are always shown with it."""
 
 INSTRUCTIONS = """An assistant plays one role of a panel that rates texts as human raters would rate them. You are given
@@ -120,10 +118,10 @@ def _folder(tuning: Tuning, start: Judge) -> str | None:
 
 def _roles(judge: Judge) -> dict[str, str]:
     """Predictor name -> the name of its role in transcripts."""
-    found = {}
-    for path, module in judge.named_sub_modules(Role):
-        found[f"{_PREFIX}{path.removeprefix('self.')}.predict"] = module.speaker
-    return found
+    return {
+        _PREFIX + name: getattr(predictor, "speaker", name.replace("_", "-"))
+        for name, predictor in judge.named_predictors()
+    }
 
 
 class _Debates:
@@ -257,7 +255,7 @@ class _Proposer:
                 )
             except InputError:
                 raise
-            except (AdapterParseError, ValueError) as error:
+            except (dspy.AdapterParseError, ValueError) as error:
                 logger.info("no instructions in the reply of the reflecting LM: %s", type(error).__name__)
                 return {}
             return {
@@ -284,5 +282,6 @@ def _shown(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _texts(inputs: Mapping[str, Any]) -> RatedSource:
-    source, context, text = (str(inputs.get(name, "")) for name in ("source", "context", "candidate"))
+    source, context, text = (str(inputs.get(name) or "") for name in ("source", "context", "candidate"))
+    text = text or str(inputs.get("candidates") or "")
     return RatedSource(source, context, (RatedCandidate(text, (), 0.0, None),))

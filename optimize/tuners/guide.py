@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dspy
@@ -66,6 +67,7 @@ class GuideOptimizer(Teleprompter):
         limits: Limits of lengths.
         seed: For the division of the examples.
         label: Names of the aspects, for the log.
+        at_once: Carries out pieces of work that do not need each other's results; by default one after the other.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class GuideOptimizer(Teleprompter):
         limits: GuideLimits,
         seed: int,
         label: str,
+        at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] | None = None,
     ) -> None:
         super().__init__()
+        self._at_once = at_once or _in_turn
         self._evaluate = evaluate
         self._reflect = reflect
         self._rounds = rounds
@@ -119,12 +123,23 @@ class GuideOptimizer(Teleprompter):
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
         parts = _parts(trainset, self._proposals, self._seed)
-        found = {
-            name: self._guide(
-                student, [trainset[i] for i in own], [[i for i, p in enumerate(own) if p in part] for part in parts]
+        found: dict[str, tuple[str, dict[int, _Proposal]]] = dict(
+            zip(
+                places,
+                self._at_once(
+                    [
+                        partial(
+                            self._guide,
+                            student,
+                            [trainset[i] for i in own],
+                            [[i for i, p in enumerate(own) if p in part] for part in parts],
+                        )
+                        for own in places.values()
+                    ]
+                ),
+                strict=True,
             )
-            for name, own in places.items()
-        }
+        )
         folds = []
         for number in range(len(parts)):
             proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number in proposals}
@@ -147,7 +162,8 @@ class GuideOptimizer(Teleprompter):
         rated = self._judged(student, examples)
         # With few examples of an aspect, a part may have none or all of them, and cannot be used.
         usable = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {0: []}
-        proposals = {n: p for n, unseen in usable.items() if (p := self._proposal(student, rated, unseen)) is not None}
+        written = self._at_once([partial(self._proposal, student, rated, unseen) for unseen in usable.values()])
+        proposals: dict[int, _Proposal] = {n: p for n, p in zip(usable, written, strict=True) if p is not None}
         if not proposals:
             logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
             return "", {}
@@ -203,6 +219,10 @@ class GuideOptimizer(Teleprompter):
         return revised if after > before else best.guide
 
 
+def _in_turn(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [work() for work in works]
+
+
 def _gain(before: Sequence[_Rated], after: Mapping[int, _Rated]) -> float:
     """The mean gain of the metric on the examples of `after`; 0 without any."""
     return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
@@ -226,7 +246,7 @@ def guided(judge: Judge, guide: str) -> Judge:
 def informed(judge: Judge) -> tuple[str, ...]:
     """Names of the predictors that get a guide: the Scorer's, whose instructions all roles read, else all."""
     names = judge.tunable()
-    return ("scorer.predict",) if "scorer.predict" in names else names
+    return ("scorer",) if "scorer" in names else names
 
 
 def guide_of(judge: Judge) -> str:
@@ -280,5 +300,6 @@ def tune(tuning: Tuning) -> Tuned:
         limits=tuning.guide,
         seed=tuning.seed,
         label=tuning.label,
+        at_once=tuning.runner.at_once,
     )
     return optimizer.learn(tuning.judge, tuning.examples)

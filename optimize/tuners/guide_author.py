@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GuideLimits
@@ -123,7 +122,7 @@ class GuideAuthor:
             try:
                 with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
                     answer = dspy.Predict(signature)(**asked, correction=problem or "none")
-            except AdapterParseError:
+            except dspy.AdapterParseError:
                 problem = "The reply could not be read: it needs every field under its header."
                 continue
             guide = escape(str(answer.guide or "").strip())

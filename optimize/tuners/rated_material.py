@@ -67,7 +67,7 @@ class RatedSource:
     context: str
     candidates: tuple[RatedCandidate, ...]
     feedback: str = ""
-    """Feedback on the scores of all candidates (`optimize.feedback`)."""
+    """Feedback on the scores of all candidates (`programs.devset`)."""
 
     @property
     def difference(self) -> float:

@@ -1,9 +1,25 @@
 """ChatEval (Chan et al. 2024): referees with different roles discuss, and their final scores are averaged.
 
-Two answers to one question can also be compared directly (`ChatEval.compare`), by majority vote; a judge that is
-`comparing` does so for all candidates that come in pairs. Referees are not asked to agree (appendix B). Departures from
-the paper: referees give a score in every turn, not only in the last one, so that a discussion can be read after any
-number of turns; and they see the scores of the messages that they read.
+A judge that is `comparing` compares candidates that come in pairs. A referee votes for the answer with the higher
+score, by its latest scores averaged over the orders in which the answers were shown. The outcome is the majority's
+(section 2), which may differ from the order of the mean scores.
+
+Referees are not asked to agree (appendix B). Departures from the paper: referees give a score in every turn, not only
+in the last one, so that a discussion can be read after any number of turns; and they see the scores of the messages
+that they read.
+
+`COMMUNICATION` has the paper's strategies (appendix C). What an agent reads does not depend on the number of turns, so
+a discussion of T turns begins with every shorter one. The printed algorithms have four problems, which are solved here
+according to the paper's text:
+
+- `for t <- 0 to T` is T iterations, not T + 1: two agents and two turns cost 4.2 single calls (Table 6).
+- Algorithm 1 as printed adds h_n, what agent n says, to the history H_m of agent m for m >= n and m > 1 only. So the
+  first agent never hears any other, and its second turn repeats the first word for word; the second never hears the
+  third. The text around it (what "previous other agents have said") and the authors' published program let every
+  agent hear everything that was said before. That is `one-by-one`; the printed form is `one-by-one-printed`.
+- In Algorithm 2 the buffer is never emptied; each message is meant to be heard once.
+- In Algorithm 3 the summary is added to the histories; by the text it replaces them, and it sums up all that was
+  said so far. The summary after the last turn would not be read and is not made.
 """
 
 from __future__ import annotations
@@ -12,43 +28,70 @@ import asyncio
 import difflib
 import math
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.chateval.communication import STRATEGIES, SUMMARIZER, DiscussionLog, Speaker, Utterance
-from debate_judge.programs.chateval.referees import ROLES, Referee, RefereeOpinion, Summarizer, compared_aspect
-from debate_judge.programs.chateval.voting import MAJORITY, PairVerdict, pair_transcripts, spoken, tally
-from debate_judge.programs.judge import (
-    MOST_ROUNDS,
-    DebateConfig,
-    Item,
-    Judge,
-    StopReason,
-    Unscored,
-    Verdict,
-    unscored,
-)
-from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.role import NoAnswer, RoleReply
+from debate_judge.data.schema import Scale
+from debate_judge.programs.chateval.referees import ROLES, Opinion, Referee, Summarizing, compared_aspect, read_summary
+from debate_judge.programs.judge import MOST_ROUNDS, DebateConfig, Item, ItemJudge, StopReason, Verdict
+from debate_judge.programs.option_values import one_of, whole_number, yes_or_no
+from debate_judge.programs.roles.role import NoAnswer, Role, RoleReply
 from debate_judge.programs.roles.score_modes import MOST_SAMPLES
-from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+
+COMMUNICATION = (
+    "one-by-one",  # Algorithm 1 as the authors' published program has it: every message reaches every agent
+    "one-by-one-printed",  # Algorithm 1 to the letter
+    "simultaneous",  # Algorithm 2: all speak at once, then each reads what all said
+    "summarizer",  # Algorithm 3: the same, but each reads only a summary
+    "none",  # the ensemble (section 3.2): each speaks once and reads nothing of the others
+)
+
+SUMMARIZER = "summarizer"
+MAJORITY = "majority"
+"""Name of the role that announces the outcome of a comparison in a transcript."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w -]*")
 
+Answer = RoleReply[Opinion] | NoAnswer
 
-class ChatEval(Judge):
+
+@dataclass(frozen=True, slots=True)
+class Message(Turn):
+    """A turn of a discussion."""
+
+    scores: tuple[float, ...] = ()
+    """One, which is the turn's, or in a comparison one for each answer; none for a summary."""
+
+    @classmethod
+    def of(cls, speaker: str, turn: int, opinion: Opinion, calls: float) -> Message:
+        """The message of a speaker in a turn, from 0."""
+        score = opinion.scores[0] if len(opinion.scores) == 1 else None
+        return cls(speaker, turn, opinion.text, score, calls=calls, scores=opinion.scores)
+
+    def __str__(self) -> str:
+        """The message as others read it, on one line, so that it cannot pose as another speaker's message."""
+        text = " ".join(self.text.split())
+        if self.role == SUMMARIZER:
+            return f"Summary of the discussion so far: {text}"
+        label = "score" if len(self.scores) == 1 else "scores"
+        return f"{self.role}, turn {self.round + 1}, {label} {' and '.join(f'{s:g}' for s in self.scores)}: {text}"
+
+
+class ChatEval(ItemJudge):
     """A judge by a discussion of referees.
 
     Args:
         roles: Name -> role text; the order is the order of speaking.
-        communication: One of `programs.chateval.communication.STRATEGIES`. With `one-by-one` every referee reads all
-            earlier messages; with `one-by-one-printed`, Algorithm 1 to the letter, only its own and those of referees
-            before it in the order, and the first referee reads none.
+        communication: One of `COMMUNICATION`. With `one-by-one` every referee reads all earlier messages; with
+            `one-by-one-printed`, Algorithm 1 to the letter, only its own and those of referees before it in the order,
+            and the first referee reads none.
         turns: T, how often each referee speaks.
         samples: k, number of replies that are averaged each time a referee speaks (multiple evidence calibration).
-        both_orders: Whether `compare` shows the answers in both orders (balanced position calibration).
+        both_orders: Whether a comparison shows the answers in both orders (balanced position calibration).
         comparing: Whether candidates that come in pairs are compared; others are scored one by one.
 
     Raises:
@@ -67,57 +110,62 @@ class ChatEval(Judge):
         both_orders: bool = True,
         comparing: bool = False,
     ) -> None:
-        _check(roles, communication, turns)
-        whole_number("samples", samples, least=1, most=MOST_SAMPLES)
-        yes_or_no("both_orders", both_orders)
-        yes_or_no("comparing", comparing)
+        _check_roles(roles)
+        one_of("communication", communication, COMMUNICATION)
+        whole_number("turns", turns, least=1, most=MOST_ROUNDS + 1)
+        if communication == "none" and turns > 1:
+            raise InputError(
+                "referees who do not hear one another speak once", field="turns", expected="1", found=turns
+            )
         super().__init__(DebateConfig(rounds=turns - 1))
         self.texts = dict(roles)
         self.communication = communication
-        self.samples = samples
-        self.both_orders = both_orders
-        self.compares = comparing
+        self.samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        self.both_orders = yes_or_no("both_orders", both_orders)
+        self.compares = yes_or_no("comparing", comparing)
         self.roles = {name: Referee(name, text, alone=communication == "none") for name, text in roles.items()}
-        self.summarizer = Summarizer() if communication == "summarizer" else None
+        self.summarizer = Role(SUMMARIZER, Summarizing) if communication == "summarizer" else None
 
-    async def converse(self, item: Item, rounds: int) -> Transcript:
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
         """Hold the discussion: a first turn and `rounds` more, which are T = `rounds` + 1."""
-        log = await self._discuss(item, rounds, lambda referee, heard, n: referee.rate(item, heard, n))
-        return _transcript(log)
+        return await self._discuss(item, rounds, lambda referee, *heard: referee.rate(item, *heard))
 
     async def _discuss(
-        self,
-        item: Item,
-        rounds: int,
-        ask: Callable[[Referee, str, Sequence[int]], Awaitable[RoleReply[RefereeOpinion] | NoAnswer]],
-    ) -> DiscussionLog:
-        def speaker(index: int, name: str, referee: Referee) -> Speaker:
-            # Distinct numbers, so that referees with the same role do not get each other's samples from the store.
-            numbers = range(index * self.samples, (index + 1) * self.samples)
+        self, item: Item, rounds: int, ask: Callable[[Referee, str, int, Sequence[int]], Awaitable[Answer]]
+    ) -> Transcript:
+        """The messages in order. A message without a usable reply ends the discussion."""
+        names = list(self.roles)
+        # Those of a group speak at once.
+        groups = [[name] for name in names] if self.communication.startswith("one-by-one") else [names]
+        discussion = EMPTY
+        for turn in range(1 if self.communication == "none" else rounds + 1):
+            summary = None
+            if turn and self.summarizer is not None:
+                messages = _text(discussion, names)
+                answer = await self.summarizer.ask(item, read_summary, round=turn, debate=messages)
+                discussion = _with(discussion, turn, {SUMMARIZER: answer})
+                if discussion.failure is not None:
+                    return discussion
+                summary = str(discussion.turns[-1])
+            for group in groups:
+                calls = []
+                for name in group:
+                    heard = _text(discussion, self._audible_to(name)) if summary is None else summary
+                    # Distinct numbers, so that referees with the same role do not get each other's samples.
+                    first = names.index(name) * self.samples
+                    calls.append(ask(self.roles[name], heard, turn, range(first, first + self.samples)))
+                discussion = _with(discussion, turn, dict(zip(group, await asyncio.gather(*calls), strict=True)))
+                if discussion.failure is not None:
+                    return discussion
+        return discussion
 
-            async def speak(turn: int, heard: str) -> Utterance | NoAnswer:
-                answer = await ask(referee, heard, numbers)
-                if isinstance(answer, NoAnswer):
-                    return answer
-                return Utterance(name, turn, answer.value.text, answer.value.scores, answer.calls)
-
-            return Speaker(name, speak)
-
-        speakers = [speaker(index, *pair) for index, pair in enumerate(self.roles.items())]
-        return await STRATEGIES[self.communication](speakers, self._summing_up(item), rounds + 1)
-
-    def _summing_up(self, item: Item) -> Speaker | None:
-        summarizer = self.summarizer
-        if summarizer is None:
-            return None
-
-        async def speak(turn: int, heard: str) -> Utterance | NoAnswer:
-            answer = await summarizer.sum_up(item, heard)
-            return (
-                answer if isinstance(answer, NoAnswer) else Utterance(SUMMARIZER, turn, answer.value, (), answer.calls)
-            )
-
-        return Speaker(SUMMARIZER, speak)
+    def _audible_to(self, name: str) -> Sequence[str]:
+        """The referees whose messages this one reads."""
+        names = list(self.roles)
+        if self.communication != "one-by-one-printed":
+            return names
+        # In the paper's numbering, from 1: h_n goes to H_m for m >= n, m > 1.
+        return names[: names.index(name) + 1] if name != names[0] else ()
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The mean of the referees' latest scores; where one of them failed, the item is unscored."""
@@ -127,42 +175,18 @@ class ChatEval(Judge):
         reason: StopReason = "single call" if len(transcript.turns) == 1 else "rounds over"
         return Verdict(score, held, reason, transcript.calls, transcript)
 
-    async def compare(self, item_a: Item, item_b: Item) -> PairVerdict | Unscored:
-        """Let the referees discuss two answers to one question and vote.
-
-        Args:
-            item_a: The answer whose outcome is returned.
-            item_b: The other answer; only its text may differ.
-
-        Raises:
-            InputError: The two items are not about the same source, context and aspect.
-            dspy.LMError: The LM failed for good.
-        """
-        held = await self._in_orders(item_a, item_b, self.debate_config.rounds)
-        transcripts = tuple(map(_transcript, held))
-        calls = sum(t.calls for t in transcripts)
-        for transcript in transcripts:
-            if transcript.failure is not None:
-                return replace(unscored(transcript, transcript.failure), calls=calls)
-        found = tally(held, self.debate_config.rounds)
-        return PairVerdict(found.outcome, found.votes, found.scores, calls, transcripts)
-
-    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        """Compare two answers in `rounds` + 1 turns; after each the majority's outcome is the score."""
+    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+        """Compare two answers to one question in `rounds` + 1 turns; after each the majority's outcome is the score."""
         if not self.compares or len(items) != 2:
-            return await super().converse_table(items, rounds)
-        held = await self._in_orders(items[0], items[1], rounds)
-        return list(pair_transcripts(held, rounds + 1, items[0].aspect.scale))
+            return await super().converse(items, rounds)
+        pairs = [items, items[::-1]] if self.both_orders else [items]
+        discussions = await asyncio.gather(*(self._compared(pair, rounds) for pair in pairs))
+        return [pair_transcript(discussions, answer, rounds + 1, items[0].aspect.scale) for answer in (0, 1)]
 
-    async def _in_orders(self, item_a: Item, item_b: Item, rounds: int) -> list[DiscussionLog]:
-        _check_pair(item_a, item_b)
-        orders = [(item_a, item_b), (item_b, item_a)] if self.both_orders else [(item_a, item_b)]
-        return await asyncio.gather(*(self._compared(pair, rounds) for pair in orders))
-
-    async def _compared(self, pair: tuple[Item, Item], rounds: int) -> DiscussionLog:
+    async def _compared(self, pair: Sequence[Item], rounds: int) -> Transcript:
         aspect = compared_aspect(pair[0].aspect)
-        pair = (replace(pair[0], aspect=aspect), replace(pair[1], aspect=aspect))
-        return await self._discuss(pair[0], rounds, lambda referee, heard, n: referee.compare(pair, heard, n))
+        first, second = (replace(item, aspect=aspect) for item in pair)
+        return await self._discuss(first, rounds, lambda referee, *heard: referee.compare((first, second), *heard))
 
     def config(self) -> dict[str, Any]:
         return {
@@ -185,17 +209,88 @@ class ChatEval(Judge):
         Raises:
             InputError: As the constructor, or a name is not that of a built-in role.
         """
-        return cls(
-            _seated(config["roles"], config.get("same_role")),
-            str(config.get("communication", "one-by-one")),
-            config.get("turns", 2),
-            config.get("samples", 1),
-            config.get("both_orders", True),
-            config.get("comparing", False),
-        )
+        options = {name: value for name, value in config.items() if name not in ("roles", "same_role")}
+        return cls(_referees(config["roles"], config.get("same_role")), **options)
 
 
-def _seated(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
+def _with(discussion: Transcript, turn: int, answers: Mapping[str, Answer]) -> Transcript:
+    """A discussion with the answers of those who spoke at once."""
+    failures = []
+    for name, answer in answers.items():
+        if isinstance(answer, NoAnswer):
+            failures.append(answer.at(name, turn))
+        else:
+            discussion = discussion.add(Message.of(name, turn, answer.value, answer.calls))
+    return discussion.add(replace(failures[0], calls=sum(f.calls for f in failures))) if failures else discussion
+
+
+def _text(discussion: Transcript, speakers: Sequence[str]) -> str:
+    """The messages of some speakers as others read them."""
+    return "\n\n".join(str(message) for message in discussion.turns if message.role in speakers)
+
+
+def messages_of(discussion: Transcript) -> list[Message]:
+    """The messages of a discussion."""
+    return [turn for turn in discussion.turns if isinstance(turn, Message)]
+
+
+def pair_transcript(discussions: Sequence[Transcript], answer: int, turns: int, scale: Scale) -> Transcript:
+    """The transcript of one of two answers: the messages and, after every turn, the outcome as a score.
+
+    The outcome is the upper end of the scale for a win, its middle for a tie, its lower end for a loss. It is the only
+    score in a transcript; the referees' scores are in the texts. The calls of a discussion are counted in one
+    transcript, that of the answer which was shown first in it.
+
+    Args:
+        discussions: The discussion with the first answer shown first, and with both orders the other discussion.
+        answer: 0 for the first of the two answers, 1 for the second.
+        turns: T, the number of turns.
+        scale: The aspect's scale.
+    """
+    failures = [discussion.failure for discussion in discussions if discussion.failure is not None]
+    complete = min((failure.round for failure in failures), default=turns)
+    reported: list[Turn] = []
+    for turn in range(turns):
+        for order, discussion in enumerate(discussions):
+            for message in messages_of(discussion):
+                if message.round == turn:
+                    reported.append(_reported(message, shown_first=order == answer))
+        if turn < complete:
+            reported.append(_outcome(discussions, answer, turn, scale))
+    if not failures:
+        return Transcript(tuple(reported))
+    own = discussions[answer].failure if answer < len(discussions) else None
+    first = min(failures, key=lambda failure: failure.round)
+    return Transcript(tuple(reported), replace(first, calls=own.calls if own else 0))
+
+
+def _reported(message: Message, shown_first: bool) -> Turn:
+    """A message of a comparison in the transcript of one answer."""
+    scores = "answer 1: {:g}, answer 2: {:g}. ".format(*message.scores) if message.scores else ""
+    text = f"(this is answer {1 if shown_first else 2}) {scores}{message.text}"
+    return Turn(message.role, message.round, text, calls=message.calls if shown_first else 0)
+
+
+def _outcome(discussions: Sequence[Transcript], answer: int, turn: int, scale: Scale) -> Turn:
+    """What the majority announces about an answer after a turn; a tie if no outcome has most votes."""
+    scores: dict[str, list[tuple[float, ...]]] = {}
+    for order, discussion in enumerate(discussions):
+        latest = {m.role: m.scores for m in messages_of(discussion) if m.scores and m.round <= turn}
+        for name, of_both in latest.items():
+            scores.setdefault(name, []).append(of_both if order == answer else of_both[::-1])
+    votes: dict[str, str] = {}
+    for name, pairs in scores.items():
+        own, other = (math.fsum(column) / len(pairs) for column in zip(*pairs, strict=True))
+        vote = "win" if own > other else "lose" if own < other else "tie"
+        votes[f"{name} {vote}, {own:g} to {other:g}"] = vote
+    (outcome, most), *others = Counter(votes.values()).most_common()
+    if others and others[0][1] == most:
+        outcome = "tie"
+    score = {"win": scale.high, "tie": (scale.low + scale.high) / 2, "lose": scale.low}[outcome]
+    return Turn(MAJORITY, turn, f"{outcome} by the votes of {'; '.join(votes)}", score=score, calls=0)
+
+
+def _referees(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[str, str]:
     """Referee -> role text, from a configuration."""
     own = dict(roles) if isinstance(roles, Mapping) else {}
     known = {**ROLES, **own}
@@ -212,14 +307,14 @@ def _seated(roles: Mapping[str, str] | Sequence[str], same: str | None) -> dict[
             found=unknown[0],
             remedy=f"did you mean {near[0]!r}?" if near else "give your own roles in a file of name = text lines",
         )
-    seated: dict[str, str] = {}
+    numbered: dict[str, str] = {}
     for index, name in enumerate(names):
         number = f"-{names[: index + 1].count(name)}" if names.count(name) > 1 else ""
-        seated[name + number] = known[name]
-    return seated
+        numbered[name + number] = known[name]
+    return numbered
 
 
-def _check(roles: Mapping[str, str], communication: str, turns: int) -> None:
+def _check_roles(roles: Mapping[str, str]) -> None:
     if not roles:
         raise InputError("ChatEval needs a referee", field="roles", expected="at least one role", found=dict(roles))
     for name, text in roles.items():
@@ -228,29 +323,3 @@ def _check(roles: Mapping[str, str], communication: str, turns: int) -> None:
             raise InputError("not a name for a referee", field="roles", expected=expected, found=name)
         if not isinstance(text, str) or not text.strip():
             raise InputError("not a role", field=f"roles.{name}", expected="a non-empty text", found=text)
-    if communication not in STRATEGIES:
-        raise InputError(
-            "unknown communication strategy",
-            field="communication",
-            expected="one of " + ", ".join(STRATEGIES),
-            found=communication,
-        )
-    whole_number("turns", turns, least=1, most=MOST_ROUNDS + 1)
-    if communication == "none" and turns > 1:
-        raise InputError("referees who do not hear one another speak once", field="turns", expected="1", found=turns)
-
-
-def _check_pair(item_a: Item, item_b: Item) -> None:
-    for name in ("task", "aspect", "source", "context"):
-        one, other = getattr(item_a, name), getattr(item_b, name)
-        if one != other:
-            raise InputError("two answers to one question are compared", field=name, expected=repr(one), found=other)
-
-
-def _transcript(log: DiscussionLog) -> Transcript:
-    return Transcript(tuple(map(_turn, log.said)), log.failure)
-
-
-def _turn(said: Utterance) -> Turn:
-    score = said.scores[0] if len(said.scores) == 1 else None
-    return Turn(said.speaker, said.turn, spoken(said), score=score, calls=said.calls)

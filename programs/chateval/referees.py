@@ -1,7 +1,7 @@
-"""The referees and the summarizer of a ChatEval discussion: their roles and prompts.
+"""The referees and the summarizer of a ChatEval discussion: their roles, their prompts and what is read of a reply.
 
 The five diverse roles follow ChatEval, appendix A, in this project's own words. Each role is the instructions of its
-own predictor, so that a tuner can rewrite it by its name, e.g. `roles['critic'].predict`.
+own predictor, so that a tuner can rewrite it by its name, e.g. `roles['critic']`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, RoleReply, material, sample
-from debate_judge.programs.roles.wording import kinds
+from debate_judge.programs.roles.role import (
+    SAMPLING,
+    Fields,
+    JudgeSignature,
+    NoAnswer,
+    Role,
+    RoleReply,
+    ask,
+    kinds,
+)
 
 ROLES = MappingProxyType(
     {
@@ -65,13 +74,13 @@ COMPARISON_SCALE = Scale(1, 10)
 def compared_aspect(aspect: Aspect) -> Aspect:
     """The aspect on `COMPARISON_SCALE`; a sentence converts the points that its definition mentions to that scale."""
     raters, ours = aspect.scale, COMPARISON_SCALE
-    told = ""
+    conversion = ""
     if (raters.low, raters.high) != (ours.low, ours.high) and any(c.isdecimal() for c in aspect.definition):
-        told = (
+        conversion = (
             f" Points named in this definition are on a scale of {raters}; yours is {ours}: what it says of "
             f"{raters.low:g} holds for {ours.low:g}, and what it says of {raters.high:g} for {ours.high:g}."
         )
-    return replace(aspect, scale=ours, definition=aspect.definition + told)
+    return replace(aspect, scale=ours, definition=aspect.definition + conversion)
 
 
 class Refereeing(JudgeSignature):
@@ -110,11 +119,11 @@ class Summarizing(dspy.Signature):
 
 
 @dataclass(frozen=True, slots=True)
-class RefereeOpinion:
-    """What a referee says, and its scores: one, or one for each of two answers."""
+class Opinion:
+    """What a referee says, with one score, or one for each of two answers; a summary has none."""
 
     text: str
-    scores: tuple[float, ...]
+    scores: tuple[float, ...] = ()
 
 
 class Referee(Role):
@@ -129,80 +138,74 @@ class Referee(Role):
     def __init__(self, name: str, role: str, alone: bool) -> None:
         super().__init__(name, Refereeing, f"{role.strip()} {_ALONE if alone else _TOGETHER}")
 
-    async def rate(self, item: Item, heard: str, samples: Sequence[int]) -> RoleReply[RefereeOpinion] | NoAnswer:
+    async def rate(self, item: Item, heard: str, turn: int, samples: Sequence[int]) -> RoleReply[Opinion] | NoAnswer:
         """Score the candidate of `item` after the discussion so far.
 
         Args:
             item: The item.
             heard: The messages that this referee has read.
+            turn: Number of the turn, from 0.
             samples: Numbers of the samples to draw. Scores are averaged, and the words are those of the first sample. A
                 single sample is drawn with the LM's own settings.
         """
 
-        def read(fields: Fields) -> RefereeOpinion | replies.Unreadable:
+        def read(fields: Fields) -> Opinion | replies.Unreadable:
             value = replies.score(fields["score"], item.aspect.scale, item.aspect.name)
-            return value if isinstance(value, replies.Unreadable) else RefereeOpinion(fields["rationale"], (value,))
+            return value if isinstance(value, replies.Unreadable) else Opinion(fields["rationale"], (value,))
 
-        return await _opinion(self, item, heard, read, samples)
+        return await self._opinion(item, read, samples, turn, debate=heard)
 
     async def compare(
-        self, pair: tuple[Item, Item], heard: str, samples: Sequence[int]
-    ) -> RoleReply[RefereeOpinion] | NoAnswer:
+        self, pair: tuple[Item, Item], heard: str, turn: int, samples: Sequence[int]
+    ) -> RoleReply[Opinion] | NoAnswer:
         """Score both answers, the first of `pair` shown as answer 1; otherwise as `rate`."""
         first, second = pair
         inputs = {
             "task": f"{kinds(first.task, bool(first.context))} Answer 1 and answer 2 are two candidates. "
             "They are compared in one aspect: each gets a score of its own, and neither the order in which they "
             "stand nor their length may count. Two that are equally good get equal scores.",
-            "answer_1": material(first, "")["candidate"],
-            "answer_2": material(second, "")["candidate"],
+            "answer_1": replies.escaped(first.text),
+            "answer_2": replies.escaped(second.text),
         }
         # The same instructions with other fields, so that a tuned role is used for both.
-        role = Role(self.speaker, Comparing, self.predict.signature.instructions)
-        return await _opinion(role, first, heard, _read_pair, samples, inputs)
+        own = {"signature": Comparing.with_instructions(self.signature.instructions), "demos": []}
+        return await self._opinion(first, _read_pair, samples, turn, debate=heard, inputs=inputs, **own)
+
+    async def _opinion(
+        self,
+        item: Item,
+        read: Callable[[Fields], Opinion | replies.Unreadable],
+        samples: Sequence[int],
+        turn: int,
+        **prompt: Any,
+    ) -> RoleReply[Opinion] | NoAnswer:
+        tag = CallTag(self.speaker, turn)
+        if len(samples) == 1:
+            return await ask(self, item, read, tag, **prompt)
+        tags = [replace(tag, sample=number) for number in samples]
+        answers = await asyncio.gather(*(ask(self, item, read, t, settings=SAMPLING, **prompt) for t in tags))
+        calls = sum(answer.calls for answer in answers)
+        opinions: list[Opinion] = []
+        for answer in answers:
+            if isinstance(answer, NoAnswer):
+                return replace(answer, calls=calls)
+            opinions.append(answer.value)
+        columns = zip(*(opinion.scores for opinion in opinions), strict=True)
+        means = tuple(math.fsum(column) / len(opinions) for column in columns)
+        return RoleReply(Opinion(opinions[0].text, means), calls)
 
 
-async def _opinion(
-    role: Role,
-    item: Item,
-    heard: str,
-    read: Callable[[Fields], RefereeOpinion | replies.Unreadable],
-    samples: Sequence[int],
-    inputs: dict[str, str] | None = None,
-) -> RoleReply[RefereeOpinion] | NoAnswer:
-    settings: list[dict[str, Any]] = [{}] if len(samples) == 1 else [sample(number) for number in samples]
-    answers = await asyncio.gather(*(role.ask(item, read, debate=heard, inputs=inputs, settings=s) for s in settings))
-    calls = sum(answer.calls for answer in answers)
-    opinions: list[RefereeOpinion] = []
-    for answer in answers:
-        if isinstance(answer, NoAnswer):
-            return replace(answer, calls=calls)
-        opinions.append(answer.value)
-    columns = zip(*(opinion.scores for opinion in opinions), strict=True)
-    means = tuple(math.fsum(column) / len(opinions) for column in columns)
-    return RoleReply(RefereeOpinion(opinions[0].text, means), calls)
-
-
-def _read_pair(fields: Fields) -> RefereeOpinion | replies.Unreadable:
+def _read_pair(fields: Fields) -> Opinion | replies.Unreadable:
     scores = []
     for name in ("score_1", "score_2"):
         value = replies.score(fields[name], COMPARISON_SCALE)
         if isinstance(value, replies.Unreadable):
             return replies.Unreadable(f"{name}: {value.why}")
         scores.append(value)
-    return RefereeOpinion(fields["rationale"], tuple(scores))
+    return Opinion(fields["rationale"], tuple(scores))
 
 
-class Summarizer(Role):
-    """The extra LM of Algorithm 3; predictor name `summarizer.predict`."""
-
-    def __init__(self) -> None:
-        super().__init__("summarizer", Summarizing)
-
-    async def sum_up(self, item: Item, said: str) -> RoleReply[str] | NoAnswer:
-        """Sum up all that was said so far."""
-
-        def read(fields: Fields) -> str | replies.Unreadable:
-            return fields["summary"].strip() or replies.Unreadable("the summary was empty")
-
-        return await self.ask(item, read, debate=said)
+def read_summary(fields: Fields) -> Opinion | replies.Unreadable:
+    """The summary in the reply of the summarizer, the extra LM of Algorithm 3."""
+    text = fields["summary"].strip()
+    return Opinion(text) if text else replies.Unreadable("the summary was empty")

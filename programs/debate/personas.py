@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from debate_judge.data.errors import InputError, did_you_mean
+
 
 @dataclass(frozen=True, slots=True)
 class Persona:
@@ -54,3 +56,16 @@ SOPHISTICATED = Persona(
 )
 
 PERSONAS: Mapping[str, Persona] = MappingProxyType({p.name: p for p in (PLAIN, WEAK, MODERATE, STRICT, SOPHISTICATED)})
+
+
+def persona_named(name: str) -> Persona:
+    """The built-in persona of this name.
+
+    Raises:
+        InputError: There is none.
+    """
+    if name not in PERSONAS:
+        known = ", ".join(PERSONAS)
+        remedy = did_you_mean(name, PERSONAS)
+        raise InputError("unknown persona", field="persona", expected=f"one of {known}", found=name, remedy=remedy)
+    return PERSONAS[name]

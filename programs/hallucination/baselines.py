@@ -12,22 +12,19 @@ from typing import Any
 
 import dspy
 
-from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of
-from debate_judge.programs.hallucination.debate import (
+from debate_judge.programs.hallucination.judge import (
     FACTUALITY,
     OPINION,
-    SCORINGS,
     SEVERITY,
     ClaimTurn,
-    Scoring,
     claim_score,
     read_view,
+    without_retired,
 )
-from debate_judge.programs.judge import DebateConfig, Item, Judge
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge
 from debate_judge.programs.option_values import whole_number, yes_or_no
-from debate_judge.programs.roles.role import NoAnswer, Role
-from debate_judge.programs.roles.wording import kinds
+from debate_judge.programs.roles.role import NoAnswer, Role, kinds
 from debate_judge.programs.transcript import EMPTY, Transcript
 
 PLAIN = (
@@ -86,58 +83,45 @@ class Checking(dspy.Signature):
     severity: str = dspy.OutputField(desc=SEVERITY)
 
 
-class HallucinationCheck(Judge):
-    """A judge by one call; predictor name `checker.predict`.
+class HallucinationCheck(ItemJudge):
+    """A judge by one call; predictor name `checker`.
 
     Args:
         self_check: Whether to check by the LM's own knowledge instead of the given one.
         examples: Number of worked examples in the prompt of a self-check, 0 to 3.
-        scoring: As in `programs.hallucination.judge.Options`.
 
     Raises:
-        InputError: The number of examples is not possible (a plain check has none), or the scoring is unknown.
+        InputError: The number of examples is not possible (a plain check has none).
     """
 
     kind = "hallucination-check"
-    settable = ("self_check", "examples", "scoring")
+    settable = ("self_check", "examples")
 
-    def __init__(self, self_check: bool = False, examples: int = 0, scoring: Scoring = "verdict+severity") -> None:
+    def __init__(self, self_check: bool = False, examples: int = 0) -> None:
         super().__init__(DebateConfig(rounds=0))
-        yes_or_no("self_check", self_check)
-        whole_number("examples", examples, most=len(EXAMPLES) if self_check else 0)
-        if scoring not in SCORINGS:
-            raise InputError("unknown scoring", field="scoring", expected=", ".join(SCORINGS), found=scoring)
-        self.self_check = self_check
-        self.examples = examples
-        self.scoring: Scoring = scoring
+        self.self_check = yes_or_no("self_check", self_check)
+        self.examples = whole_number("examples", examples, most=len(EXAMPLES) if self_check else 0)
         self.checker = Role("checker", Checking, SELF_CHECK if self_check else PLAIN)
 
-    async def converse(self, item: Item, rounds: int) -> Transcript:
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
         """Check `item`; there are no rounds."""
         context = "" if self.self_check else item.context
-        told = f"{kinds(item.task, bool(context))} The candidate is the response."
-        inputs = {"task": f"{told} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else told}
+        task = f"{kinds(item.task, bool(context))} The candidate is the response."
+        inputs = {"task": f"{task} {CHECKED_ANSWER}" if form_of(item.task) == "answer" else task}
         if self.self_check:
             inputs |= {"context": "", "examples": "\n\n".join(map(_example, EXAMPLES[: self.examples]))}
         answer = await self.checker.ask(item, read_view, inputs=inputs)
         if isinstance(answer, NoAnswer):
             return EMPTY.add(answer.at("checker", 0))
-        view = answer.value
-        score = claim_score(view, item.aspect.scale, self.scoring)
-        return EMPTY.add(ClaimTurn("checker", 0, view.text, score, False, answer.calls, 1, view.factual, view.severity))
+        score = claim_score(answer.value, item.aspect.scale)
+        return EMPTY.add(ClaimTurn.of("checker", 0, answer, score))
 
     def config(self) -> dict[str, Any]:
-        return {"self_check": self.self_check, "examples": self.examples, "scoring": self.scoring}
+        return {"self_check": self.self_check, "examples": self.examples}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> HallucinationCheck:
-        """Rebuild a judge.
-
-        Raises:
-            InputError: As the constructor.
-        """
-        names = ("self_check", "examples", "scoring")
-        return cls(**{name: config[name] for name in names if name in config})
+        return cls(**without_retired(config))
 
 
 def _example(example: tuple[str, str, str, bool, int]) -> str:

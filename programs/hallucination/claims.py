@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 import dspy
@@ -24,8 +23,6 @@ from debate_judge.programs.roles import parsing as replies
 from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
 
 Form = Literal["document", "answer", "dialogue", "claim"]
-
-FORMS: tuple[Form, ...] = ("document", "answer", "dialogue", "claim")
 
 _LABELS: tuple[tuple[str, Form], ...] = (
     ("question", "answer"),
@@ -53,22 +50,6 @@ CHECKED_ANSWER = f"{ANSWER_RULE} What is true but not what was asked for has a s
 """What every checker of an answer to a question is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A statement to be verified."""
-
-    text: str
-    told: str
-    """What its checkers are told about its origin."""
-
-    @classmethod
-    def of(cls, text: str, task: Task, form: Form, fused: bool) -> Claim:
-        """The claim `text` from a response of a task; `fused` says that it is a question with its answer."""
-        if fused:
-            return cls(text, f"The claim is a question with its {task.candidate_label}. {CHECKED_ANSWER}")
-        return cls(text, "" if form == "claim" else f"The claim stands in this kind of text: {task.candidate_label}.")
-
-
 class Selecting(dspy.Signature):
     """You prepare a reply of a conversation for fact-checking. Keep what the reply states about the world, word for
     word, and leave out what nobody could check: opinions, feelings, wishes, greetings, offers and questions to the
@@ -94,43 +75,28 @@ class Extracting(dspy.Signature):
     claims: str = dspy.OutputField(desc="the claims, one a line and nothing else, or NONE where nothing is stated")
 
 
-class FactSelector(Role):
-    """Removes the subjective parts of a reply; predictor name `facts.predict`."""
-
-    def __init__(self) -> None:
-        super().__init__("facts", Selecting)
-
-    async def select(self, item: Item) -> RoleReply[str] | NoAnswer:
-        """The checkable part of the item's reply; empty where all of it is subjective."""
-
-        def read(fields: Fields) -> str | replies.Unreadable:
-            text = fields["facts"].strip()
-            if not text:
-                return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
-            return "" if _NOTHING.fullmatch(text) else text
-
-        return await self.ask(item, read)
+def read_facts(fields: Fields) -> str | replies.Unreadable:
+    """The checkable part of a reply; empty where all of it is subjective."""
+    text = fields["facts"].strip()
+    if not text:
+        return replies.Unreadable("the field 'facts' was empty; write NONE where nothing is left")
+    return "" if _NOTHING.fullmatch(text) else text
 
 
-class ClaimExtractor(Role):
-    """Takes a text apart into claims; predictor name `claims.predict`."""
+async def extract_claims(
+    role: Role, item: Item, text: str, form: Form, most: int
+) -> RoleReply[tuple[str, ...]] | NoAnswer:
+    """At most `most` claims of `text`, which is the item's candidate or its checkable part.
 
-    def __init__(self, most: int) -> None:
-        super().__init__("claims", Extracting)
-        self.most = most
-
-    async def extract(self, item: Item, text: str, form: Form) -> RoleReply[tuple[str, ...]] | NoAnswer:
-        """The claims of `text`, which is the item's candidate or its checkable part.
-
-        The source of a `document` is not shown, so that claims say what the text says and not what it should say.
-        """
-        task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {self.most} claims."
-        if form != "document":
-            task = f"Source: {item.task.source_label}. {task}"
-        inputs = {"task": task, "candidate": replies.escape(text)}
-        if form == "document":
-            inputs["source"] = ""
-        return await self.ask(item, lambda fields: read_claims(fields["claims"], self.most), inputs=inputs)
+    The source of a `document` is not shown, so that claims say what the text says and not what it should say.
+    """
+    task = f"Candidate: {item.task.candidate_label}. It is taken apart into at most {most} claims."
+    if form != "document":
+        task = f"Source: {item.task.source_label}. {task}"
+    inputs = {"task": replies.escaped(task), "candidate": replies.escape(text)}
+    if form == "document":
+        inputs["source"] = ""
+    return await role.ask(item, lambda fields: read_claims(fields["claims"], most), inputs=inputs)
 
 
 def read_claims(text: str, most: int) -> tuple[str, ...] | replies.Unreadable:
@@ -172,8 +138,3 @@ def _json_list(text: str) -> list[str] | replies.Unreadable:
     claims = [value.get("claim") if isinstance(value, dict) else value for value in values]
     texts = [claim for claim in claims if isinstance(claim, str)]
     return texts if len(texts) == len(claims) else wrong
-
-
-def joined(question: str, answer: str) -> str:
-    """A question and its short answer as one claim, e.g. `Which city is the capital of Peru? Lima.`"""
-    return " ".join(f"{question} {answer}".split())

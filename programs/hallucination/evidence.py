@@ -1,42 +1,35 @@
 """Evidence for a claim (Sun et al. 2024, sections 3.2 and 4.1.2): given knowledge, its best sentences, or the web's.
 
 Short knowledge is used as a whole. Of longer knowledge, the sentences most similar to one of two queries about the
-claim are used. Without any knowledge, the two queries go to a search provider, if one is configured. The LM is asked
-for queries only if they are used.
+claim are used. Without any knowledge, the two queries go to a search provider, if one is configured; its key comes from
+the environment only. The LM is asked for queries only if they are used.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import hashlib
+import json
+import os
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Protocol
+from itertools import zip_longest
+from typing import Any
 
+import aiohttp
 import dspy
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from debate_judge.data.errors import InputError, install_hint
+from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.claims import Form
-from debate_judge.programs.hallucination.web_search import SearchError, SearchProvider, kept
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.examples import fitted
 from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
-
-# A sentence ends before a blank, or before a capital letter without one, as in texts that were glued together; but not
-# after a capital letter, which keeps most initials and abbreviations such as U.S. in one piece.
-_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
-
-_REFERS_BACK = re.compile(
-    r"[\"“'‘(\[]*(?:he|she|it|they|his|hers?|its|theirs?|this|that|these|those|both|the (?:former|latter))\b",
-    re.IGNORECASE,
-)
-"""The beginning of an English sentence whose subject is in an earlier sentence."""
-
-_FURTHEST = 3
-"""Most earlier sentences that are searched for a subject."""
 
 AS_GIVEN, RANKED, SEARCHED, NOTHING = "as given", "ranked", "searched", "nothing"
 
@@ -63,99 +56,65 @@ class Querying(dspy.Signature):
     query_2: str = dspy.OutputField(desc="one line, another query and nothing else")
 
 
-class QueryWriter(Role):
-    """Writes the two queries; predictor name `queries.predict`."""
-
-    def __init__(self) -> None:
-        super().__init__("queries", Querying)
-
-    async def about(self, item: Item, claim: str) -> RoleReply[tuple[str, str]] | NoAnswer:
-        """Two queries about `claim`."""
-
-        def read(fields: Fields) -> tuple[str, str] | replies.Unreadable:
-            one, other = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
-            return (one, other) if one and other else replies.Unreadable("two queries are needed")
-
-        return await self.ask(item, read, inputs={"claim": replies.escape(claim)})
+def _read_queries(fields: Fields) -> tuple[str, str] | replies.Unreadable:
+    first, second = (" ".join(fields[name].split()) for name in ("query_1", "query_2"))
+    return (first, second) if first and second else replies.Unreadable("two queries are needed")
 
 
-class Ranker(Protocol):
-    """Measures how similar passages are to queries."""
-
-    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
-        """An array of shape (queries, passages); higher is more similar."""
-        ...
-
-
-class TfIdf:
-    """Cosine of TF-IDF vectors over runs of 2 to 4 characters inside words, by scikit-learn.
-
-    Parts of words match inflected forms (robbed, robbery), and work for languages without blanks between words.
-    """
-
-    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
-        vectorizer, matrix = _fitted(passages)
-        return (vectorizer.transform(queries) @ matrix.T).toarray()
-
-
-@lru_cache(maxsize=256)
-def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
-    # Cached, because all claims of all candidates of a document use the same passages.
-    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
-
-    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
-    return vectorizer, vectorizer.fit_transform(passages)
-
-
-class Dense:
-    """Cosine of sentence embeddings, by sentence-transformers (the extra `dense`).
+async def find_evidence(
+    item: Item, form: Form, claim: str, writer: Role, *, whole: int, limit: int, search: SearchProvider | None
+) -> RoleReply[Evidence] | NoAnswer:
+    """Find evidence about `claim`.
 
     Args:
-        model: Name or folder of a model; it is loaded at the first use.
+        item: The item with the response.
+        form: The form of its response.
+        claim: A claim of the response.
+        writer: Asked for two queries if they are used.
+        whole: Longest knowledge, in characters, that is used as a whole.
+        limit: Number of sentences or snippets that are used otherwise; sentences with their subjects come in addition.
+        search: The provider that is asked if no knowledge is given.
     """
+    # All texts of the item except the response and a mere question.
+    parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
+    given = "\n\n".join(part.strip() for part in parts if part.strip())
+    passages = sentences(given)
+    if given and (len(given) <= whole or len(passages) <= limit):
+        return RoleReply(Evidence(given, AS_GIVEN), 0)
+    if not given and search is None:
+        return RoleReply(Evidence("", NOTHING), 0)
+    queries = await writer.ask(item, _read_queries, inputs={"claim": replies.escape(claim)})
+    if isinstance(queries, NoAnswer):
+        return queries
+    if search is None or given:
+        # In a thread, because fitting a long document, or the first import, would block all other debates.
+        chosen = await asyncio.to_thread(best, passages, queries.value, limit)
+        return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
+    try:
+        results = await asyncio.gather(*(kept(search, query, limit) for query in queries.value))
+    except SearchError as error:
+        return NoAnswer("search error", str(error), queries.calls)
+    # Alternately, so that the second query contributes as much as the first.
+    mixed = [snippet for rank in zip_longest(*results) for snippet in rank if snippet is not None]
+    snippets = list(dict.fromkeys(mixed))[:limit]
+    evidence = Evidence("\n".join(snippets), SEARCHED if snippets else NOTHING, queries.value)
+    return RoleReply(evidence, queries.calls)
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self._encoder: Any = None
-        self._loading = threading.Lock()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Dense:
-        # Tuners copy judges, and the model should be loaded only once.
-        return self
+# --- the best sentences of a text ---
 
-    def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
-        encoder = self._load()
-        vectors = encoder.encode([*queries, *passages], normalize_embeddings=True)
-        return vectors[: len(queries)] @ vectors[len(queries) :].T
+# A sentence ends before a blank, or before a capital letter without one, as in texts that were glued together; but not
+# after a capital letter, which keeps most initials and abbreviations such as U.S. in one piece.
+_END = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[.!?][\"'”’)\]])\s+|(?<=[a-z0-9)\]][.!?])(?=[A-Z\[])")
 
-    def _load(self) -> Any:
-        # Debates rank in threads, and their first rankings begin at once.
-        with self._loading:
-            if self._encoder is None:
-                from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found,unused-ignore]
+_REFERS_BACK = re.compile(
+    r"[\"“'‘(\[]*(?:he|she|it|they|his|hers?|its|theirs?|this|that|these|those|both|the (?:former|latter))\b",
+    re.IGNORECASE,
+)
+"""The beginning of an English sentence whose subject is in an earlier sentence."""
 
-                self._encoder = SentenceTransformer(self.model)
-        return self._encoder
-
-
-def make_ranker(name: str) -> Ranker:
-    """The ranker of a name: `tfidf`, or `dense:MODEL`.
-
-    Raises:
-        InputError: It is neither, or what a dense ranker needs is not installed.
-    """
-    kind, _, model = name.partition(":")
-    if name == "tfidf":
-        return TfIdf()
-    if kind != "dense" or not model:
-        raise InputError("unknown ranker", field="ranker", expected="tfidf or dense:MODEL", found=name)
-    if importlib.util.find_spec("sentence_transformers") is None:
-        raise InputError(
-            "dense ranking needs sentence-transformers",
-            field="ranker",
-            remedy=f"{install_hint('dense')}, or choose ranker 'tfidf'",
-        )
-    return Dense(model)
+_FURTHEST = 3
+"""Most earlier sentences that are searched for a subject."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
@@ -163,15 +122,16 @@ def sentences(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in _END.split(text) if part.strip()))
 
 
-def best(passages: tuple[str, ...], queries: Sequence[str], limit: int, ranker: Ranker) -> tuple[str, ...]:
-    """The `limit` passages most similar to one of the queries, in their order.
+def best(passages: tuple[str, ...], queries: Sequence[str], limit: int) -> tuple[str, ...]:
+    """The `limit` passages most similar to one of the queries by the cosine of TF-IDF vectors, in their order.
 
     A passage that begins with a pronoun is preceded by the passages before it, back to one that does not, so that its
     subject is included.
     """
     if len(passages) <= limit:
         return passages
-    similarity = ranker.similarities(passages, queries).max(axis=0)
+    vectorizer, matrix = fitted(passages)
+    similarity = (vectorizer.transform(queries) @ matrix.T).toarray().max(axis=0)
     # Of equally similar passages the earlier one is chosen, so that the choice is deterministic.
     chosen = sorted(range(len(passages)), key=lambda i: (-float(similarity[i]), i))[:limit]
     return tuple(passages[i] for i in sorted({j for i in chosen for j in _with_subject(passages, i)}))
@@ -184,50 +144,121 @@ def _with_subject(passages: tuple[str, ...], place: int) -> range:
     return range(start, place + 1)
 
 
-def knowledge(item: Item, form: Form) -> str:
-    """The given texts to check the response with: all texts of the item except the response and a mere question."""
-    parts = (item.context,) if form in ("answer", "claim") else (item.source, item.context)
-    return "\n\n".join(part.strip() for part in parts if part.strip())
+# --- web search ---
+
+_ATTEMPTS = 3
+_DEADLINE = 20.0
+"""Seconds that one attempt may take."""
+_LONGEST_WAIT = 30.0
+_WORTH_ANOTHER = {408, 429, 500, 502, 503, 504}
 
 
-@dataclass(frozen=True)
-class Gathering:
-    """How evidence is found."""
+class SearchError(Exception):
+    """No result for one query; the message holds no key.
 
-    whole: int
-    """Longest knowledge, in characters, that is used as a whole."""
-    limit: int
-    """Number of sentences or snippets that are used otherwise; sentences with their subjects come in addition."""
-    ranker: Ranker
-    search: SearchProvider | None
+    Args:
+        message: What happened.
+        passing: Whether another attempt may succeed.
+        retry_after: Seconds to wait before it, if the provider says so.
+    """
 
-    async def evidence(self, item: Item, form: Form, claim: str, writer: QueryWriter) -> RoleReply[Evidence] | NoAnswer:
-        """Find evidence about `claim`; `writer` is asked for queries if they are used."""
-        given = knowledge(item, form)
-        passages = sentences(given)
-        if given and (len(given) <= self.whole or len(passages) <= self.limit):
-            return RoleReply(Evidence(given, AS_GIVEN), 0)
-        if not given and self.search is None:
-            return RoleReply(Evidence("", NOTHING), 0)
-        queries = await writer.about(item, claim)
-        if isinstance(queries, NoAnswer):
-            return queries
-        if given:
-            # In a thread, because fitting a long document, or the first import, would block all other debates.
-            chosen = await asyncio.to_thread(best, passages, queries.value, self.limit, self.ranker)
-            return RoleReply(Evidence("\n".join(chosen), RANKED, queries.value), queries.calls)
-        return await self._searched(queries)
+    def __init__(self, message: str, *, passing: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.passing, self.retry_after = passing, retry_after
 
-    async def _searched(self, queries: RoleReply[tuple[str, str]]) -> RoleReply[Evidence] | NoAnswer:
-        if self.search is None:
-            raise ValueError("there is no search provider")
+
+class SearchProvider:
+    """A provider of passages from the web; this one, for dry runs, makes up passages of a usual length."""
+
+    name = "unsearched"
+    """Identity of the provider: results are stored under it and reused for equal queries."""
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        """At most `limit` passages, best first.
+
+        Raises:
+            SearchError: This query cannot be answered.
+            InputError: No query can be, e.g. for a wrong key.
+        """
+        return [f"{number}: {'a passage that was not looked up ' * 6}" for number in range(limit)]
+
+
+class Serper(SearchProvider):
+    """Google's results by serper.dev, the provider that Factool uses.
+
+    Args:
+        key: Sent as `X-API-KEY`; by default from SERPER_API_KEY.
+        url: Address of the service; by default from SERPER_API_BASE, else serper.dev's.
+        pause: Approximate seconds before a second attempt; twice as many before a third. If the server says how long to
+            wait, that is used, up to 30 s.
+    """
+
+    name = "serper"
+
+    def __init__(self, key: str | None = None, url: str | None = None, pause: float = 1.0) -> None:
+        self._key = key or os.environ.get("SERPER_API_KEY") or ""
+        self._url = (url or os.environ.get("SERPER_API_BASE") or "https://google.serper.dev").rstrip("/") + "/search"
+        self._pause = pause
+        if not self._key:
+            raise InputError(
+                "web search by serper.dev needs a key",
+                field="search",
+                remedy="set SERPER_API_KEY, or judge without web search (search: none)",
+            )
+
+    async def snippets(self, query: str, limit: int) -> list[str]:
+        timeout = aiohttp.ClientTimeout(total=_DEADLINE)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.passing),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=RetryWait(self._pause, _LONGEST_WAIT),
+            reraise=True,
+        )
+        async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
+            return (await retrying(self._search, session, query, limit))[:limit]
+
+    async def _search(self, session: aiohttp.ClientSession, query: str, limit: int) -> list[str]:
         try:
-            results = await asyncio.gather(*(kept(self.search, query, self.limit) for query in queries.value))
-        except SearchError as error:
-            return NoAnswer("search error", str(error), queries.calls)
-        # Alternately, so that the second query contributes as much as the first.
-        longest = max(map(len, results))
-        mixed = [found[rank] for rank in range(longest) for found in results if rank < len(found)]
-        chosen = list(dict.fromkeys(mixed))[: self.limit]
-        how = SEARCHED if chosen else NOTHING
-        return RoleReply(Evidence("\n".join(chosen), how, queries.value), queries.calls)
+            # A redirect would send the key to another address.
+            async with session.post(self._url, json={"q": query, "num": limit}, allow_redirects=False) as answer:
+                if answer.status == 200:
+                    return _passages(await answer.read())
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise SearchError(f"the web search failed ({type(error).__name__})", passing=True) from error
+        problem = f"HTTP {answer.status}"
+        if answer.status in (401, 402, 403):
+            raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
+        again, wait = answer.status in _WORTH_ANOTHER, retry_after(answer.headers)
+        raise SearchError(f"the web search failed ({problem})", passing=again, retry_after=wait)
+
+
+def _passages(raw: bytes) -> list[str]:
+    """The direct answer, the description of the thing that was asked about, then the pages' excerpts."""
+    try:
+        results: Any = json.loads(raw)
+        direct, thing = results.get("answerBox") or {}, results.get("knowledgeGraph") or {}
+        facts = [f"{name}: {value}" for name, value in (thing.get("attributes") or {}).items()]
+        pages = [page.get("snippet") for page in results.get("organic") or ()]
+        texts = [direct.get("answer"), direct.get("snippet"), thing.get("description"), *facts, *pages]
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise SearchError("the web search's answer is not in its usual form") from None
+    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
+
+
+async def kept(search: SearchProvider, query: str, limit: int) -> list[str]:
+    """Search, or return what the same search found before.
+
+    Passages are stored with the LM's replies: the web changes, and a resumed run needs the same evidence as before, at
+    no further cost.
+    """
+    lm = dspy.settings.lm
+    if not isinstance(lm, JudgeLM):
+        return await search.snippets(query, limit)
+    question = json.dumps(["search", search.name, query, limit])
+    key = hashlib.blake2b(question.encode(), digest_size=16).hexdigest()
+
+    async def find() -> Reply:
+        return Reply(json.dumps(await search.snippets(query, limit), ensure_ascii=False))
+
+    results: list[str] = json.loads((await lm.once(key, "search", find)).text)
+    return results

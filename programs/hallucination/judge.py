@@ -1,9 +1,16 @@
 """Hallucination detection by claims, evidence and a debate about each claim (Sun et al. 2024, section 3).
 
 A response is divided into claims (`claims.py`), evidence is found for each (`evidence.py`), and each is verified by a
-Markov chain of agents (`debate.py`). One hallucinated claim makes the response hallucinated; its score is that of its
-worst claim. With 0 rounds the initial agent's opinion is final: claim verification without debate. The judge uses an
-aspect's scale and not its definition: high is factual.
+debate. One hallucinated claim makes the response hallucinated; its score is that of its worst claim. With 0 rounds the
+initial agent's opinion is final: claim verification without debate. The judge uses an aspect's scale and not its
+definition: high is factual.
+
+The debate about a claim is a Markov chain (section 3.3, appendix A.1). The initial agent's opinion is the state S0. In
+each later state three agents speak: S1 is Trust, Skeptic, Leader and S2 is Skeptic, Trust, Leader. Which of the two
+comes next depends only on the judgement of the previous state's last speaker. The chain ends, once the minimum of
+rounds is reached, with a state whose speakers agree, or at the maximum. S0 has one speaker and so agrees: with a
+minimum of 0, the initial opinion is final. No prompt depends on the number of rounds, so a chain begins with every
+shorter one.
 
 Departures from the paper: queries are written only if evidence has to be searched for; evidence sentences keep the
 order of their text, and one that begins with a pronoun is preceded by those before it; an answer without knowledge and
@@ -13,28 +20,202 @@ without a search provider is checked by what the LM knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
-from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.claims import FORMS, Claim, ClaimExtractor, FactSelector, Form, form_of, joined
-from debate_judge.programs.hallucination.debate import (
-    AGENTS,
-    SCORINGS,
-    TRANSITIONS,
-    Chain,
-    ChainAgent,
-    ClaimTurn,
-    Scoring,
-    agreed,
+import dspy
+
+from debate_judge.data.schema import Scale
+from debate_judge.programs.hallucination.claims import (
+    CHECKED_ANSWER,
+    Extracting,
+    Form,
+    Selecting,
+    extract_claims,
+    form_of,
+    read_facts,
 )
-from debate_judge.programs.hallucination.evidence import AS_GIVEN, Evidence, Gathering, QueryWriter, make_ranker
-from debate_judge.programs.hallucination.web_search import Unsearched, make_search
-from debate_judge.programs.judge import DebateConfig, Item, Judge, StopReason, Verdict
-from debate_judge.programs.option_values import whole_number
-from debate_judge.programs.roles.role import NoAnswer
-from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+from debate_judge.programs.hallucination.evidence import (
+    AS_GIVEN,
+    SEARCHED,
+    Evidence,
+    Querying,
+    SearchProvider,
+    Serper,
+    find_evidence,
+)
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Judge, StopReason, Verdict
+from debate_judge.programs.option_values import one_of, whole_number
+from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply
+from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
+
+S1 = ("trust", "skeptic", "leader")
+S2 = ("skeptic", "trust", "leader")
+
+TRANSITIONS: Mapping[str, Mapping[bool, tuple[str, ...]]] = MappingProxyType(
+    {
+        "true-skeptic": {True: S2, False: S1},
+        "true-trust": {True: S1, False: S2},
+        "always-skeptic": {True: S2, False: S2},
+        "always-trust": {True: S1, False: S1},
+    }
+)
+"""Policy -> whether the previous state found the claim factual -> the next state (equations 1 and 2; table 4)."""
+
+SEARCHES = ("none", "serper")
+
+RETIRED = {"ranker": "tfidf", "scoring": "verdict+severity", "form": "auto"}
+"""Options in configurations of earlier exports -> the only value that is left."""
+
+SEVEREST = 5
+_GRADES = (
+    "0 no error; 1 a slip that leaves the statement as good as right, such as a misspelt name or a rounded figure; 2 "
+    "a wrong or unsupported detail beside the point of the statement, such as a wrong term, or a year or number that "
+    "it mentions in passing; 3 an error that misleads about something essential while the core holds, such as a gross"
+    " exaggeration or a context that was twisted; 4 the core is contradicted: what it is checked against speaks of "
+    "the same matter and says otherwise, as where someone else did it, or where the year or number is what the "
+    "statement is about; 5 the core is invented: what it is checked against says nothing of the matter"
+)
+_GIVEN = (
+    "The evidence is all that counts, with what a careful reader concludes from it; whether the claim is true in the "
+    "world does not."
+)
+_SEARCHED = "The evidence was found on the web and may be beside the point or in error."
+_NONE = "No evidence could be had: judge by what you know for certain."
+_FACTUAL = (
+    "The claim is factual if all of it is borne out, slips of severity 1 apart; it is not if any part is contradicted "
+    "or finds no support."
+)
+"""The standard for all agents."""
+
+OPINION = "your analysis and your view of whether the claim is factual, with the evidence that it rests on"
+FACTUALITY = "True or False and nothing else"
+SEVERITY = f"one whole number from 0 to 5, below 4 with True and above 0 with False, and nothing else: {_GRADES}"
+
+
+class Verifying(dspy.Signature):
+    """The agent stands here."""
+
+    task: str = dspy.InputField()
+    evidence: str = dspy.InputField(default="")
+    claim: str = dspy.InputField()
+    debate: str = dspy.InputField(default="")
+    correction: str = dspy.InputField(default="")
+    opinion: str = dspy.OutputField(desc=OPINION)
+    factuality: str = dspy.OutputField(desc=FACTUALITY)
+    severity: str = dspy.OutputField(desc=SEVERITY)
+
+
+_TOGETHER = (
+    " Agreement is worth as much as an objection: where you have nothing to add, say in one sentence that you agree "
+    "and on what evidence. An objection counts only if it would turn the verdict or move the severity by a whole "
+    "grade; name the words of claim and evidence that it rests on. Then say whether the claim is factual and how "
+    "severe its error is."
+)
+
+AGENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "initial": "You check a claim against evidence. Compare the two point by point: who, what, where, when, how "
+        "many, and how they relate. Say whether the claim is factual and how severe its error is.",
+        "trust": "You are the Trust agent in a debate about a claim. The opinion of the agent before you stands under "
+        "debate. Believe it as far as the evidence allows: look for what in the evidence supports it, and carry "
+        "those points further. Where the evidence is against it, so are you." + _TOGETHER,
+        "skeptic": "You are the Skeptic agent in a debate about a claim. The opinion of the agent before you stands "
+        "under debate. Put it to the test: hold each of its statements against the claim and the evidence, and look "
+        "for what it overlooked, took for granted or misread. An opinion that stands the test is confirmed, and to "
+        "confirm it is as good a result as to refute it." + _TOGETHER,
+        "leader": "You are the Leader of a debate about a claim. The opinions of two agents stand under debate: Trust "
+        "tends to believe the opinion before it, Skeptic to doubt it. Allow for both habits, weigh what is sound and "
+        "what is not in either opinion against the evidence, and come to the conclusion that you hold for true."
+        + _TOGETHER,
+    }
+)
+"""Name -> instructions of the agent's own predictor, so that a tuner can rewrite each."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An agent's opinion of a claim."""
+
+    text: str
+    factual: bool
+    severity: int
+    """From 0, no error, to 5, invented."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTurn(Turn):
+    """A turn about a claim; its score is the claim's on the aspect's scale."""
+
+    claim: int = 1
+    """Number of the claim, from 1."""
+    factual: bool = True
+    severity: int = 0
+
+    @classmethod
+    def of(cls, agent: str, turn: int, answer: RoleReply[View], score: float, claim: int = 1) -> ClaimTurn:
+        """The turn in which an agent gives its view."""
+        view = answer.value
+        return cls(agent, turn, view.text, score, False, answer.calls, claim, view.factual, view.severity)
+
+    def __str__(self) -> str:
+        """The opinion as other agents read it, on one line, so that no text can pose as another agent's opinion."""
+        text = " ".join(self.text.split())
+        return f"{self.role.capitalize()}, factuality {self.factual}, severity {self.severity}: {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement to be verified."""
+
+    number: int
+    """From 1."""
+    text: str
+    note: str
+    """What its checkers are told about its origin."""
+
+    def failure(self, answer: NoAnswer, role: str, turn: int) -> Failure:
+        """Why the claim could not be verified."""
+        return replace(answer, detail=f"claim {self.number}: {answer.detail}").at(role, turn)
+
+
+def read_view(fields: Fields) -> View | replies.Unreadable:
+    """Parse opinion, factuality and severity.
+
+    Contradictions are refused: a false claim without an error, and a factual one with an error of grade 4 or 5.
+    """
+    factual = replies.score(fields["factuality"], Scale(0, 1))
+    if isinstance(factual, replies.Unreadable) or factual not in (0, 1):
+        return replies.Unreadable("the factuality must be True or False and nothing else")
+    severity = replies.score(fields["severity"], Scale(0, SEVEREST))
+    if isinstance(severity, replies.Unreadable) or severity != int(severity):
+        return replies.Unreadable(f"the severity must be one whole number from 0 to {SEVEREST} and nothing else")
+    if factual and severity >= SEVEREST - 1:
+        return replies.Unreadable(f"a factual claim cannot have an error of severity {severity:g}")
+    if not factual and severity == 0:
+        return replies.Unreadable("a claim that is not factual has an error: its severity cannot be 0")
+    return View(fields["opinion"], factual == 1, int(severity))
+
+
+def claim_score(view: View, scale: Scale) -> float:
+    """The score of a claim on an aspect's scale: high is factual, low is hallucinated.
+
+    It is graded by severity: factual claims on the upper half of the scale and hallucinated ones on the lower, so that
+    the middle of the scale separates the verdicts.
+    """
+    span = scale.high - scale.low
+    if view.factual:
+        return scale.high - span / 2 * view.severity / SEVEREST
+    return scale.low + span / 2 * (SEVEREST - view.severity) / SEVEREST
+
+
+def agreed(state: Sequence[ClaimTurn]) -> bool:
+    """Whether all speakers of a state have the same verdict, factual or not."""
+    return len({opinion.factual for opinion in state}) == 1
+
 
 PAPERS_MINIMUM = 2
 """Number of rounds that the paper holds about every claim (section 4.1.2), even if all agents agree in the first."""
@@ -48,11 +229,7 @@ class Options:
     """Number of rounds before which agreement does not end a debate; a lower maximum of rounds has priority. A compile
     tries both the paper's minimum and 1 (`Hallucination.variants`), and keeps any other value."""
     transition: str = "true-skeptic"
-    """A key of `programs.hallucination.debate.TRANSITIONS`."""
-    scoring: Scoring = "verdict+severity"
-    """How a claim's verdict and severity become a score, see `programs.hallucination.debate.claim_score`."""
-    form: Form | Literal["auto"] = "auto"
-    """What the responses are; `auto` derives it from the task's source label."""
+    """A key of `TRANSITIONS`."""
     short_answer: int = 40
     """Longest answer, in words, that is joined with its question into one claim without asking the LM."""
     max_claims: int = 30
@@ -61,23 +238,18 @@ class Options:
     """Longest knowledge, in characters, that is used as evidence as a whole."""
     snippets: int = 10
     """Number of sentences of longer knowledge, or of snippets from the web, that are evidence for a claim."""
-    ranker: str = "tfidf"
-    """How sentences are ranked: `tfidf`, or `dense:MODEL`."""
     search: str = "none"
-    """The source of evidence if no knowledge is given: a key of `web_search.SEARCHES`, or `none`."""
+    """One of `SEARCHES`: the source of evidence if no knowledge is given."""
 
     def __post_init__(self) -> None:
-        choices = {"transition": tuple(TRANSITIONS), "scoring": SCORINGS, "form": ("auto", *FORMS)}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                found = getattr(self, name)
-                raise InputError(f"unknown {name}", field=name, expected="one of " + ", ".join(known), found=found)
+        one_of("transition", self.transition, TRANSITIONS)
+        one_of("search", self.search, SEARCHES)
         least = {"min_rounds": 0, "short_answer": 0, "max_claims": 1, "whole": 0, "snippets": 1}
         for name, lowest in least.items():
             whole_number(name, getattr(self, name), lowest)
 
 
-class Hallucination(Judge):
+class Hallucination(ItemJudge):
     """A judge by claim verification.
 
     Args:
@@ -85,7 +257,7 @@ class Hallucination(Judge):
         debate_config: The maximum of rounds, used by `judge`; `converse` takes its own. There is no Tie-breaker.
 
     Raises:
-        InputError: The ranker or the search provider is unknown, or the provider has no key.
+        InputError: The search provider has no key.
     """
 
     kind = "hallucination"
@@ -94,69 +266,92 @@ class Hallucination(Judge):
     def __init__(self, options: Options | None = None, debate_config: DebateConfig | None = None) -> None:
         super().__init__(debate_config or DebateConfig(rounds=3))
         self.options = options or Options()
-        self.gathering = Gathering(
-            self.options.whole,
-            self.options.snippets,
-            make_ranker(self.options.ranker),
-            make_search(self.options.search),
-        )
-        self.facts = FactSelector()
-        self.claims = ClaimExtractor(self.options.max_claims)
-        self.queries = QueryWriter()
-        self.initial, self.trust, self.skeptic, self.leader = (ChainAgent(name) for name in AGENTS)
+        self.search: SearchProvider | None = Serper() if self.options.search == "serper" else None
+        self.facts = Role("facts", Selecting)
+        self.claims = Role("claims", Extracting)
+        self.queries = Role("queries", Querying)
+        roles = (Role(name, Verifying, text) for name, text in AGENTS.items())
+        self.initial, self.trust, self.skeptic, self.leader = roles
 
-    async def converse(self, item: Item, rounds: int) -> Transcript:
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
         """Check `item` with at most `rounds` rounds about each claim; claims are verified concurrently."""
-        form = form_of(item.task) if self.options.form == "auto" else self.options.form
-        claims, transcript = await self._detect(item, form)
-        fused = self._fused(item, form)
-        stated = [Claim.of(text, item.task, form, fused) for text in claims]
-        checked = await asyncio.gather(*(self._check(item, form, i, c, rounds) for i, c in enumerate(stated, 1)))
-        failures = []
-        for part in checked:
-            for turn in part.turns:
-                transcript = transcript.add(turn)
-            failures += [part.failure] if part.failure else []
+        form = form_of(item.task)
+        label, note = item.task.candidate_label, ""
+        claims: tuple[str, ...] = (item.text,)
+        if form == "claim":
+            transcript = _with_claims(EMPTY, claims, 0, item)
+        elif form == "answer" and len(item.text.split()) <= self.options.short_answer:
+            # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
+            claims = (" ".join(f"{item.source} {item.text}".split()),)
+            transcript = _with_claims(EMPTY, claims, 0, item)
+            note = f"The claim is a question with its {label}. {CHECKED_ANSWER}"
+        else:
+            claims, transcript = await self._detect(item, form)
+            note = f"The claim stands in this kind of text: {label}."
+        checks = (self._check(item, form, Claim(number, text, note), rounds) for number, text in enumerate(claims, 1))
+        checked = await asyncio.gather(*checks)
+        turns = transcript.turns + tuple(turn for part in checked for turn in part.turns)
+        failures = [part.failure for part in checked if part.failure is not None]
         if not failures:
-            return transcript
+            return replace(transcript, turns=turns)
         # The earliest failure, so that the transcript fails at every number of rounds at which a claim failed.
         first = min(failures, key=lambda failure: failure.round)
-        spent = sum(failure.calls for failure in failures)
-        return transcript.add(replace(first, calls=spent))
+        return Transcript(turns, replace(first, calls=sum(failure.calls for failure in failures)))
 
     async def _detect(self, item: Item, form: Form) -> tuple[tuple[str, ...], Transcript]:
+        """The claims of a response of several statements."""
         transcript, text = EMPTY, item.text
-        if form == "claim":
-            return (text,), transcript.add(_claims_turn((text,), 0, item))
-        if self._fused(item, form):
-            claim = joined(item.source, text)
-            return (claim,), transcript.add(_claims_turn((claim,), 0, item))
         if form == "dialogue":
-            facts = await self.facts.select(item)
+            facts = await self.facts.ask(item, read_facts)
             if isinstance(facts, NoAnswer):
-                return (), transcript.add(facts.at("facts", 0))
+                return (), EMPTY.add(facts.at("facts", 0))
             text = facts.value
-            transcript = transcript.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
+            transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
             if not text:
-                return (), transcript.add(_claims_turn((), 0, item))
-        found = await self.claims.extract(item, text, form)
-        if isinstance(found, NoAnswer):
-            return (), transcript.add(found.at("claims", 0))
-        return found.value, transcript.add(_claims_turn(found.value, found.calls, item))
+                return (), _with_claims(transcript, (), 0, item)
+        answer = await extract_claims(self.claims, item, text, form, self.options.max_claims)
+        if isinstance(answer, NoAnswer):
+            return (), transcript.add(answer.at("claims", 0))
+        return answer.value, _with_claims(transcript, answer.value, answer.calls, item)
 
-    def _fused(self, item: Item, form: Form) -> bool:
-        """Whether the item's only claim is its question with its answer."""
-        return form == "answer" and len(item.text.split()) <= self.options.short_answer
+    async def _check(self, item: Item, form: Form, claim: Claim, rounds: int) -> Transcript:
+        """Find evidence for a claim, and hold the debate about it; a failure ends it."""
+        limits = {"whole": self.options.whole, "limit": self.options.snippets}
+        gathered = await find_evidence(item, form, claim.text, self.queries, search=self.search, **limits)
+        if isinstance(gathered, NoAnswer):
+            return EMPTY.add(claim.failure(gathered, "evidence", 0))
+        transcript = EMPTY.add(_evidence_turn(claim.number, gathered.value, gathered.calls))
+        state: list[ClaimTurn] = []
+        speakers: tuple[str, ...] = ("initial",)
+        for turn in range(rounds + 1):
+            if turn:
+                if turn > self.options.min_rounds and agreed(state):
+                    break
+                speakers = TRANSITIONS[self.options.transition][state[-1].factual]
+            before, state = state, []
+            for name in speakers:
+                # The Leader reads the two others of its state; each of them reads the agent that spoke just before.
+                heard = state if name == "leader" else (state or before)[-1:]
+                answer = await self._assess(name, item, claim, gathered.value, heard, turn)
+                if isinstance(answer, NoAnswer):
+                    return transcript.add(claim.failure(answer, name, turn))
+                score = claim_score(answer.value, item.aspect.scale)
+                state.append(ClaimTurn.of(name, turn, answer, score, claim.number))
+                transcript = transcript.add(state[-1])
+        return transcript
 
-    async def _check(self, item: Item, form: Form, number: int, claim: Claim, rounds: int) -> Transcript:
-        found = await self.gathering.evidence(item, form, claim.text, self.queries)
-        if isinstance(found, NoAnswer):
-            return EMPTY.add(replace(found, detail=f"claim {number}: {found.detail}").at("evidence", 0))
-        options = self.options
-        chain = Chain(TRANSITIONS[options.transition], options.min_rounds, rounds, options.scoring)
-        agents = {"initial": self.initial, "trust": self.trust, "skeptic": self.skeptic, "leader": self.leader}
-        opinions, failure = await chain.verify(item, number, claim, found.value, agents)
-        return Transcript((_evidence_turn(number, found.value, found.calls), *opinions), failure)
+    async def _assess(
+        self, agent: str, item: Item, claim: Claim, evidence: Evidence, heard: Sequence[ClaimTurn], turn: int
+    ) -> RoleReply[View] | NoAnswer:
+        """Have an agent judge `claim` by `evidence` and the opinions in `heard`, in a turn of the chain, from 0."""
+        role: Role = getattr(self, agent)
+        ground = _NONE if not evidence.text else _SEARCHED if evidence.how == SEARCHED else _GIVEN
+        inputs = {
+            "task": replies.escaped(f"{claim.note} {ground} {_FACTUAL}".lstrip()),
+            "evidence": replies.escape(evidence.text),
+            "claim": replies.escape(claim.text),
+        }
+        return await role.ask(item, read_view, round=turn, debate="\n\n".join(map(str, heard)), inputs=inputs)
 
     def read_verdict(self, transcript: Transcript, rounds: int) -> Verdict:
         """The score of the worst claim, by the last opinion about each; without any claim the highest score."""
@@ -188,20 +383,14 @@ class Hallucination(Judge):
         return {f"at least {PAPERS_MINIMUM} rounds": self, "at least 1 round": shorter}
 
     def dry_run_copy(self) -> Hallucination:
-        one: Hallucination = self.deepcopy()
-        if self.gathering.search is not None:
-            one.gathering = replace(self.gathering, search=Unsearched())
-        return one
+        copy: Hallucination = self.deepcopy()
+        if self.search is not None:
+            copy.search = SearchProvider()
+        return copy
 
     def tunable(self) -> tuple[str, ...]:
-        spoken = (
-            "facts",
-            "claims",
-            "queries",
-            "initial",
-            *(("trust", "skeptic", "leader") if self.debate_config.rounds else ()),
-        )
-        return tuple(f"{name}.predict" for name in spoken)
+        debaters = ("trust", "skeptic", "leader") if self.debate_config.rounds else ()
+        return ("facts", "claims", "queries", "initial", *debaters)
 
     def config(self) -> dict[str, Any]:
         return {**asdict(self.options), "rounds": self.debate_config.rounds}
@@ -213,16 +402,27 @@ class Hallucination(Judge):
         Raises:
             InputError: An option has a value that it cannot have.
         """
-        known = {field.name for field in fields(Options)}
-        options = Options(**{name: value for name, value in config.items() if name in known})
-        return cls(options, DebateConfig(config.get("rounds", 3)))
+        options = without_retired(config)
+        rounds = options.pop("rounds", 3)
+        return cls(Options(**options), DebateConfig(rounds))
 
 
-def _claims_turn(claims: tuple[str, ...], calls: float, item: Item) -> Turn:
+def without_retired(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without options that earlier exports had.
+
+    Raises:
+        InputError: One of them has another value than the one that is left: the judge would be another.
+    """
+    for name, value in RETIRED.items():
+        one_of(name, config.get(name, value), (value,))
+    return {name: value for name, value in config.items() if name not in RETIRED}
+
+
+def _with_claims(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
     # A response without statements cannot be wrong: it gets the highest score without verification.
     score = None if claims else item.aspect.scale.high
     text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
-    return Turn("claims", 0, text or "none", score=score, calls=calls)
+    return transcript.add(Turn("claims", 0, text or "none", score=score, calls=calls))
 
 
 def _evidence_turn(number: int, evidence: Evidence, calls: float) -> Turn:

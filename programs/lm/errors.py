@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import dspy
 from dspy import lm15
-from dspy.clients.errors import wrap_error
 
 from debate_judge.programs.lm.redaction import clean_text
 
-UNREACHABLE = "unreachable"
-"""`provider_code` of a failure to connect, which no item can be to blame for."""
 NOT_LISTENING = "nothing listens"
 """`provider_code` of a failure to connect to a port of this machine: the server is not running."""
 STRAY = "stray answer"
 """`provider_code` of a failure in which something other than the call's answer came: the server may charge for it."""
+BROKEN = "broken answer"
+"""`provider_code` of a failure in which an answer had begun and was not whole, or was no HTTP: it may be charged."""
 
 
 class ProviderDownError(dspy.LMError):
@@ -49,34 +46,53 @@ def fatal(error: Exception) -> bool:
 def concerns_all_calls(error: Exception) -> bool:
     """Whether any other call would meet this error too: it is fatal, and no matter of what this call asks for."""
     # A judge may want a feature that the LM lacks, such as log-probabilities, beside others that do without.
+    if isinstance(error, lm15.LM15Error):
+        error = lm_error(error, "")
     return fatal(error) and not isinstance(error, dspy.LMUnsupportedFeatureError)
 
 
+_CLASSES: tuple[tuple[type[lm15.LM15Error], type[dspy.LMError]], ...] = (
+    (lm15.ContextLengthError, dspy.ContextWindowExceededError),
+    (lm15.AuthError, dspy.LMAuthError),
+    (lm15.BillingError, dspy.LMBillingError),
+    (lm15.RateLimitError, dspy.LMRateLimitError),
+    (lm15.UnsupportedModelError, dspy.LMUnsupportedModelError),
+    (lm15.InvalidRequestError, dspy.LMInvalidRequestError),
+    (lm15.TimeoutError, dspy.LMTimeoutError),
+    (lm15.ServerError, dspy.LMServerError),
+    (lm15.CapabilityError, dspy.LMUnsupportedFeatureError),
+    (lm15.NotConfiguredError, dspy.LMNotConfiguredError),
+    (lm15.ConfigurationError, dspy.LMConfigurationError),
+    (lm15.TransportError, dspy.LMTransportError),
+)
+"""What an engine raises -> what DSPy makes of it; the first that fits."""
+
+
 def lm_error(error: Exception, model: str, key: str | None = None) -> dspy.LMError:
-    """Convert whatever an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
-    if isinstance(error, TimeoutError) and not isinstance(error, lm15.LM15Error):
-        return dspy.LMTimeoutError(str(error) or "no answer in time", model=model)
-    _clean_causes(error, key)
-    if isinstance(error, lm15.LM15Error):
-        error.message = clean_text(error.message, key)
-    wrapped = wrap_error(error, model=model)
-    wait = getattr(wrapped, "retry_after", None)
-    if wait is not None and not (isinstance(wait, (int, float)) and 0 <= wait < math.inf):
-        # DSPy's client takes it from the server as it comes; a wait that is no number would stop the limiter.
-        wrapped.retry_after = None
-    if isinstance(wrapped, dspy.LMError) and isinstance(error, (lm15.LM15Error, dspy.LMError)):
-        return wrapped
-    return dspy.LMUnexpectedError(clean_text(str(error), key), model=model)
+    """Convert what an engine raised into DSPy's class for it, with neither `key` nor another secret in it."""
+    clean = clean_error(error, key)
+    if isinstance(clean, dspy.LMError):
+        return clean
+    kind = next((ours for theirs, ours in _CLASSES if isinstance(clean, theirs)), dspy.LMUnexpectedError)
+    details = ("provider", "provider_code", "status", "request_id", "retry_after")
+    return kind(message=clean.message, model=model, **{name: getattr(clean, name) for name in details})
 
 
-def _clean_causes(error: BaseException, key: str | None) -> None:
-    """Take secrets out of an error and what led to it, all of which a traceback prints."""
-    left, seen = [error], set[int]()
-    while left:
-        one = left.pop()
-        seen.add(id(one))
-        one.args = tuple(clean_text(part, key) if isinstance(part, str) else part for part in one.args)
-        left += [cause for cause in (one.__cause__, one.__context__) if cause is not None and id(cause) not in seen]
+def clean_error(error: Exception, key: str | None = None) -> lm15.LM15Error | dspy.LMError:
+    """An engine's error, with neither `key` nor another secret in it."""
+    if isinstance(error, dspy.LMError):
+        return error
+    if not isinstance(error, lm15.LM15Error):
+        kind = lm15.TimeoutError if isinstance(error, TimeoutError) else lm15.LM15Error
+        return kind(clean_text(str(error) or "no answer in time", key))
+    error.message = clean_text(error.message, key)
+    error.args = (error.message,)
+    return error
+
+
+def retryable(error: BaseException) -> bool:
+    """Whether another attempt may succeed."""
+    return isinstance(error, lm15.RETRYABLE_ERRORS) or dspy.is_retryable_lm_error(error)
 
 
 _ADVICE = "\n\n  To fix:"
@@ -91,7 +107,7 @@ def describe(error: dspy.LMError, spec: str) -> str:
 def remedy(error: dspy.LMError, spec: str) -> str:
     """What the user can do about an error that ended a run; `spec` is the LM's, PROVIDER/MODEL."""
     variable = f"{spec.partition('/')[0].upper()}_API_KEY"
-    again = "run the same command again; what was answered is kept and not paid again"
+    again = "run the command again; it resumes, and finished calls are not paid for again"
     if isinstance(error, (dspy.LMAuthError, dspy.LMNotConfiguredError)):
         return f"give a valid key in the environment variable {variable}, then {again}"
     if isinstance(error, dspy.LMUnsupportedModelError):
@@ -104,4 +120,4 @@ def remedy(error: dspy.LMError, spec: str) -> str:
         return f"start the server, or correct its address (--api-base, {spec.partition('/')[0].upper()}_API_BASE)"
     if isinstance(error, ProviderDownError):
         return f"wait until the provider answers, then {again}"
-    return f"mend it and {again}"
+    return f"fix the problem and {again}"

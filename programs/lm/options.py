@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT, RateLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,6 @@ class BatchTiming:
     first_poll: float = 5.0
     """Seconds until a job is looked at again; half as much again each time, up to `longest_poll`."""
     longest_poll: float = 60.0
-    calls: int = 50_000
-    """Most calls of one job."""
-    size: int = 200_000_000
-    """Most bytes of one job's file."""
-    tries: int = 3
-    """Jobs that a call may go out in before it has failed; refused jobs are not counted."""
     patience: float = 3600.0
     """Seconds without an answer to any question about jobs after which the run ends, to be resumed."""
 
@@ -73,8 +67,6 @@ class LMOptions:
     """Requests per minute that are never exceeded; None leaves the pace to what the provider refuses."""
     tpm: float | None = None
     """Tokens per minute, input and output, likewise; estimated before a call, corrected after it."""
-    usual: RateLimits = NO_LIMIT
-    """Limits to begin with where the two above are None, until the provider names its own."""
     budget: BudgetCaps = BudgetCaps()
     prices: Path | None = None
     """TOML file with prices, which come before the table that LiteLLM brings along."""
@@ -89,56 +81,35 @@ class LMOptions:
     """Seconds before the second attempt, doubled for each further one, give or take half."""
     longest_wait: float = 60.0
     """Cap on that, and on what a provider asks for with Retry-After."""
-    failures: int = 8
-    """Failures in a row, of several calls, after which the provider counts as down and calls are held back."""
-    probe: float = 1.0
-    """Seconds until one call is let through to see; doubled up to 10 while the provider stays down."""
     patience: float = 300.0
-    """Seconds without any answer after which the run ends, to be resumed later."""
+    """Seconds for which a run waits for a provider that is down, before it ends, to be resumed later."""
     batch: str | None = None
     """`openai` sends the calls of the debates as jobs of OpenAI's Batch API: half the price, and no limit above
     but the budget concerns them. None sends each call by itself."""
     batch_pace: BatchTiming = BatchTiming()
 
     def __post_init__(self) -> None:
-        positive = ("rpm", "tpm", "attempt", "deadline", "first_wait", "longest_wait", "failures", "probe", "patience")
-        for name in positive:
+        for name in ("rpm", "tpm", "attempt", "deadline"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError("number too small", field=f"--{name}", expected="more than 0", found=value)
         if self.batch not in (None, "openai"):
             raise InputError("no such batch service", field="--batch", expected="openai", found=self.batch)
-        if self.retries < 0:
-            raise InputError("number too small", field="--retries", expected="0 or more", found=self.retries)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        rpm: float | None = None,
-        tpm: float | None = None,
-        budget: str | None = None,
-        deadline: float | None = None,
-        attempt: float | None = None,
-        prices: str | Path | None = None,
-        batch: str | None = None,
-    ) -> LMOptions:
+    def of(cls, *, budget: str | None = None, prices: str | Path | None = None, **flags: Any) -> LMOptions:
         """Options from the values of the flags of the same names; None is the default.
 
         Raises:
             InputError: A value cannot be used.
         """
-        usual = cls()
-        return cls(
-            rpm=rpm,
-            tpm=tpm,
-            budget=usual.budget if budget is None else BudgetCaps.of(budget),
-            prices=None if prices is None else Path(prices),
-            deadline=usual.deadline if deadline is None else deadline,
-            attempt=min(attempt or usual.attempt, deadline or usual.deadline),
-            patience=usual.patience if deadline is None else min(usual.patience, deadline),
-            batch=batch,
+        options = cls(
+            budget=BudgetCaps.of(budget) if budget is not None else BudgetCaps(),
+            prices=Path(prices) if prices is not None else None,
+            **{name: value for name, value in flags.items() if value is not None},
         )
+        longest = options.deadline
+        return replace(options, attempt=min(options.attempt, longest), patience=min(options.patience, longest))
 
 
 def _number(text: str) -> float | None:

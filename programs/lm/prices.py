@@ -45,40 +45,24 @@ def price_of(model: str, table: Path | None = None, *, listed: bool = True) -> P
         listed: Whether to look into LiteLLM's table, which is no help for a server of one's own.
 
     Raises:
-        InputError: The table cannot be read.
+        InputError: The table is not TOML, or a section lacks a number or has another field.
     """
-    names = (model, model.partition("/")[2])
-    own = {} if table is None else read_prices(table)
-    for name in names:
-        if name in own:
-            return own[name]
-    if listed:
-        for name in names:
-            info = _listed().get(name) or {}
-            if isinstance(info.get("input_cost_per_token"), (int, float)):
-                first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
-                cached = info.get("cache_read_input_token_cost")
-                return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
-    return None
+    sections = None if table is None else reading.toml(table, "table of prices")
+    own = {} if sections is None else {name: _price(sections.child(name)) for name in sections.values}
+    if (price := own.get(model) or own.get(model.partition("/")[2])) is not None:
+        return price
+    info = _listed_as(model) if listed else {}
+    if not isinstance(info.get("input_cost_per_token"), (int, float)):
+        return None
+    first, output = info["input_cost_per_token"], info.get("output_cost_per_token") or 0.0
+    cached = info.get("cache_read_input_token_cost")
+    return Price(1e6 * first, 1e6 * (first if cached is None else cached), 1e6 * output)
 
 
 def context_of(model: str) -> int | None:
     """Tokens that a prompt to a provider's model may have, or None where that is unknown."""
-    for name in (model, model.partition("/")[2]):
-        most = (_listed().get(name) or {}).get("max_input_tokens")
-        if isinstance(most, int):
-            return most
-    return None
-
-
-def read_prices(path: Path) -> dict[str, Price]:
-    """Read a table of prices.
-
-    Raises:
-        InputError: It is not TOML, or a section lacks a number or has another field.
-    """
-    table = reading.toml(path, "table of prices")
-    return {model: _price(table.child(model)) for model in table.values}
+    most = _listed_as(model).get("max_input_tokens")
+    return most if isinstance(most, int) else None
 
 
 def _price(record: Record) -> Price:
@@ -91,6 +75,10 @@ def _price(record: Record) -> Price:
     return Price(prices["input"], prices.get("cached", prices["input"]), prices["output"])
 
 
+def _listed_as(model: str) -> dict[str, Any]:
+    return _listed().get(model) or _listed().get(model.partition("/")[2]) or {}
+
+
 @lru_cache(maxsize=1)
 def _listed() -> dict[str, dict[str, Any]]:
     """LiteLLM's local table, without importing LiteLLM, which would take seconds and ask the network."""
@@ -98,8 +86,5 @@ def _listed() -> dict[str, dict[str, Any]]:
     if spec is None or spec.origin is None:
         return {}
     path = Path(spec.origin).with_name("model_prices_and_context_window_backup.json")
-    try:
-        table: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    table: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return table

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
+
+from debate_judge.data.errors import InputError
 
 Messages = list[dict[str, Any]]
 """Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
@@ -24,17 +27,25 @@ class Reply:
     logprobs: Sequence[Sequence[tuple[str, float]]] | None = None
     """Where the call asked for them: for each token, that token and the others that were likely there."""
 
+    def __post_init__(self) -> None:
+        # What is used must be what is recalled: neither UTF-8 nor PostgreSQL can hold every text of Python.
+        if not self.text.isascii() or "\0" in self.text:
+            object.__setattr__(self, "text", _storable(self.text))
+        if not self.finish.isalnum():
+            object.__setattr__(self, "finish", _storable(self.finish))
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
 
 def sound_reply(
-    text: object,
-    tokens: tuple[object, object, object] = (0, 0, 0),
-    finish: object = "stop",
-    logprobs: object = None,
+    text: object, tokens: tuple[object, object, object] = (0, 0, 0), finish: object = "stop", logprobs: object = None
 ) -> Reply:
     """A reply of what a server has sent or a store has kept, fit to be kept and counted.
 
-    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent; a text
-    loses what UTF-8 cannot hold.
+    Counts that are none are taken for unknown, which is 0, and log-probabilities that are none for absent; in a text
+    what UTF-8 or a database cannot hold is replaced.
 
     Args:
         text: The reply's.
@@ -48,60 +59,66 @@ def sound_reply(
     if not isinstance(text, str) or not isinstance(finish, str):
         raise ValueError("not a text")
     given, written, cached = map(_count, tokens)
-    whole = text if text.isascii() else text.encode("utf-8", "replace").decode()
-    return Reply(whole, given, written, min(cached, given), finish, _tokens(logprobs))
+    return Reply(text, given, written, min(cached, given), finish, _tokens(logprobs))
 
 
-def _count(value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
-        return int(value)
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
-    return int(value) if fits else 0  # type: ignore[call-overload]
-
-
-def _tokens(value: object) -> tuple[tuple[tuple[str, float], ...], ...] | None:
-    if not isinstance(value, (list, tuple)) or not value:
-        return None
+def _count(value: Any) -> int:
     try:
-        found = tuple(tuple((_token(token), float(p)) for token, p in alternatives) for alternatives in value)
+        number = 0 if isinstance(value, bool) else int(value)
     except (TypeError, ValueError, OverflowError):
+        return 0
+    return number if 0 <= number < 10**15 else 0
+
+
+def _tokens(value: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    try:
+        found = tuple(tuple((_storable(token), float(p)) for token, p in alternatives) for alternatives in value)
+    except (TypeError, ValueError, OverflowError, AttributeError):
         return None
-    return found if all(math.isfinite(p) for alternatives in found for _, p in alternatives) else None
+    return found if found and all(math.isfinite(p) for alternatives in found for _, p in alternatives) else None
 
 
-def _token(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a token is a text")
-    return value.encode("utf-8", "replace").decode()
+class StoreError(InputError):
+    """A store cannot be read or written any more, so that the run must not go on."""
 
 
 class ReplyStore(Protocol):
-    """Where replies are kept. `programs.lm.journal` keeps them in files."""
+    """Where replies are kept. `programs.lm.store.SqlStore` keeps them in a database."""
 
-    def get(self, key: str) -> Reply | None: ...
-
-    def put(self, key: str, role: str, reply: Reply) -> None: ...
-
-
-@runtime_checkable
-class SharedStore(ReplyStore, Protocol):
-    """A store that several processes use at the same time, which share the calls that they have in common."""
-
-    async def fetch(self, key: str) -> Reply | None:
-        """The reply, where `get` has to look further than it can without waiting; `get` finds it from then on."""
+    async def get(self, key: str) -> Reply | None:
+        """The reply that is stored under a key."""
         ...
 
-    async def claim(self, key: str) -> bool:
-        """Claim a call; False while another process holds the claim. `get` then finds what its last holder put."""
+    async def take(self, key: str) -> Reply | bool:
+        """The stored reply; True if this process now holds the call's claim, False while another process does."""
         ...
 
-    def release(self, key: str) -> None:
-        """Give a claim up, after what was put before can be found by all."""
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        """Keep a reply, committed when this returns, and end the claim of its call."""
         ...
+
+    async def release(self, key: str) -> None:
+        """Give up the claim of a call that has brought no reply."""
+        ...
+
+    def close(self) -> None: ...
+
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+"""Seconds between two looks at a claim that another process holds; a call to an LM takes seconds."""
+
+
+async def reply_or_claim(store: ReplyStore, key: str) -> Reply | None:
+    """Wait while another process holds the claim of a call; its reply, or None if the claim is now this process's."""
+    pause = _FIRST_WAIT
+    while (answer := await store.take(key)) is False:
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_WAIT)
+    return None if answer is True else answer
 
 
 class Memory:
-    """A store that lasts as long as the process.
+    """A store that lasts as long as the process. It has no claims.
 
     Args:
         room: Most replies to keep; the oldest are forgotten first. None keeps all.
@@ -111,10 +128,19 @@ class Memory:
         self._room = room
         self._replies: dict[str, Reply] = {}
 
-    def get(self, key: str) -> Reply | None:
+    async def get(self, key: str) -> Reply | None:
         return self._replies.get(key)
 
-    def put(self, key: str, role: str, reply: Reply) -> None:
+    async def take(self, key: str) -> Reply | bool:
+        return self._replies.get(key) or True
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
         self._replies[key] = reply
         if self._room is not None and len(self._replies) > self._room:
             del self._replies[next(iter(self._replies))]
+
+    async def release(self, key: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

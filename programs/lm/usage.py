@@ -1,8 +1,7 @@
-"""What was asked, what was really sent, and what it cost, by role and round."""
+"""Who speaks in a call, and what was asked, what was really sent, and what it cost, by role and round."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -10,8 +9,21 @@ from dataclasses import dataclass, field, fields, replace
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
 
-ROUND: ContextVar[int] = ContextVar("round", default=0)
-"""The round that the calls of the running task belong to, for the accounts alone; the judge's `converse` sets it."""
+
+@dataclass(frozen=True, slots=True)
+class CallTag:
+    """What a request cannot carry; nothing of it is sent. Equal requests with a tag are one call, made once."""
+
+    role: str = "proposer"
+    """Who speaks, for the accounts."""
+    round: int = 0
+    """Round of the debate, for the accounts."""
+    sample: int | None = None
+    """Number of a sample; part of the call's key."""
+
+
+CALL_TAG: ContextVar[CallTag | None] = ContextVar("call_tag", default=None)
+"""Set around a call, read by the LM's engine. Without a tag, as in DSPy's proposers, equal requests are new samples."""
 
 
 @dataclass
@@ -62,7 +74,7 @@ class Tokens:
 
 @dataclass
 class Meter:
-    """Counts by role and round. Replies from the store cost nothing again. May be used from several threads."""
+    """Counts by role and round. Replies from the store cost nothing again. Other threads may read it."""
 
     asked: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
@@ -70,63 +82,54 @@ class Meter:
     """(role, round) -> what its calls used."""
     prices: dict[str, Price | None] = field(default_factory=dict)
     """Role -> price, for roles that another LM plays than all others."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def ask(self, role: str) -> None:
-        with self._lock:
-            self.asked[role] += 1
+        self.asked[role] += 1
 
-    def spend(self, role: str, reply: Reply, *, batch: bool = False) -> None:
+    def spend(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply that was executed."""
-        with self._lock:
-            self.executed[role] += 1
-            tokens = self._of(role)
-            tokens.calls += 1
-            tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
-            tokens.fresh += reply.input_tokens - reply.cached_tokens
-            tokens.cached += reply.cached_tokens
-            tokens.output += reply.output_tokens
-            if batch:
-                tokens.batch_fresh += reply.input_tokens - reply.cached_tokens
-                tokens.batch_cached += reply.cached_tokens
-                tokens.batch_output += reply.output_tokens
+        self.executed[role] += 1
+        tokens = self._of(role, round)
+        tokens.calls += 1
+        tokens.uncounted += not (reply.input_tokens or reply.output_tokens)
+        tokens.fresh += reply.input_tokens - reply.cached_tokens
+        tokens.cached += reply.cached_tokens
+        tokens.output += reply.output_tokens
+        if batch:
+            tokens.batch_fresh += reply.input_tokens - reply.cached_tokens
+            tokens.batch_cached += reply.cached_tokens
+            tokens.batch_output += reply.output_tokens
 
-    def hit(self, role: str, reply: Reply, *, batch: bool = False) -> None:
+    def hit(self, role: str, reply: Reply, *, round: int = 0, batch: bool = False) -> None:
         """Count a reply that the store gave; `batch` says how it would have been asked for."""
-        with self._lock:
-            tokens = self._of(role)
-            tokens.cache_hits += 1
-            tokens.stored_input += reply.input_tokens
-            tokens.stored_output += reply.output_tokens
-            if batch:
-                tokens.batch_stored_input += reply.input_tokens
-                tokens.batch_stored_output += reply.output_tokens
+        tokens = self._of(role, round)
+        tokens.cache_hits += 1
+        tokens.stored_input += reply.input_tokens
+        tokens.stored_output += reply.output_tokens
+        if batch:
+            tokens.batch_stored_input += reply.input_tokens
+            tokens.batch_stored_output += reply.output_tokens
 
     def copied(self) -> tuple[Counter[str], Counter[str], dict[tuple[str, int], Tokens]]:
         """What was asked, executed and used, as of now, for another process."""
-        with self._lock:
-            accounts = {key: replace(tokens) for key, tokens in self.accounts.items()}
-            return Counter(self.asked), Counter(self.executed), accounts
+        accounts = {key: replace(tokens) for key, tokens in self.accounts.copy().items()}
+        return self.asked.copy(), self.executed.copy(), accounts
 
-    def _of(self, role: str) -> Tokens:
-        key = (role, ROUND.get())
-        tokens = self.accounts.get(key)
-        if tokens is None:
-            tokens = self.accounts[key] = Tokens()
-        return tokens
+    def _of(self, role: str, round: int) -> Tokens:
+        return self.accounts.setdefault((role, round), Tokens())
 
     @property
     def tokens(self) -> dict[str, Tokens]:
         """Role -> what its calls used, over all rounds."""
         found: dict[str, Tokens] = {}
-        for (role, _), tokens in sorted(self.accounts.items()):
+        for (role, _), tokens in sorted(self.accounts.copy().items()):
             found[role] = found.get(role, Tokens()) + tokens
         return found
 
     @property
     def total(self) -> Tokens:
         """All calls together."""
-        return sum(self.accounts.values(), Tokens())
+        return sum(self.accounts.copy().values(), Tokens())
 
     @property
     def input_tokens(self) -> int:

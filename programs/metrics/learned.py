@@ -6,14 +6,14 @@ only on the texts and the configuration, and not on what else is scored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
 from debate_judge.programs.metrics.metric import KEPT, Metric
-from debate_judge.programs.option_values import whole_number
+from debate_judge.programs.option_values import one_of, whole_number
 
 T = TypeVar("T")
 
@@ -29,21 +29,17 @@ _LONGEST = {"bertscore": 512, "bartscore": 1024}
 class ModelMetric(Metric):
     """The common options of both metrics."""
 
-    def __init__(self, model: str, device: str = "auto", batch: int = 1) -> None:
+    def __init__(self, model: str, device: str = "auto") -> None:
         """
         Args:
             model: Name or folder of a model, as `transformers` takes it.
             device: `cpu`, `cuda`, `cuda:1`, `mps` ...; `auto` is the GPU if there is one.
-            batch: Texts in one forward pass; more is faster on a GPU and may change a value's last digits.
         """
         super().__init__()
         for name, value in (("model", model), ("device", device)):
             if not isinstance(value, str) or not value.strip():
                 raise InputError(f"not a {name}", field=name, expected="a text", found=value)
-        self.model, self.device, self.batch = model, device, whole_number("batch", batch, least=1)
-
-    def config(self) -> dict[str, Any]:
-        return {"model": self.model, "device": self.device, "batch": self.batch}
+        self.model, self.device = model, device
 
 
 class BertScore(ModelMetric):
@@ -55,18 +51,15 @@ class BertScore(ModelMetric):
 
     kind = "bertscore"
     packages = ("bert-score", "torch", "transformers")
-    settable = ("model", "layers", "device", "batch")
+    settable = ("model", "layers", "device")
 
-    def __init__(self, model: str, layers: int | None = None, device: str = "auto", batch: int = 1) -> None:
+    def __init__(self, model: str, layers: int | None = None, device: str = "auto") -> None:
         """`layers` is the layer whose embeddings are compared, by default the one that bert-score has for `model`."""
-        super().__init__(model, device, batch)
+        super().__init__(model, device)
         self.layers = None if layers is None else whole_number("layers", layers, least=1)
 
     def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _bert_score(self.model, self.layers, self.device, self.batch, text, others)
-
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), "layers": self.layers}
+        return _bert_score(self.model, self.layers, self.device, text, others)
 
 
 class BartScore(ModelMetric):
@@ -85,12 +78,11 @@ class BartScore(ModelMetric):
 
     kind = "bartscore"
     packages = ("torch", "transformers")
-    settable = ("model", "direction", "device", "batch")
+    settable = ("model", "direction", "device")
 
-    def __init__(self, model: str, direction: str = "faithfulness", device: str = "auto", batch: int = 1) -> None:
-        super().__init__(model, device, batch)
-        if direction not in DIRECTIONS:
-            raise InputError("unknown direction", field="direction", expected=", ".join(DIRECTIONS), found=direction)
+    def __init__(self, model: str, direction: str = "faithfulness", device: str = "auto") -> None:
+        super().__init__(model, device)
+        one_of("direction", direction, DIRECTIONS)
         self.direction = direction
 
     def against(self, item: Item) -> tuple[str, ...]:
@@ -99,15 +91,12 @@ class BartScore(ModelMetric):
         return ("\n\n".join(part for part in (item.source, item.context) if part.strip()),)
 
     def measure(self, text: str, others: tuple[str, ...]) -> float:
-        return _bart_score(self.model, self.direction, self.device, self.batch, text, others)
-
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), "direction": self.direction}
+        return _bart_score(self.model, self.direction, self.device, text, others)
 
 
 @lru_cache(maxsize=KEPT)
-def _bert_score(model: str, layers: int | None, device: str, batch: int, text: str, others: tuple[str, ...]) -> float:
-    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=batch)
+def _bert_score(model: str, layers: int | None, device: str, text: str, others: tuple[str, ...]) -> float:
+    _, _, f1 = _bert_scorer(model, layers, device).score([text], [list(others)], batch_size=1)
     return float(f1[0])
 
 
@@ -130,36 +119,29 @@ def _bert_scorer(model: str, layers: int | None, device: str) -> Any:
 
 
 @lru_cache(maxsize=KEPT)
-def _bart_score(model: str, direction: str, device: str, batch: int, text: str, others: tuple[str, ...]) -> float:
-    given = [(other, text) for other in others]
-    back = [(text, other) for other in others]
-    if direction == "f":
-        both = list(_log_likelihoods(model, device, batch, given + back))
-        return max((p + r) / 2 for p, r in zip(both[: len(others)], both[len(others) :], strict=True))
-    return max(_log_likelihoods(model, device, batch, back if direction == "recall" else given))
+def _bart_score(model: str, direction: str, device: str, text: str, others: tuple[str, ...]) -> float:
+    values = []
+    for other in others:
+        directions = [] if direction == "recall" else [_log_likelihood(model, device, other, text)]
+        directions += [_log_likelihood(model, device, text, other)] if direction in ("recall", "f") else []
+        values.append(sum(directions) / len(directions))
+    return max(values)
 
 
-def _log_likelihoods(model: str, device: str, batch: int, pairs: list[tuple[str, str]]) -> Iterator[float]:
-    """Mean log-likelihood of the second text of each pair given the first."""
+def _log_likelihood(model: str, device: str, given: str, text: str) -> float:
+    """Mean log-likelihood of a text given another, over its tokens."""
     import torch
 
     tokenizer, network = _seq2seq(model, device)
     limit = _limit("bartscore", tokenizer, network)
-
-    def tokens(texts: list[str]) -> Any:
-        found = tokenizer(texts, truncation=True, max_length=limit, padding=True, return_tensors="pt")
-        return found.to(network.device)
-
-    for start in range(0, len(pairs), batch):
-        givens, targets = zip(*pairs[start : start + batch], strict=True)
-        given, target = tokens(list(givens)), tokens(list(targets))
-        with torch.inference_mode():
-            logits = network(
-                input_ids=given.input_ids, attention_mask=given.attention_mask, labels=target.input_ids
-            ).logits
-        likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
-        sums = (likelihoods * target.attention_mask).sum(1)
-        yield from (sums / target.attention_mask.sum(1)).tolist()
+    read, target = (
+        tokenizer([part], truncation=True, max_length=limit, return_tensors="pt").to(network.device)
+        for part in (given, text)
+    )
+    with torch.inference_mode():
+        logits = network(input_ids=read.input_ids, attention_mask=read.attention_mask, labels=target.input_ids).logits
+    likelihoods = logits.log_softmax(-1).gather(-1, target.input_ids.unsqueeze(-1)).squeeze(-1)
+    return float(likelihoods.sum() / target.attention_mask.sum())
 
 
 @lru_cache(maxsize=_LOADED)

@@ -1,76 +1,78 @@
-"""The rubrics of the offline LM: which readings count for which aspect, with which weight, and which role uses them.
+"""The rubrics of the offline LM: which features count for which aspect, with which weight, and which role uses them.
 
-A ramp turns a reading into a merit between 0 and 1. The Scorer's first look is the mean of a few merits, assuming that
-the others are the same; the Critic can raise the others, one in each round, in the order given here.
+A ramp turns a feature, which is a measurement of `programs.offline.features`, into a merit between 0 and 1. The
+Scorer's first look is the mean of a few merits, assuming that the others are the same; the Critic can raise the others,
+one in each round, in the order given here.
 
 The tables were chosen by hand on half of the sources of SummEval and of Topical-Chat: features whose meaning
 fits the aspect and whose correlation had the same sign in nearly every fifth of those sources, with mostly equal
-weights. Other weights are not significantly worse; the choice of features is what counts.
+weights. Other weights are not significantly worse; the choice of features is what counts. A guide to the raters
+replaces the weights: its sentences are the only connection between a prompt in which it was fitted to ratings
+(`programs.offline.tuning`) and one that contains it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
 
-from debate_judge.programs.offline.readings.summary import Measurement
+from debate_judge.programs.offline.features import Kind, Measurement
 
-Kind = Literal["summary", "dialogue"]
+Features = Mapping[str, Measurement]
 
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """How a reading is named in text. Other roles recognise a reading in the debate by its phrase."""
-
-    phrase: str
-    share: bool = False
-    """Whether the value is a share, written in percent."""
-
-    def spoken(self, reading: Measurement) -> str:
-        """The phrase with the value."""
-        value = reading.value or 0.0
-        return f"{self.phrase} ({value:.0%})" if self.share else f"{self.phrase} ({value:.3g})"
-
-
-FEATURES: Mapping[str, Feature] = MappingProxyType(
+PHRASES: Mapping[str, str] = MappingProxyType(
     {
-        "support": Feature("words known from the source", share=True),
-        "passage": Feature("sentences backed by a single passage", share=True),
-        "wording": Feature("the sentence furthest from the source's wording", share=True),
-        "whole": Feature("source sentences kept whole", share=True),
-        "joints": Feature("new joints between source words", share=True),
-        "fragments": Feature("places where copied fragments are spliced"),
-        "numbers": Feature("numbers that the source does not have"),
-        "order": Feature("agreement with the order of the source"),
-        "opening": Feature("an opening on the main topic", share=True),
-        "repeats": Feature("repeated word pairs", share=True),
-        "overlap": Feature("overlap between two sentences", share=True),
-        "echoes": Feature("words repeated within a sentence", share=True),
-        "topic": Feature("closeness to the main topic", share=True),
-        "cuts": Feature("sentences cut short"),
-        "shortest": Feature("length of the shortest sentence"),
-        "slips": Feature("slips of grammar"),
-        "unfinished": Feature("a missing end"),
-        "specific": Feature("specific words"),
-        "sentences": Feature("number of sentences"),
-        "selftalk": Feature("clauses of the kind I think, I guess"),
-        "variety": Feature("variety of words", share=True),
-        "runon": Feature("run-on clauses"),
-        "links": Feature("words taken up from the conversation"),
-        "parroted": Feature("word triples repeated from the conversation", share=True),
-        "fact": Feature("words shared with the fact"),
-        "newfact": Feature("words that the fact adds to the conversation"),
-        "factrun": Feature("words in a row from the fact"),
+        "support": "words known from the source",
+        "passage": "sentences backed by a single passage",
+        "wording": "the sentence furthest from the source's wording",
+        "whole": "source sentences kept whole",
+        "joints": "new joints between source words",
+        "fragments": "places where copied fragments are spliced",
+        "numbers": "numbers that the source does not have",
+        "order": "agreement with the order of the source",
+        "opening": "an opening on the main topic",
+        "repeats": "repeated word pairs",
+        "overlap": "overlap between two sentences",
+        "echoes": "words repeated within a sentence",
+        "topic": "closeness to the main topic",
+        "cuts": "sentences cut short",
+        "shortest": "length of the shortest sentence",
+        "slips": "slips of grammar",
+        "unfinished": "a missing end",
+        "specific": "specific words",
+        "sentences": "number of sentences",
+        "selftalk": "clauses of the kind I think, I guess",
+        "variety": "variety of words",
+        "runon": "run-on clauses",
+        "links": "words taken up from the conversation",
+        "parroted": "word triples repeated from the conversation",
+        "fact": "words shared with the fact",
+        "newfact": "words that the fact adds to the conversation",
+        "factrun": "words in a row from the fact",
     }
 )
+"""Name of a feature -> how text names it. Other roles recognise a feature in the debate by its phrase."""
+
+_SHARES = (
+    *("support", "passage", "wording", "whole", "joints", "opening", "repeats", "overlap", "echoes", "topic"),
+    *("variety", "parroted"),
+)
+"""Features that are written in percent."""
+
+
+def spoken(name: str, feature: Measurement) -> str:
+    """The phrase of a feature with its value."""
+    value = feature.value or 0.0
+    return f"{PHRASES[name]} ({value:.0%})" if name in _SHARES else f"{PHRASES[name]} ({value:.3g})"
 
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """The weight of one reading in an aspect."""
+    """The weight of one feature in an aspect."""
 
     name: str
     worst: float
@@ -81,16 +83,15 @@ class Weighting:
     fault: bool = False
     """Whether it can only lower the score, by its weight at most."""
 
-    def merit(self, reading: Measurement) -> float | None:
-        """The reading's place between worst (0) and best (1), or None without a value."""
-        if reading.value is None:
-            return None
-        return min(1.0, max(0.0, (reading.value - self.worst) / (self.best - self.worst)))
+    def merit(self, features: Features) -> float | None:
+        """The feature's place between worst (0) and best (1), or None without a value."""
+        value = features[self.name].value
+        return None if value is None else min(1.0, max(0.0, (value - self.worst) / (self.best - self.worst)))
 
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """The weighted readings of one aspect."""
+    """The weighted features of one aspect."""
 
     first: tuple[Weighting, ...]
     """The Scorer's first look."""
@@ -103,43 +104,39 @@ class Rubric:
     def items(self) -> tuple[Weighting, ...]:
         return self.first + self.later
 
+    def first_look(self, features: Features) -> float:
+        """The merit of the Scorer's first look; 1 if none of its features has a value."""
+        known = [(item.weight, merit) for item in self.first if (merit := item.merit(features)) is not None]
+        return math.fsum(w * m for w, m in known) / math.fsum(w for w, _ in known) if known else 1.0
 
-def first_look(rubric: Rubric, readings: Mapping[str, Measurement]) -> float:
-    """The merit of the Scorer's first look; 1 if none of its readings has a value."""
-    known = [(i.weight, m) for i in rubric.first if (m := i.merit(readings[i.name])) is not None]
-    return math.fsum(w * m for w, m in known) / math.fsum(w for w, _ in known) if known else 1.0
+    def effects(self, features: Features) -> list[tuple[Weighting, float]]:
+        """Each later item with the change of the score when it is raised, as a share of the scale.
 
+        The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen the list
+        of items to raise. The ends of the scale are ignored here.
+        """
+        start = self.first_look(features)
+        weights = math.fsum(item.weight for item in self.items if not item.fault)
+        changes = []
+        for item in self.later:
+            merit = item.merit(features)
+            if merit is None:
+                change = 0.0
+            elif item.fault:
+                change = item.weight * (merit - 1)
+            else:
+                change = item.weight * (merit - start) / weights
+            changes.append((item, change / self.enough))
+        return changes
 
-def effects(rubric: Rubric, readings: Mapping[str, Measurement]) -> list[tuple[Weighting, float]]:
-    """Each later item with the change of the score when it is raised, as a share of the scale.
+    def weigh(self, features: Features, raised: Collection[str]) -> float:
+        """The score, 0 to 1, by the first look and the raised items; the others are assumed to have the same merit.
 
-    The changes add up and do not depend on what was raised before, so a lower threshold can only lengthen the list of
-    items to raise. The ends of the scale are ignored here.
-    """
-    start = first_look(rubric, readings)
-    weights = math.fsum(i.weight for i in rubric.items if not i.fault)
-    changes = []
-    for item in rubric.later:
-        merit = item.merit(readings[item.name])
-        if merit is None:
-            change = 0.0
-        elif item.fault:
-            change = item.weight * (merit - 1)
-        else:
-            change = item.weight * (merit - start) / weights
-        changes.append((item, change / rubric.enough))
-    return changes
-
-
-def weigh(rubric: Rubric, readings: Mapping[str, Measurement], raised: Collection[str]) -> float:
-    """The score, 0 to 1, by the first look and the raised items; the others are assumed to have the same merit.
-
-    With this assumption a reading that confirms the first look need not be raised, and candidates judged by different
-    readings stay comparable.
-    """
-    changes = (change for item, change in effects(rubric, readings) if item.name in raised)
-    merit = math.fsum((first_look(rubric, readings) / rubric.enough, *changes))
-    return min(1.0, max(0.0, merit))
+        With this assumption a feature that confirms the first look need not be raised, and candidates judged by
+        different features stay comparable.
+        """
+        changes = (change for item, change in self.effects(features) if item.name in raised)
+        return min(1.0, max(0.0, math.fsum((self.first_look(features) / self.enough, *changes))))
 
 
 def _items(table: str) -> tuple[Weighting, ...]:
@@ -223,5 +220,55 @@ _KEYWORDS: Mapping[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = MappingProxy
 def rubric_for(kind: Kind, aspect: str) -> Rubric:
     """The rubric whose keyword is in the aspect's name, else the one for the overall quality."""
     name = aspect.lower()
-    found = next((rubric for rubric, keys in _KEYWORDS[kind] if any(key in name for key in keys)), "overall")
-    return RUBRICS[kind][found]
+    rubric_name = next((rubric for rubric, keys in _KEYWORDS[kind] if any(key in name for key in keys)), "overall")
+    return RUBRICS[kind][rubric_name]
+
+
+@lru_cache(maxsize=4)
+def ramps(kind: Kind) -> Mapping[str, Weighting]:
+    """Every feature of a kind with its ramp from worst to best, which is the same in all rubrics of the kind."""
+    return {item.name: item for rubric in RUBRICS[kind].values() for item in rubric.items}
+
+
+# --- guides to the raters ---
+
+_FIRST = 2
+"""Number of a guide's features that the Scorer looks at in addition to its rubric's; the Critic raises the others."""
+
+_WEIGHT = re.compile(r"^Weight (\d+(?:\.\d+)?) for (.+?)\.$", re.MULTILINE)
+_ENDS = re.compile(r"^Scores run from (-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+)?)\.", re.MULTILINE)
+
+_NAMES: Mapping[str, str] = {phrase: name for name, phrase in PHRASES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """A guide to the raters."""
+
+    weights: tuple[tuple[str, float], ...]
+    """(feature, weight), the heaviest first."""
+    low: float
+    """The score of merit 0."""
+    high: float
+    """The score of merit 1."""
+
+    def __str__(self) -> str:
+        lines = [f"Weight {weight:.1f} for {PHRASES[name]}." for name, weight in self.weights]
+        return "\n".join([f"Scores run from {self.low:.2f} to {self.high:.2f}.", *lines])
+
+    def applied(self, kind: Kind, rubric: Rubric) -> Rubric:
+        """The rubric with the weights of the guide."""
+        known = ramps(kind)
+        items = [replace(known[n], weight=w, fault=False) for n, w in self.weights if n in known]
+        own = {item.name for item in rubric.first}
+        chosen = [item for item in items if item.name in own]
+        chosen += [item for item in items if item.name not in own][:_FIRST]
+        return Rubric(tuple(chosen), tuple(item for item in items if item not in chosen))
+
+
+@lru_cache(maxsize=256)
+def read_guide(text: str) -> Guide | None:
+    """The guide in a text, or None if it contains none in the sentences of the offline LM."""
+    weights = tuple((_NAMES[phrase], float(number)) for number, phrase in _WEIGHT.findall(text) if phrase in _NAMES)
+    ends = _ENDS.search(text)
+    return Guide(weights, float(ends[1]), float(ends[2])) if weights and ends else None

@@ -10,7 +10,7 @@ shows no example of any of their sources.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from threading import Lock
@@ -21,9 +21,6 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item, Judge
 from debate_judge.programs.roles.parsing import escape
-
-PREDICTOR = "scorer.predict"
-"""The predictor that holds them."""
 
 EXPLAINED = (
     "Candidates of other sources with what the raters gave them in this aspect: scores are to be given as these raters "
@@ -45,19 +42,6 @@ class RatedExample:
     """The mean over raters."""
     ratings: tuple[float, ...] = ()
     """The ratings of single raters; empty if there is one rater or only the mean is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownExamples:
-    """The examples of one prompt as text, in one of the two fields."""
-
-    shared: str = ""
-    """The same for all items of an aspect, except that examples of the items' own sources are missing."""
-    similar: str = ""
-    """Chosen for the items."""
-
-
-NO_EXAMPLES = ShownExamples()
 
 
 def with_examples(judge: Judge, examples: Sequence[RatedExample], nearest: int = 0) -> Judge:
@@ -97,11 +81,12 @@ def require_shown(judge: Judge) -> None:
 
 def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
     """The rated examples that a judge holds."""
-    return _read(_scorer(judge).demos) if judge.shows_examples else ()
+    return tuple(_read(_scorer(judge).demos)) if judge.shows_examples else ()
 
 
-def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int) -> ShownExamples:
-    """The text of the rated examples among `demos` that a prompt shows.
+def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int) -> dict[str, str]:
+    """The input fields of a prompt with the rated examples among `demos` that it shows: `examples`, which are the same
+    for all items of an aspect except those of the own sources, or `similar`, which are chosen for the items.
 
     Args:
         demos: Demonstrations of the Scorer's predictor.
@@ -114,12 +99,12 @@ def shown(demos: Iterable[Any], aspect: str, items: Sequence[Item], nearest: int
     own = {_even(item.source or item.text) for item in items}
     others = [example for example in of_aspect if _even(example.source or example.candidate) not in own]
     if not others:
-        return NO_EXAMPLES
+        return {}
     if not nearest:
-        return ShownExamples(shared=rendered(tuple(others)))
+        return {"examples": rendered(tuple(others))}
     likeness = _likeness(of_aspect, items)
     best = sorted(others, key=lambda example: -likeness[example])[:nearest]
-    return ShownExamples(similar=rendered(tuple(best)))
+    return {"similar": rendered(tuple(best))}
 
 
 @lru_cache(maxsize=256)
@@ -129,51 +114,45 @@ def rendered(examples: tuple[RatedExample, ...]) -> str:
     Texts of a data set may be hostile: as JSON values they cannot pose as a rating or another source, and `escape`
     keeps them from opening a section of the prompt.
     """
-    sources: dict[tuple[str, str], list[RatedExample]] = {}
+    sources: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for example in examples:
-        sources.setdefault((example.source, example.context), []).append(example)
+        record: dict[str, Any] = {"candidate": escape(example.candidate), "rating": round(example.rating, 2)}
+        record |= {"ratings": list(example.ratings)} if len(example.ratings) > 1 else {}
+        sources.setdefault((example.source, example.context), []).append(record)
     lines = []
-    for (source, context), of_source in sources.items():
-        record: dict[str, Any] = {"source": escape(source)} if source else {}
-        if context:
-            record["context"] = escape(context)
-        lines.append(json.dumps(record | {"candidates": [_record(e) for e in of_source]}, ensure_ascii=False))
+    for (source, context), candidates in sources.items():
+        known = {name: escape(text) for name, text in (("source", source), ("context", context)) if text}
+        lines.append(json.dumps(known | {"candidates": candidates}, ensure_ascii=False))
     return "\n".join([EXPLAINED, *lines])
-
-
-def _record(example: RatedExample) -> dict[str, Any]:
-    record: dict[str, Any] = {"candidate": escape(example.candidate), "rating": round(example.rating, 2)}
-    return record | ({"ratings": list(example.ratings)} if len(example.ratings) > 1 else {})
 
 
 def _likeness(examples: tuple[RatedExample, ...], items: Sequence[Item]) -> Mapping[RatedExample, float]:
     """The similarity of each example to the items: cosine of the candidates plus cosine of the sources (TF-IDF), where
     several texts are taken as one."""
     source, text = ("\n".join(dict.fromkeys(texts)) for texts in zip(*((i.source, i.text) for i in items), strict=True))
-    sources = tuple(dict.fromkeys(example.source for example in examples))
-    candidates = tuple(dict.fromkeys(example.candidate for example in examples))
-    of_source = dict(zip(sources, _cosines(sources, source), strict=True))
-    of_candidate = dict(zip(candidates, _cosines(candidates, text), strict=True))
+    of_source = _cosines(tuple(dict.fromkeys(example.source for example in examples)), source)
+    of_candidate = _cosines(tuple(dict.fromkeys(example.candidate for example in examples)), text)
     # Rounded, so that equal similarities stay equal whatever the order of summation, and are ranked by their place.
     return {e: round(of_candidate[e.candidate] + of_source[e.source], 9) for e in examples}
 
 
 @lru_cache(maxsize=1024)
-def _cosines(passages: tuple[str, ...], text: str) -> tuple[float, ...]:
+def _cosines(passages: tuple[str, ...], text: str) -> Mapping[str, float]:
     # Sources may all be empty, and a vectorizer needs at least one word to fit.
     if not any(map(str.strip, passages)):
-        return (0.0,) * len(passages)
+        return dict.fromkeys(passages, 0.0)
     # One thread at a time: the others then find the fitted vectorizer in the cache.
     with _FITTING:
-        vectorizer, matrix = _fitted(passages)
-    return tuple((vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist())
+        vectorizer, matrix = fitted(passages)
+    return dict(zip(passages, (vectorizer.transform([text]) @ matrix.T).toarray()[0].tolist(), strict=True))
 
 
 _FITTING = Lock()
 
 
-@lru_cache(maxsize=64)
-def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
+@lru_cache(maxsize=256)
+def fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
+    """A vectorizer by TF-IDF and the vectors of the passages; kept, because many texts are compared with the same."""
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
     # Character n-grams match inflected forms, and work in scripts without blanks between words.
@@ -181,23 +160,21 @@ def _fitted(passages: tuple[str, ...]) -> tuple[Any, Any]:
     return vectorizer, vectorizer.fit_transform(passages)
 
 
-def _read(demos: Iterable[Any]) -> tuple[RatedExample, ...]:
-    return tuple(_example(demo) for demo in demos if is_rated(demo))
-
-
 def is_rated(demo: Any) -> bool:
     """Whether a demonstration is a rated example: it has a rating, which no role's reply has."""
     return "rating" in demo and "candidate" in demo
 
 
-def _example(demo: Any) -> RatedExample:
-    ratings = tuple(map(float, demo.get("ratings") or ()))
-    texts = {name: str(demo.get(name, "")) for name in ("aspect", "group", "source", "context", "candidate")}
-    return RatedExample(**texts, rating=float(demo["rating"]), ratings=ratings)
+def _read(demos: Iterable[Any]) -> Iterator[RatedExample]:
+    for demo in filter(is_rated, demos):
+        texts = {name: str(demo.get(name, "")) for name in ("aspect", "group", "source", "context", "candidate")}
+        ratings = tuple(map(float, demo.get("ratings") or ()))
+        yield RatedExample(**texts, rating=float(demo["rating"]), ratings=ratings)
 
 
 def _scorer(judge: Judge) -> Any:
-    return dict(judge.named_predictors())[PREDICTOR]
+    """The predictor that holds the examples."""
+    return dict(judge.named_predictors())["scorer"]
 
 
 @lru_cache(maxsize=4096)

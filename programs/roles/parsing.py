@@ -1,8 +1,10 @@
-"""Parses an LM's reply into typed values, or a reason why that fails; `reply_forms` splits it into its fields.
+"""Reads an LM's reply: its fields, scores and decisions, or a reason why that fails.
 
-Only what is unambiguous is read. A refused reply is asked for once more, whereas a misread one would go unnoticed.
-Texts from a data set or another agent are escaped here before they enter a prompt, so that what a reply quotes from
-them is not taken for its own fields.
+A reply has one of several forms: headers, a JSON object, or labels of lines. The form is decided once for the whole
+reply, and one reader then reads it: structure inside a field's text is never read as fields. Only what is unambiguous
+is read. A refused reply is asked for once more, whereas a misread one would go unnoticed. Texts from a data set or
+another agent are escaped here before they enter a prompt, so that what a reply quotes from them is not taken for its
+own fields.
 
 Replies may be long and odd, so every pattern takes linear time: no repetition is followed by another one that could
 match the same characters, and no line's prefix can run over the end of the line.
@@ -10,26 +12,324 @@ match the same characters, and no line's prefix can run over the end of the line
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles.reply_forms import Unreadable, heads_in, label_of, split, unfenced
 
-__all__ = [
-    "FIELDS",
-    "NO_ISSUE",
-    "REQUEST",
-    "Unreadable",
-    "escape",
-    "excerpt",
-    "no_issue",
-    "score",
-    "sections",
-    "unquoted",
-]
+HEADER = re.compile(r"^[ \t*_`#]*\[\[\s*##\s*(\w+)\s*##\s*\]\][ \t*_`]*:?[ \t]*", re.MULTILINE)
+TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+MOST_BLOCKS = 100
+"""Most code fences that are parsed, because every broken object costs a pass over the text."""
+TWICE = "stood twice with different content"
+
+_LANGUAGE = re.compile(r"\A(?:json\b|[a-z]*[ \t]*\n)", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
+_CLOSED = re.compile(r"\s*```")
+_TURN_END = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
+_DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A reply, or a part of it, that cannot be read."""
+
+    why: str
+    """The reason, worded for the LM, which is told it when it is asked again."""
+
+
+MIXED = Unreadable("it has fields in two forms; give each field once, under its header")
+
+Contents = dict[str, tuple[str, ...]]
+"""Field -> the different contents that it has; an unambiguous reply gives it one."""
+
+
+class _Objects(NamedTuple):
+    """The parts of a reply that look like JSON objects."""
+
+    pieces: list[str]
+    around: list[str]
+    """The text before the first of them, or the fence around it, between them, and after the last."""
+    fenced: bool
+
+
+def split(text: str, names: Sequence[str]) -> Contents | Unreadable:
+    """The fields of an answer, see `answer_of`; empty if it has none of the forms."""
+    # A header inside an object is in one of its strings.
+    if not _is_json(text) and any(head[1].lower() in names for head in HEADER.finditer(text)):
+        return under_headers(text, names)
+    labels = list(label_of(tuple(names)).finditer(text))
+    objects = _objects(text)
+    if objects is None or (labels and labels[0].start() < len(objects.around[0])):
+        return _by_labels(text, labels, names)
+    fields = _by_json(text, objects, names)
+    if not fields:
+        return _by_labels(text, labels, names)
+    if isinstance(fields, Unreadable):
+        return fields
+    if label_of(tuple(names)).search("".join(objects.around)):
+        return MIXED
+    return fields if _is_own(fields, objects, names) or any(len(t) > 1 for t in fields.values()) else {}
+
+
+def under_headers(text: str, names: Sequence[str]) -> Contents | Unreadable:
+    """The contents of a reply with headers; what looks like another form in it may be quoted, and is text.
+
+    Where labels stand before the first header, the headers may be the ones that are quoted.
+    """
+    heads = list(HEADER.finditer(text))
+    mixed = label_of(tuple(names)).search(text, 0, heads[0].start())
+    return MIXED if mixed else under(heads, text, names)
+
+
+def under(heads: Sequence[re.Match[str]], text: str, names: Sequence[str]) -> Contents:
+    """The contents under headers or labels; text before the first one is the first field's if that has none."""
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    contents = _collect(((name_of(h), text[h.end() : end]) for h, end in zip(heads, ends, strict=True)), names)
+    opening = text[: heads[0].start()].strip() if contents else ""
+    return {names[0]: (opening,), **contents} if opening else contents
+
+
+# --- what of a reply is its answer ---
+
+
+def answer_of(reply: str, names: Sequence[str], decisive: str = "") -> str | Unreadable:
+    """A reply without its thinking, end-of-turn tokens and a fence around it.
+
+    Args:
+        reply: The LM's reply.
+        names: Its fields.
+        decisive: The field without which a draft is no reply; by default any two fields are enough.
+    """
+    reply = reply.strip()
+    if _is_json(unfenced(reply)):
+        return unfenced(reply)  # Tags in it are in one of its strings.
+    text = _without_thinking(reply, _Outline(reply, names, decisive)) if TAG.search(reply) else reply
+    if isinstance(text, Unreadable):
+        return text
+    text = text.strip()
+    # Servers with a wrong chat template leave these tokens in a reply.
+    for _ in range(3):
+        end = _TURN_END.search(text, max(0, len(text) - 24))
+        text = text if end is None else text[: end.start()].rstrip()
+    return unfenced(text) or Unreadable("the reply was empty")
+
+
+def _without_thinking(reply: str, outline: _Outline) -> str | Unreadable:
+    kept: list[str] = []
+    begun = start = 0
+    opened = False
+    for tag in TAG.finditer(reply):
+        if not tag[1]:
+            if not opened:
+                kept.append(reply[start : tag.start()])
+                start, opened = tag.start(), True
+            continue
+        if opened:
+            before = outline.fields(begun, start)
+            if before and outline.fields(start, tag.start()) - before - outline.fields(tag.end()):
+                return Unreadable("a field stood in thinking tags only")
+            begun = begun if before else tag.end()
+        else:
+            thinking = outline.is_thinking(begun, *tag.span())
+            if isinstance(thinking, Unreadable):
+                return thinking
+            if not thinking:
+                continue
+            kept.clear()
+            begun = tag.end()
+        start, opened = tag.end(), False
+    # An opening tag without a closing one is text, but not at the beginning of a reply.
+    if opened and not "".join(kept).strip():
+        return Unreadable("the reply ended before the thinking did")
+    return "".join(kept) + reply[start:]
+
+
+class _Outline:
+    """Where the fields of a reply begin, in any of the forms; arguments as of `answer_of`."""
+
+    def __init__(self, reply: str, names: Sequence[str], decisive: str) -> None:
+        self._reply, self._names, self._decisive = reply, names, decisive
+        keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
+        patterns = (HEADER, label_of(tuple(names)), keys) if "</" in reply else ()
+        heads = sorted((head.start(), name_of(head)) for pattern in patterns for head in pattern.finditer(reply))
+        self._places: dict[str, list[int]] = {name: [] for name in names}
+        for place, name in heads:
+            self._places.get(name, []).append(place)
+        self._headers = [head.start() for head in HEADER.finditer(reply)]
+        self._leading = bool(heads) and heads[0][0] == 0
+
+    def fields(self, first: int, last: int | None = None) -> set[str]:
+        """The fields that begin between two places."""
+        return {name for name, places in self._places.items() if _any_between(places, first, last)}
+
+    def is_thinking(self, begun: int, first: int, last: int) -> bool | Unreadable:
+        """Whether a closing tag without an opening one, from `first` to `last`, ends thinking that began in the prompt.
+
+        It does not if fields before it do not occur again after it: then it is text of a field. If a whole reply stands
+        before it and another one after it, either may be quoted.
+        """
+        before = self.fields(begun, first)
+        # Thinking does not begin with a field.
+        whole = self._leading and not begun
+        if self._decisive:
+            whole = whole or self._decisive in before
+            if not whole and not _any_between(self._headers, begun, first):
+                return True  # Notes about single candidates.
+        else:
+            whole = whole or len(before) >= min(2, len(self._names))
+        if before - self.fields(last):
+            return False
+        # Compared once, because each time costs a pass over the reply.
+        if whole and (begun or split(self._reply[:first], self._names) != split(self._reply[last:], self._names)):
+            tag = self._reply[first:last]
+            return Unreadable(f"different replies stood before and after {tag}; give one, and do not write that tag")
+        return True
+
+
+def _any_between(places: Sequence[int], first: int, last: int | None) -> bool:
+    """Whether one of the ascending `places` lies between two others."""
+    place = bisect_left(places, first)
+    return place < len(places) and (last is None or places[place] < last)
+
+
+def unfenced(text: str) -> str:
+    """The content of a code fence around the whole text; any other text unchanged."""
+    if not (len(text) >= 6 and text.startswith("```") and text.endswith("```")):
+        return text
+    content = _LANGUAGE.sub("", text[3:-3]).strip()
+    # The strings of an object may quote another fence.
+    return content if text.count("```") == 2 or _is_json(content) else text
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is one object or list of JSON."""
+    return _end_of_value(text, 0) == len(text)
+
+
+# --- labels ---
+
+
+@lru_cache(maxsize=256)
+def label_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of a label: a line that begins with one of the names and a colon, or is a heading of the name."""
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
+    marks = "[ \t*_`#-]*"
+    span = r"[(\[]\d{1,3}(?:-|–| to )\d{1,3}[)\]]"
+    return re.compile(
+        rf"^(?:{marks}(?:final[ \t])?({known})[*_`]*[ \t]*(?:{span}[*_`]*)?[:：=][*_`]*"
+        rf"|[ \t]*(?:#+|\*\*)[ \t*_]*({known})[*_`]*[ \t]*$)",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
+def name_of(head: re.Match[str]) -> str:
+    """The field that a header or label names."""
+    return _field(next(filter(None, head.groups())))
+
+
+def _field(label: str) -> str:
+    return re.sub("[ -]", "_", label.strip().lower())
+
+
+def _by_labels(text: str, labels: Sequence[re.Match[str]], names: Sequence[str]) -> Contents | Unreadable:
+    if len(labels) == 1 and text[: labels[0].start()].strip() and "\n" in text[labels[0].end() :].strip():
+        # With text before and after it, a line `Score: 5` may be a quotation.
+        return Unreadable(f"it is not clear where the field {name_of(labels[0])!r} ends")
+    return under(labels, text, names) if labels else {}
+
+
+# --- JSON ---
+
+
+def _by_json(text: str, objects: _Objects, names: Sequence[str]) -> Contents | Unreadable:
+    members: list[tuple[str, str]] = []
+    for piece in objects.pieces:
+        try:
+            value = json.loads(piece, strict=False, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError):
+            if text.startswith("{"):
+                return Unreadable("the reply looked like a JSON object but was not a valid one")
+            continue
+        members += [(_field(key), _as_text(v)) for key, v in value.items() if v is not None]
+    return _collect(members, names)
+
+
+def _is_own(fields: Contents, objects: _Objects, names: Sequence[str]) -> bool:
+    """Whether the JSON is the reply's answer and not a quotation in it.
+
+    An answer is the whole reply, or is introduced with a colon and ends the reply, or is a fenced block that has all of
+    several requested fields. Anything else with text around it may be a quotation.
+    """
+    before, after = objects.around[0].strip(), "".join(objects.around[1:]).strip()
+    whole = all(name in fields for name in names)
+    if not before and not after:
+        return True
+    if objects.fenced:
+        return whole and (len(names) > 1 or not after)
+    return whole and not after and before.endswith((":", "："))
+
+
+def _objects(text: str) -> _Objects | None:
+    """The parts that look like JSON objects: fenced blocks, else the text from the first brace to the last."""
+    if not text.startswith("{") and (blocks := list(_blocks(text))):
+        ends = [0, *(end for _, _, end in blocks)]
+        starts = [*(start for start, _, _ in blocks), len(text)]
+        around = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+        return _Objects([piece for _, piece, _ in blocks], around, True)
+    # Without a closing brace, all that follows the first one is taken for a broken object.
+    start, end = text.find("{"), text.rfind("}") + 1 or len(text)
+    return None if start < 0 else _Objects([text[start:end]], [text[:start], text[end:]], False)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str, int]]:
+    """Start, content and end of each code fence around a JSON object."""
+    done = 0
+    for fence in islice(_FENCE.finditer(text), MOST_BLOCKS):
+        end = _end_of_value(text, fence.end()) if fence.start() >= done else None
+        closing = None if end is None else _CLOSED.match(text, end)
+        if closing is not None:
+            done = closing.end()
+            yield fence.start(), text[fence.end() : end], done
+
+
+def _end_of_value(text: str, start: int) -> int | None:
+    """Where the JSON object or list that begins at `start` ends; None where there is none."""
+    try:
+        return _DECODER.raw_decode(text, start)[1] if text.startswith(("{", "["), start) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return members
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _collect(bodies: Iterable[tuple[str, str]], names: Sequence[str]) -> Contents:
+    contents: dict[str, dict[str, None]] = {}
+    for name, body in bodies:
+        if name in names and body.strip():
+            contents.setdefault(name, {})[body.strip()] = None
+    return {name: tuple(different) for name, different in contents.items()}
+
+
+# --- what stands in prompts, and the fields of a reply ---
+
+NO_ISSUE = "NO ISSUE"
+"""The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
 
 REQUEST = "Reply with these fields:"
 """The line of a prompt before the headers of the requested fields."""
@@ -41,23 +341,22 @@ FIELDS = (
 """Names of the fields that the judges of this project ask for."""
 
 
-# --- fields ---
-
-_THOUGHT = r"/?(?:think|thinking|thought|reasoning)>"
-_TAG = re.compile(rf"<{_THOUGHT}", re.IGNORECASE)
-_ARMED = re.compile(rf"\[(?=\[\s*#\s*#)|<(?={_THOUGHT})", re.IGNORECASE)
-"""Where a header or a thinking tag begins."""
-_CLOSING = re.compile(r"(?:<\|\w{1,20}\|>|</s>|<end_of_turn>)\Z")
-"""The token that ends a turn."""
+_BRACKETS = re.compile(r"\[(?=\[\s*#\s*#)")
+_SPACED_TAG = re.compile(r"<[^\S\n]*+(/?)[^\S\n]*+(think|thinking|thought|reasoning)[^\S\n]*+>", re.IGNORECASE)
+"""A thinking tag, also with spaces in it, which an LM that quotes the tag may leave out."""
 
 
 def escape(text: str) -> str:
     """Break everything in a text that `sections` would take for structure: headers, labels and thinking tags.
 
-    Headers and tags are broken by spaces, and a line that begins with the name of a field is marked as a quotation, so
-    the text stays readable. Escaping twice is the same as escaping once.
+    Headers are broken by a space, tags get round brackets, and a line that begins with the name of a field is marked as
+    a quotation, so the text stays readable. Escaping twice is the same as escaping once.
     """
-    return label_of(FIELDS).sub(r"> \g<0>", _ARMED.sub(r"\g<0> ", text))
+    return label_of(FIELDS).sub(r"> \g<0>", _SPACED_TAG.sub(r"(\1\2)", _BRACKETS.sub(r"\g<0> ", text)))
+
+
+escaped = lru_cache(maxsize=1024)(escape)
+"""The same, kept: a source is in every prompt about any of its candidates."""
 
 
 def excerpt(text: str, most: int = 100) -> str:
@@ -75,61 +374,19 @@ def sections(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:
     may come from the text under evaluation.
 
     Returns:
-        Field name -> text, for the fields that were found. A reply without any structure is returned as a whole under
-        the only name, or under "" if several fields were asked for.
+        Field name -> text, for the fields that the reply has. A reply without any structure is returned as a whole
+        under the only name, or under "" if several fields were asked for.
     """
-    spoken = _spoken(reply, names)
-    if isinstance(spoken, Unreadable):
-        return spoken
-    text = unfenced(_unclosed(spoken))
-    if not text:
-        return Unreadable("the reply was empty")
-    found = split(text, names)
-    return found if isinstance(found, Unreadable) or found else {names[0] if len(names) == 1 else "": text}
-
-
-def _spoken(reply: str, names: Sequence[str]) -> str | Unreadable:
-    """The reply without its thinking.
-
-    A closing tag without an opening one ends thinking that began in the prompt, unless fields before it do not occur
-    again after it: then it is text of a field. An opening tag without a closing one is refused at the beginning of a
-    reply, and is text further on.
-    """
-    kept: list[str] = []
-    start, thinking, begun = 0, False, 0
-    places = heads_in(reply, names) if "</" in reply else {}
-    for tag in _TAG.finditer(reply):
-        if tag[0].startswith("</"):
-            if not thinking:
-                if any(_within(at, begun, tag.start()) and at[-1] < tag.end() for at in places.values()):
-                    continue
-                kept.clear()
-                begun = tag.end()
-            start, thinking = tag.end(), False
-        elif not thinking:
-            kept.append(reply[start : tag.start()])
-            start, thinking = tag.start(), True
-    before = "".join(kept)
-    if thinking and not before.strip():
-        return Unreadable("the reply ended before the thinking did")
-    return before + reply[start:]
-
-
-def _within(places: Sequence[int], start: int, end: int) -> bool:
-    """Whether one of the ascending `places` lies between `start` and `end`."""
-    first = bisect_left(places, start)
-    return first < len(places) and places[first] < end
-
-
-def _unclosed(text: str) -> str:
-    """The reply without end-of-turn tokens, which servers with a wrong chat template leave in it."""
-    text = text.strip()
-    for _ in range(3):
-        end = _CLOSING.search(text, max(0, len(text) - 24))
-        if end is None:
-            break
-        text = text[: end.start()].rstrip()
-    return text
+    text = answer_of(reply, names)
+    if isinstance(text, Unreadable):
+        return text
+    contents = split(text, names)
+    if isinstance(contents, Unreadable):
+        return contents
+    for name, different in contents.items():
+        if len(different) > 1:
+            return Unreadable(f"the field {name!r} {TWICE}")
+    return {n: different[0] for n, different in contents.items()} or {names[0] if len(names) == 1 else "": text}
 
 
 # --- scores ---
@@ -173,7 +430,9 @@ def score(text: str, scale: Scale, aspect: str = "") -> float | Unreadable:
     alone = _ALONE.fullmatch(first)
     # Text in quotation marks is not the LM's own: a candidate may claim a score for itself.
     claims = [*([alone] if alone else []), *_at_either_end(_labelled(aspect), unquoted(bare).strip())]
-    values = {_number(claim[1]) for claim in claims}
+    # What a reason quotes may be another score: `2 - it says: my score is 5`.
+    leading = _ALONE.fullmatch(first[: reason.start()]) if claims and (reason := _REASON.search(first)) else None
+    values = {_number(claim[1]) for claim in [*claims, *([leading] if leading else [])]}
     if len(values) != 1:
         several = ", ".join(f"{value:g}" for value in sorted(values))
         why = f"several different scores were given ({several})" if values else "no score could be found"
@@ -225,51 +484,3 @@ def _bare(text: str) -> str:
 
 def _number(text: str) -> float:
     return float(text.replace(",", ".").replace("−", "-"))
-
-
-# --- decisions ---
-
-NO_ISSUE = "NO ISSUE"
-"""The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
-
-_EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
-"""A decision and its explanation: `NO ISSUE: I agree`, `ISSUE (too high)`."""
-_HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
-"""Words in an explanation that may take the decision back."""
-_LIMITED = re.compile(
-    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
-    r"|\b(?:wrong\w*|false|incorrect\w*|inaccura\w*|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never"
-    r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-"""Words in the explanation of a NO ISSUE that limit it to a part, or turn it into an issue."""
-_NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
-_DECISION = re.compile(
-    r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
-)
-
-
-def no_issue(text: str) -> bool | Unreadable:
-    """Read the Critic's decision: True for NO ISSUE, False for an issue.
-
-    The decision must be alone on the first line, in any case, punctuation and markup, and no other line may say the
-    opposite.
-    """
-    lines = [_decision(line) for line in text.splitlines() if line.strip()]
-    decision = lines[0] if lines else None
-    if decision is None or (not decision) in lines:
-        both = "the decision was both; " if {True, False} <= set(lines) else ""
-        missing = "" if lines else "the decision was missing; "
-        return Unreadable(f"{both or missing}the decision must be {NO_ISSUE} or ISSUE and nothing else")
-    return decision
-
-
-def _decision(line: str) -> bool | None:
-    explained = _EXPLAINED.fullmatch(line.strip())
-    if explained and not _HEDGE.search(explained[2]):
-        content = _decision(explained[1])
-        # "ISSUE: none" is no decision, nor is "NO ISSUE - with grammar, the facts are wrong".
-        doubtful = None if content is None else _LIMITED if content else _NOTHING
-        return None if doubtful is not None and doubtful.search(explained[2]) else content
-    match = _DECISION.fullmatch(re.sub(r"[\W_]+", " ", line).strip())
-    return None if match is None else match[1] is not None

@@ -15,20 +15,24 @@ if fewer than half of the samples have a score, the item has none.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+import math
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal
 
-from dspy.signatures.signature import Signature
+import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Scale
 from debate_judge.programs.judge import Item
+from debate_judge.programs.lm.usage import CallTag
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.expected_score import expectation, whole_points
-from debate_judge.programs.roles.role import Fields, NoAnswer, Role, RoleReply, sample
-from debate_judge.programs.transcript import EMPTY, Failure, Transcript, Turn
+from debate_judge.programs.roles.role import SAMPLING, Alternatives, Fields, NoAnswer, Role, RoleReply, ask
+from debate_judge.programs.transcript import Failure, Turn
 
 SAMPLES = 20
 """Default k of `sampled`, as in G-Eval."""
@@ -82,71 +86,65 @@ class ParsedScore:
     """The samples or probabilities that the score was computed from, for people; empty in mode `text`."""
 
 
+async def score(predict: Any, mode: Mode, item: Item, tag: CallTag, **prompt: Any) -> RoleReply[ParsedScore] | NoAnswer:
+    """Score `item` by a predictor with an output field `score` and perhaps a `rationale`.
+
+    Args:
+        predict: The predictor.
+        mode: How its replies become a score.
+        item: What is scored.
+        tag: Who speaks, and in which round.
+        prompt: `debate` and `inputs`, as `programs.roles.role.ask` takes them.
+
+    Raises:
+        InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
+    """
+    scale, name = item.aspect.scale, item.aspect.name
+
+    def as_written(fields: Fields) -> ParsedScore | replies.Unreadable:
+        value = replies.score(fields["score"], scale, name)
+        return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
+
+    def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
+        value = expectation(fields["score"], fields.logprobs, scale, name) if fields.logprobs else None
+        if not isinstance(value, Expectation):
+            return value
+        return ParsedScore(value.score, fields.get("rationale", ""), f"probabilities: {value}")
+
+    if mode.name == "text":
+        return await ask(predict, item, as_written, tag, **prompt)
+    if mode.name == "sampled":
+        tags = (replace(tag, sample=number) for number in range(mode.samples))
+        calls = (ask(predict, item, as_written, own, settings=SAMPLING, **prompt) for own in tags)
+        return mean_of(await asyncio.gather(*calls))
+    whole_points(scale)
+    answer = await ask(predict, item, as_expected, tag, settings={"logprobs": ALTERNATIVES}, **prompt)
+    if isinstance(answer, NoAnswer):
+        return answer
+    if answer.value is None:
+        return NoAnswer("no log-probabilities", NO_LOGPROBS, answer.calls)
+    return RoleReply(answer.value, answer.calls)
+
+
 class ScoringRole(Role):
-    """A role whose reply has a field `score` and perhaps a `rationale`.
+    """A role of a judge of one's own, whose reply has a field `score` and perhaps a `rationale`.
 
     Args:
         speaker: As for `Role`.
         signature: As for `Role`; with an output field `score`.
-        instructions: As for `Role`.
         mode: How its replies become scores.
     """
 
-    def __init__(
-        self, speaker: str, signature: type[Signature], instructions: str | None = None, mode: Mode = TEXT
-    ) -> None:
-        super().__init__(speaker, signature, instructions)
+    def __init__(self, speaker: str, signature: type[dspy.Signature], mode: Mode = TEXT) -> None:
+        super().__init__(speaker, signature)
         self.mode = mode
 
-    async def speak(
-        self, item: Item, transcript: Transcript = EMPTY, inputs: Mapping[str, str] | None = None
-    ) -> Turn | Failure:
-        """Score `item` after the debate so far (empty for the first score); `inputs` are those of `Role.ask`.
-
-        Raises:
-            InputError: As `score`.
-        """
-        answer = await self.score(item, debate=str(transcript), inputs=inputs)
+    async def speak(self, item: Item, **prompt: Any) -> Turn | Failure:
+        """The score as a turn of a transcript."""
+        answer = await score(self, self.mode, item, CallTag(self.speaker), **prompt)
         if isinstance(answer, NoAnswer):
-            return answer.at(self.speaker, transcript.rounds)
-        found = answer.value
-        return Turn(self.speaker, transcript.rounds, found.rationale, score=found.score, calls=answer.calls)
-
-    async def score(
-        self, item: Item, *, debate: str = "", inputs: Mapping[str, str] | None = None
-    ) -> RoleReply[ParsedScore] | NoAnswer:
-        """Score `item` in this role's score mode; the arguments are those of `Role.ask`.
-
-        Raises:
-            InputError: The mode is `expected` and the points of the aspect's scale cannot be tokens.
-        """
-        ask = partial(self.ask, item, debate=debate, inputs=inputs)
-        scale, name = item.aspect.scale, item.aspect.name
-
-        def as_written(fields: Fields) -> ParsedScore | replies.Unreadable:
-            value = replies.score(fields["score"], scale, name)
-            return value if isinstance(value, replies.Unreadable) else ParsedScore(value, fields.get("rationale", ""))
-
-        def as_expected(fields: Fields) -> ParsedScore | replies.Unreadable | None:
-            if not fields.logprobs:
-                return None
-            found = expectation(fields["score"], fields.logprobs, scale, name)
-            if isinstance(found, replies.Unreadable):
-                return found
-            return ParsedScore(found.score, fields.get("rationale", ""), f"probabilities: {found}")
-
-        if self.mode.name == "text":
-            return await ask(as_written)
-        if self.mode.name == "sampled":
-            calls = (ask(as_written, settings=sample(number)) for number in range(self.mode.samples))
-            return mean_of(await asyncio.gather(*calls))
-        whole_points(scale)
-        answer = await ask(as_expected, settings={"logprobs": ALTERNATIVES})
-        if isinstance(answer, NoAnswer):
-            return answer
-        if answer.value is None:
-            return NoAnswer("no log-probabilities", NO_LOGPROBS, answer.calls)
-        return RoleReply(answer.value, answer.calls)
+            return answer.at(self.speaker, 0)
+        return Turn(self.speaker, 0, answer.value.rationale, score=answer.value.score, calls=answer.calls)
 
 
 def mean_of(answers: Sequence[RoleReply[ParsedScore] | NoAnswer]) -> RoleReply[ParsedScore] | NoAnswer:
@@ -169,3 +167,83 @@ NO_LOGPROBS = (
     "the endpoint gave no log-probabilities with its reply, which score mode 'expected' needs; "
     f"choose 'sampled:{SAMPLES}' or 'text'"
 )
+
+
+# --- the expected score ---
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
+_POINT = re.compile(r"[^\w-]*(\d+)\W*")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A distribution over the points of a scale."""
+
+    score: float
+    """The expected value, on the scale."""
+    weights: dict[int, float]
+    """Point -> probability; they sum to 1, and points whose token was not listed are missing."""
+
+    def __str__(self) -> str:
+        likeliest = sorted(self.weights.items(), key=lambda pair: -pair[1])
+        return ", ".join(f"{point} ({weight:.1%})" for point, weight in likeliest)
+
+
+def whole_points(scale: Scale) -> range:
+    """The points of a scale, which must be whole numbers from 0 up so that each can be one token.
+
+    Raises:
+        InputError: They are not.
+    """
+    if scale.low < 0 or any(v != int(v) for v in (scale.low, scale.high, scale.step)):
+        raise InputError(
+            "mode 'expected' weighs the points of a scale by the probability of their tokens",
+            expected="a scale of whole numbers from 0 up",
+            found=f"{scale}, step {scale.step:g}",
+            remedy="choose mode 'sampled:20' or 'text' for this aspect",
+        )
+    return range(int(scale.low), int(scale.high) + 1, int(scale.step))
+
+
+def expectation(written: str, tokens: Alternatives, scale: Scale, aspect: str = "") -> Expectation | replies.Unreadable:
+    """Read the distribution at the token that contains the score.
+
+    Args:
+        written: The score field of the reply; it is at the reply's end.
+        tokens: The reply's tokens with their alternatives, the chosen one first.
+        scale: A scale of whole numbers.
+        aspect: The aspect's name, which may label the score.
+    """
+    points = whole_points(scale)
+    value = replies.score(written, scale, aspect)
+    if isinstance(value, replies.Unreadable):
+        return value
+    if value not in points:
+        return replies.Unreadable(f"the score {value:g} is between two points; give one whole number from {scale}")
+    place = _token_of(written, value, tokens)
+    if place is None or _point(tokens[place][0][0]) != value:
+        return replies.Unreadable(f"the score stood in no token of its own; give one whole number from {scale}")
+    # The chosen token may or may not be listed among its alternatives again.
+    logprobs = {token: logprob for token, logprob in tokens[place] if _point(token) in points}
+    # Relative to the likeliest: endpoints give -9999 for what they hold impossible, whose probability is 0 as a float.
+    likeliest = max(logprobs.values())
+    weights: dict[int, float] = defaultdict(float)
+    for token, logprob in logprobs.items():
+        weights[_point(token) or 0] += math.exp(logprob - likeliest)
+    total = math.fsum(weights.values())
+    shares = {point: weight / total for point, weight in weights.items()}
+    return Expectation(math.fsum(point * share for point, share in shares.items()), shares)
+
+
+def _token_of(written: str, value: float, tokens: Alternatives) -> int | None:
+    """Index of the token in which the number `value` of the score field begins."""
+    ends = list(accumulate(len(alternatives[0][0]) for alternatives in tokens))
+    start = "".join(alternatives[0][0] for alternatives in tokens).rfind(written)
+    digits = (m.start() for m in _NUMBER.finditer(written) if float(m[0].replace(",", ".")) == value)
+    offset = next(digits, None)
+    return None if start < 0 or offset is None else bisect_right(ends, start + offset)
+
+
+def _point(token: str) -> int | None:
+    match = _POINT.fullmatch(token)
+    return int(match[1]) if match else None

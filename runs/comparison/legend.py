@@ -126,9 +126,9 @@ def _together(comparison: Comparison) -> list[str]:
     side_by_side = "up to {} candidates of a source were judged side by side"
     found = []
     for (candidates, aspects), names in by_size.items():
-        told = [side_by_side.format(candidates)] if candidates > 1 else []
-        told += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
-        found += [f"{', '.join(names)}: {', '.join(told)}, in shared calls"] if told else []
+        sizes = [side_by_side.format(candidates)] if candidates > 1 else []
+        sizes += [f"up to {aspects} aspects were judged jointly"] if aspects > 1 else []
+        found += [f"{', '.join(names)}: {', '.join(sizes)}, in shared calls"] if sizes else []
     return found
 
 

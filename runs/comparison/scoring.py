@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
 from debate_judge.programs.judge import Judge, Judgement, Unscored, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.runner.billing import JudgeUsage
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import SharedSeating, seated_by_aspect
 
 
 def score_all(
@@ -34,7 +34,7 @@ def score_all(
     """
     usages = {c.name: JudgeUsage() for c in entrants}
     items = {a.name: corpus_items(setup.corpus, a) for a in setup.aspects}
-    work = [(c, asked) for c in entrants for asked in seated_by_aspect(_judges(c), items)]
+    work = [(c, asked) for c in entrants for asked in grouped_by_aspect(_judges(c), items)]
     jobs = [_job(c, asked, usages[c.name]) for c, asked in work]
     done = run_together(runner, jobs, "judges")
     if entrants and len(done.failed) == len(entrants):
@@ -70,8 +70,8 @@ def _judges(entrant: Entrant) -> dict[str, Judge]:
     return {name: one.judge for name, one in entrant.aspects.items()}
 
 
-def _job(entrant: Entrant, asked: SharedSeating, usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
-    return PassJob(entrant.name, lambda table: asked.judge.judge_table(table.items), asked.seating.tables, usage)
+def _job(entrant: Entrant, asked: SharedGrouping, usage: JudgeUsage) -> PassJob[Sequence[Judgement]]:
+    return PassJob(entrant.name, lambda table: asked.judge.judge(table.items), asked.grouping.tables, usage)
 
 
 def _entry(

@@ -25,7 +25,6 @@ from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.flags.parser import listed
-from debate_judge.runs.runner.tables import batches_for
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ def prepare(arguments: CompareFlags) -> Work:
     names = aspects_to_judge(corpus, arguments.aspects)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)
-    options |= batches_for(options, corpus)
     found = entrants(arguments.judges, aspects, options, MLflowStore(arguments.tracking_uri, Path(arguments.store)))
     part, held_out = part_of(corpus, names, arguments.part, arguments.seed)
     setup = EvalSetup(

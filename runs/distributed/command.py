@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import Aspect, Task
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.lending.lease import Lease
-from debate_judge.programs.lm.limits.provider_limits import default_limits
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.make_lm import replies_folder
 from debate_judge.runs.distributed import engine, inputs, pipeline
 from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.inputs import InputSlice
-from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed
+from debate_judge.runs.distributed.job import MeterCopy, ScoringJob, packed, shares_of
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import PartShape
 from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals
@@ -28,10 +27,10 @@ from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
 from debate_judge.runs.flags.lm import limits
+from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.reports.scored import scored_summary
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.runner.streaming import GATHERED, group_items
-from debate_judge.runs.runner.tables import pool_of
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_UNSCORED, ScoreFlags
 
 Find = Callable[[ScoreFlags], Export]
@@ -59,7 +58,6 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
-        _refuse_batches(judge, aspects)
         pieces = inputs.slices(files, arguments.columns, inputs.SLICE, _gathered(judge, aspects))
         totals = RunTotals({piece.name: piece.size for piece in pieces})
         of_input = {
@@ -82,19 +80,6 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         return _told(arguments, judge, totals)
 
 
-def _refuse_batches(judge: LoadedJudge, aspects: Sequence[Aspect]) -> None:
-    """Refuse a judge whose scores would depend on where parts end."""
-    for aspect in aspects:
-        if pool := pool_of(judge.compiled.aspects[aspect.name].judge):
-            raise InputError(
-                f"the judge of {aspect.name} reads texts in batches, which it makes of {pool} texts in a row of the "
-                "whole input; from parts it would make other ones, and so other prompts and scores",
-                field="--engine",
-                expected="a judge that reads texts alone, or beside others of their source",
-                remedy="score with --engine local, or compile with --batch-rounds 0 or without --together",
-            )
-
-
 def _gathered(judge: LoadedJudge, aspects: Sequence[Aspect]) -> int:
     """See `runs.distributed.parts.PartShape`."""
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
@@ -110,8 +95,6 @@ def _run(
     totals: RunTotals,
 ) -> None:
     out = job.out
-    options = limits(arguments)
-    usual = default_limits(judge.lm.model, arguments.api_base)
     reading = SliceReading(judge.task, arguments.task, arguments.columns)
     shape = PartShape(arguments.part, len(aspects), _gathered(judge, aspects))
     parts = pipeline.PartsToScore(left, reading, shape, out, frozenset(out.part_names()))
@@ -119,21 +102,39 @@ def _run(
         _say(f"{len(parts.there):,} parts are finished already; {len(left):,} slices are read for what is left")
     run = uuid.uuid4().hex[:12]
     _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
-    with (
-        engine.cluster(arguments.address, arguments.actors) as ray,
-        engine.ledger(ray, run, out, options, usual) as address,
-    ):
-        client = engine.LedgerClient(address)
-        lease = Lease(f"driver-{run}", client.exchange)
-        judge.lm.caller.join(lease)
+    with engine.cluster(arguments.address, arguments.actors) as ray:
         _try(arguments, judge, aspects, left, totals)
         # Its replies are on disk before an actor looks for them.
         judge.close()
-        client.settle(lease.report(last=True))
         totals.meters["driver"] = MeterCopy.of(judge.lm.meter)
-        driver = RunDriver(out, totals, lambda stop: engine.ask_status(ray, address, stop))
-        with DistributedProgress(totals, judge.lm.price):
-            driver.run(pipeline.score_parts(ray, parts, job, address, arguments.actors))
+        shares = shares_of(_budget_left(limits(arguments).budget, judge), arguments.actors)
+        with engine.service(ray, run, out, shares) as address:
+            driver = RunDriver(out, totals, lambda stop: engine.ask_status(ray, address, stop))
+            with DistributedProgress(totals, judge.lm.price):
+                driver.run(pipeline.score_parts(ray, parts, job, address, arguments.actors))
+
+
+def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
+    """What the calls that were made before the actors started have left of the budget."""
+    meter, price = judge.lm.meter, judge.lm.price
+    used = meter.total.fresh + meter.total.cached + meter.total.output
+    usd = sum(meter.cost(price).values()) if price else 0.0
+    return BudgetCaps(
+        None if budget.calls is None else max(0, budget.calls - meter.executed.total()),
+        None if budget.tokens is None else max(0, budget.tokens - used),
+        None if budget.usd is None else max(0.0, budget.usd - usd),
+    )
+
+
+def _limits_of_one(arguments: ScoreFlags) -> LMOptions:
+    """The limits of each actor but for the budget: its share of the user's."""
+    options = limits(arguments)
+    return replace(
+        options,
+        rpm=options.rpm and options.rpm / arguments.actors,
+        tpm=options.tpm and options.tpm / arguments.actors,
+        budget=BudgetCaps(),
+    )
 
 
 def _try(
@@ -178,7 +179,7 @@ def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> I
 def _job(
     arguments: ScoreFlags, found: Export, judge: LoadedJudge, aspects: Sequence[Aspect], out: OutFolder
 ) -> ScoringJob:
-    options = limits(arguments)
+    options = _limits_of_one(arguments)
     spec = arguments.lm or found.manifest["lm"]["spec"]
     # An address that the user has agreed to, or given; one of the environment is in that of the actors, too.
     address = arguments.api_base or (judge.lm.endpoint if arguments.trust_export else None)
@@ -191,11 +192,11 @@ def _job(
         store=str(replies_folder(arguments.store, spec).absolute()),
         replies=arguments.replies,
         options=options,
+        budgeted=bool(limits(arguments).budget),
         prices=None if options.prices is None else options.prices.read_text(encoding="utf-8"),
         max_tokens=arguments.max_tokens,
         aspects=tuple(aspect.name for aspect in aspects),
         scale=arguments.scale,
-        patient=arguments.max_unscored >= 1,
         out=out,
         path=tuple(str(Path(place).absolute()) for place in sys.path),
     )
@@ -214,14 +215,14 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
         _say(
             f"error: {len(totals.given_up):,} parts have no scores: the process died each time while they were scored\n"
             f"  found:    {'; '.join(totals.given_up[:3])}\n"
-            "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the same command: all other parts "
+            "  remedy:   see Ray's logs for the cause (a lack of memory?), then run the command again: all other parts "
             "are kept, and these are tried again"
         )
         return EXIT_UNSCORED
     if totals.unread:
         _say(
             f"error: {totals.unread:,} places of the input could not be read; all else is scored\n"
-            "  remedy:   mend them and run again with another --out: what was answered is not paid again"
+            "  remedy:   fix them and run again with another --out: finished calls are not paid for again"
         )
         return EXIT_INPUT
     if not tally.rows:
@@ -229,8 +230,7 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
-            "  remedy:   the parts are kept; mend the cause and run the same command: what was not answered is asked "
-            "again, and what was answered is not paid again"
+            f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
     return 0

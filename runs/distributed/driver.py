@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator
 from debate_judge.runs.distributed.job import PartDone
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.progress import RunTotals
-from debate_judge.runs.distributed.service import AccountStatus
-from debate_judge.runs.scoring.outage_guard import PROVIDER_FAILED
+from debate_judge.runs.distributed.service import RunStatus
+from debate_judge.runs.flags.parser import RESUMES
+from debate_judge.runs.scoring.rows import PROVIDER_FAILED
 from debate_judge.runs.scoring.settings import EXIT_INPUT
 
 _POLL = 0.5
-"""Seconds between two looks at the ledger."""
+"""Seconds between two questions to the service."""
 _SILENCE = 120.0
-"""Seconds after which a ledger that does not answer is taken for lost; Ray restarts one within some seconds."""
+"""Seconds after which a service that does not answer is taken for lost; Ray restarts one within some seconds."""
 _GRACE = 60.0
 """Seconds that actors have to finish what is in flight, once the run is to stop."""
 _LOST = (
-    f"error: the ledger of the account has not answered for {_SILENCE:.0f} s, and no actor may go on without it\n"
-    "  remedy:   see in Ray's logs why it does not start again; the same command goes on, no LM call is paid twice"
+    f"error: the service of the run has not answered for {_SILENCE:.0f} s, and no actor may go on without it\n"
+    f"  remedy:   see in Ray's logs why it does not start again, and {RESUMES}"
 )
 
 
@@ -34,10 +35,10 @@ class RunDriver:
     Args:
         out: The folder of the results.
         totals: Where it is counted.
-        ask: Asks the ledger; tells it whether to stop all actors.
+        ask: Asks the service; tells it whether to stop all actors.
     """
 
-    def __init__(self, out: OutFolder, totals: RunTotals, ask: Callable[[bool], AccountStatus | None]) -> None:
+    def __init__(self, out: OutFolder, totals: RunTotals, ask: Callable[[bool], RunStatus | None]) -> None:
         self._out, self._totals, self._ask = out, totals, ask
         self._found: queue.Queue[PartDone | BaseException | None] = queue.Queue()
         self._ended = threading.Event()
@@ -105,7 +106,7 @@ class RunDriver:
             self._out.finish_slice(done.slice, self._totals.parts(done.slice), whole)
 
     def _look(self, stop: bool) -> bool:
-        """Ask the ledger; returns whether all actors have stopped."""
+        """Ask the service; returns whether all actors have stopped."""
         status = self._ask(stop)
         if status is None:
             if time.monotonic() - self._heard > _SILENCE and self._totals.failure is None:
@@ -113,8 +114,7 @@ class RunDriver:
             return False
         self._heard = time.monotonic()
         self._totals.hear(status.news.values())
-        self._totals.refusals, self._totals.down = status.refusals, status.down
-        return status.resting
+        return status.idle
 
     def _stop(self) -> None:
         until = time.monotonic() + _GRACE

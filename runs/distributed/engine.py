@@ -1,21 +1,20 @@
-"""Ray: started or joined, its CPUs, and the ledger as a named actor."""
+"""Ray: started or joined, its CPUs, and the service of a run as a named actor."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
-from debate_judge.programs.lm.limits.provider_limits import RateLimits
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.distributed.job import ActorNews
 from debate_judge.runs.distributed.out_folder import OutFolder
-from debate_judge.runs.distributed.service import AccountService, AccountStatus
+from debate_judge.runs.distributed.service import RunService, RunStatus
+from debate_judge.runs.flags.parser import RESUMES
 
 NAMESPACE = "debate"
 _STARTS = 5
@@ -71,7 +70,7 @@ def cluster(address: str | None, actors: int) -> Iterator[Any]:
             "Ray has failed",
             field="--engine",
             found=_cause(error),
-            remedy="mend the cluster; the same command goes on from the parts that stand, no LM call is paid twice",
+            remedy=f"repair the cluster and {RESUMES}",
         ) from error
     finally:
         ray.shutdown()
@@ -120,8 +119,8 @@ def _init(ray: Any, joins: bool, arguments: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class LedgerAddress:
-    """The named actor that keeps the account, as any process of the cluster finds it."""
+class ServiceAddress:
+    """The named actor that serves the run, as any process of the cluster finds it."""
 
     name: str
 
@@ -131,25 +130,22 @@ class LedgerAddress:
         return ray.get_actor(self.name, namespace=NAMESPACE)
 
 
-class LedgerClient:
-    """The ledger as an actor reaches it; a call waits while the ledger restarts."""
+class ServiceClient:
+    """The service as an actor reaches it; a call waits while the service restarts."""
 
-    def __init__(self, address: LedgerAddress) -> None:
+    def __init__(self, address: ServiceAddress) -> None:
         self._handle = address.handle()
 
-    def exchange(self, report: LeaseReport) -> Awaitable[LeaseGrant]:
-        answer: Awaitable[LeaseGrant] = self._handle.exchange.remote(report)
-        return answer
+    def share(self) -> BudgetCaps | None:
+        import ray
+
+        share: BudgetCaps | None = ray.get(self._handle.share.remote())
+        return share
 
     def begin(self, part: str) -> int:
         import ray
 
         return int(ray.get(self._handle.begin.remote(part)))
-
-    def settle(self, report: LeaseReport) -> None:
-        import ray
-
-        ray.get(self._handle.exchange.remote(report))
 
     def tell(self, news: ActorNews) -> bool:
         import ray
@@ -158,13 +154,13 @@ class LedgerClient:
 
 
 @contextmanager
-def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[LedgerAddress]:
-    """Run the ledger of an account as a named actor on the machine of the driver; Ray restarts it whenever it dies."""
+def service(ray: Any, run: str, out: OutFolder, shares: Sequence[BudgetCaps]) -> Iterator[ServiceAddress]:
+    """Run the service as a named actor on the machine of the driver; Ray restarts it whenever it dies."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    address = LedgerAddress(f"debate-ledger-{run}")
-    actor = ray.remote(AccountService).options(
+    address = ServiceAddress(f"debate-service-{run}")
+    actor = ray.remote(RunService).options(
         name=address.name,
         namespace=NAMESPACE,
         num_cpus=0,
@@ -172,7 +168,7 @@ def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLi
         max_task_retries=-1,
         scheduling_strategy=here,
     )
-    handle = actor.remote(out, run, options, usual)
+    handle = actor.remote(out, run, shares)
     # What it cannot do is told here.
     ray.get(handle.status.remote())
     try:
@@ -181,13 +177,13 @@ def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLi
         # Where the cluster has failed, its own error is raised already.
         with suppress(ray.exceptions.RayError, RuntimeError):
             ray.kill(handle, no_restart=True)
-        out.drop_state(f"ledger-{run}")
+        out.drop_state(f"service-{run}")
 
 
-def ask_status(ray: Any, address: LedgerAddress, stop: bool) -> AccountStatus | None:
-    """What the ledger knows; None while it does not answer."""
+def ask_status(ray: Any, address: ServiceAddress, stop: bool) -> RunStatus | None:
+    """What the service knows; None while it does not answer."""
     try:
-        status: AccountStatus = ray.get(address.handle().status.remote(stop), timeout=5.0)
+        status: RunStatus = ray.get(address.handle().status.remote(stop), timeout=5.0)
     except (ray.exceptions.RayError, ValueError):
         return None
     return status

@@ -127,8 +127,8 @@ def _told(url: str, info: Mapping[str, Any]) -> InputFile:
     """A file as its store tells of it."""
     if info.get("size") is None:
         raise InputError("the server does not say how long the file is", file=url, remedy="copy it to this machine")
-    told = next((f"{name} {info[name]}" for name in _VERSIONS if info.get(name)), "")
-    return InputFile(url, url, int(info["size"]), told)
+    version = next((f"{name} {info[name]}" for name in _VERSIONS if info.get(name)), "")
+    return InputFile(url, url, int(info["size"]), version)
 
 
 def fingerprinted(files: Sequence[InputFile]) -> list[InputFile]:
@@ -201,8 +201,8 @@ def group_a_line(file: InputFile, columns: Sequence[str]) -> bool:
     if Path(file.name).suffix.lower() not in _LINES:
         return False
     with reaching(file.name), open_input(file.place) as opened:
-        told = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
-        for number, line in enumerate(islice((line for line in told if line), _LOOK)):
+        lines = (line.removeprefix(codecs.BOM_UTF8).strip() for line in opened)
+        for number, line in enumerate(islice((line for line in lines if line), _LOOK)):
             if line.startswith(b"[") or (number == 0 and line.endswith((b"{", b"[", b","))):
                 return False
             first = _json_object(line)

@@ -1,16 +1,14 @@
-"""What is sent between the driver of a distributed run, its actors and the ledger of the account."""
+"""What is sent between the driver of a distributed run, its actors and the service of the run."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.scoring.output import RowTotals
@@ -35,13 +33,14 @@ class ScoringJob:
     replies: str | None = field(repr=False)
     """Address of a database of replies, if there is one."""
     options: LMOptions
+    """Limits of one actor, without the budget, of which each has a share (`Service.share`)."""
+    budgeted: bool
+    """Whether the run has a budget."""
     prices: str | None
     """The content of `options.prices`."""
     max_tokens: int | None
     aspects: tuple[str, ...]
     scale: Literal["judge", "raters"]
-    patient: bool
-    """Whether rows without scores may fill the parts, however many."""
     out: OutFolder
     path: tuple[str, ...] = ()
     """Where the driver imports from, for judges of the user's own."""
@@ -95,7 +94,8 @@ class MeterCopy:
 class ActorNews:
     """What an actor tells every second."""
 
-    lessee: str
+    actor: str
+    """Id of the process."""
     meter: MeterCopy
     items: int = 0
     """Scored, of parts that are not finished."""
@@ -122,20 +122,29 @@ class PartDone:
     """Exit code and message of what ends the run."""
     given_up: str = ""
     """Set where the part is not tried again in this run: which it is."""
-    lessee: str = ""
+    actor: str = ""
     meter: MeterCopy | None = None
 
 
-class Account(Protocol):
-    """The ledger's service, as a process reaches it."""
+def shares_of(budget: BudgetCaps, count: int) -> list[BudgetCaps]:
+    """The budget in equal shares, which together are the whole; none where there is no cap."""
 
-    def exchange(self, report: LeaseReport) -> Awaitable[LeaseGrant]: ...
+    def share(cap: int | None, number: int) -> int | None:
+        return None if cap is None else cap // count + (number < cap % count)
+
+    usd = None if budget.usd is None else budget.usd / count
+    found = [BudgetCaps(share(budget.calls, n), share(budget.tokens, n), usd) for n in range(count)]
+    return found if budget else []
+
+
+class Service(Protocol):
+    """The service of a run, as an actor reaches it."""
+
+    def share(self) -> BudgetCaps | None:
+        """A share of the budget that no process has had; None if all are given."""
 
     def begin(self, part: str) -> int:
         """Say that a part is begun; returns how often it was, this time included."""
-
-    def settle(self, report: LeaseReport) -> None:
-        """Give the last report; returns when it was taken in."""
 
     def tell(self, news: ActorNews) -> bool:
         """Give news; returns whether the run is to stop."""

@@ -91,7 +91,7 @@ class OutFolder:
                 file=self.url,
                 field="--out",
                 found=f"{type(error).__name__}: {first_line(error)}",
-                remedy="check the address and the key for it; the same command goes on from the parts that stand",
+                remedy="check the address and the key for it, and run the command again: it resumes",
             ) from error
 
     @property

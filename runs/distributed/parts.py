@@ -14,9 +14,8 @@ from debate_judge.data.schema import RatedGroup
 from debate_judge.runs.distributed.inputs import InputSlice
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
-from debate_judge.runs.scoring.outage_guard import PROVIDER_FAILED
 from debate_judge.runs.scoring.output import RowTotals
-from debate_judge.runs.scoring.rows import JsonLines
+from debate_judge.runs.scoring.rows import PROVIDER_FAILED, JsonLines
 
 if TYPE_CHECKING:
     # Tasks that read need no judge, and so not the libraries behind it.
@@ -97,10 +96,10 @@ def parts_of(
             yield ScoringPart(piece.name, name, pickle.dumps(groups), length)
     if unread > _TOLD:
         errors.append(f"{piece.file.name}: {unread - _TOLD:,} further lines that cannot be read")
-    told = [notes.line()] if notes.line() else []
+    messages = [notes.line()] if notes.line() else []
     if damaged:
-        told.append(f"{piece.file.name}: {damaged:,} of its parts were damaged, and are scored again")
-    yield ScoringPart(piece.name, errors=errors, unread=unread, notes=told, parts=count)
+        messages.append(f"{piece.file.name}: {damaged:,} of its parts were damaged, and are scored again")
+    yield ScoringPart(piece.name, errors=errors, unread=unread, notes=messages, parts=count)
 
 
 def _cut(found: Iterable[RatedGroup], shape: PartShape) -> Iterator[tuple[list[RatedGroup], int]]:
@@ -125,7 +124,7 @@ def _cut(found: Iterable[RatedGroup], shape: PartShape) -> Iterator[tuple[list[R
 
 
 def _share(one: RatedGroup, other: RatedGroup) -> bool:
-    """Whether candidates of two groups may be read side by side, see `runs.runner.tables.source_of`."""
+    """Whether candidates of two groups may be read side by side, see `programs.grouping.source_of`."""
     return (one.source or one.id, one.context) == (other.source or other.id, other.context)
 
 

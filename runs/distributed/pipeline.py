@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from debate_judge.runs.distributed.engine import LedgerAddress, LedgerClient, cpu_share, readers
-from debate_judge.runs.distributed.job import Account, PartDone, ScoringJob
+from debate_judge.runs.distributed.engine import ServiceAddress, ServiceClient, cpu_share, readers
+from debate_judge.runs.distributed.job import PartDone, ScoringJob, Service
 from debate_judge.runs.distributed.out_folder import OutFolder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _AT_ONCE = 2
 class ScoringActor:
     """What Ray Data makes once for each actor, and calls for each part."""
 
-    def __init__(self, job: ScoringJob, connect: Callable[[], Account]) -> None:
+    def __init__(self, job: ScoringJob, connect: Callable[[], Service]) -> None:
         from debate_judge.runs.distributed.scorer import PartScorer, failure_of
 
         self._failure: tuple[int, str] | None = None
@@ -75,7 +75,9 @@ def read_parts(ray: Any, parts: PartsToScore, actors: int) -> Any:
     )
 
 
-def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerAddress, actors: int) -> Iterator[bytes]:
+def score_parts(
+    ray: Any, parts: PartsToScore, job: ScoringJob, address: ServiceAddress, actors: int
+) -> Iterator[bytes]:
     """Run the pipeline and yield what the actors say, as pickled `PartDone`, in no particular order.
 
     Ray Data restarts an actor that died, and gives it its parts again, however often that happens.
@@ -102,12 +104,12 @@ def score_parts(ray: Any, parts: PartsToScore, job: ScoringJob, address: LedgerA
 
 @dataclass(frozen=True)
 class _Connect:
-    """Connects an actor to the ledger, in the actor's own process."""
+    """Connects an actor to the service, in the actor's own process."""
 
-    address: LedgerAddress
+    address: ServiceAddress
 
-    def __call__(self) -> Account:
-        return LedgerClient(self.address)
+    def __call__(self) -> Service:
+        return ServiceClient(self.address)
 
 
 def _datasource(parts: PartsToScore) -> Any:

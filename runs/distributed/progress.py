@@ -42,7 +42,7 @@ class RunTotals:
     sizes: Mapping[str, int]
     rows: RowTotals = field(default_factory=RowTotals)
     meters: dict[str, MeterCopy] = field(default_factory=dict)
-    """Lessee -> its latest counts; those of a dead one are kept."""
+    """Actor -> its latest counts; those of a dead one are kept."""
     unread: int = 0
     """Places of the input that could not be read."""
     notes: set[str] = field(default_factory=set)
@@ -52,9 +52,6 @@ class RunTotals:
     failure: tuple[int, str] | None = None
     given_up: list[str] = field(default_factory=list)
     """Parts that have ended every process that began them."""
-    refusals: int = 0
-    down: bool = False
-    """Whether the provider does not answer."""
     _slices: dict[str, _SliceState] = field(default_factory=dict)
     _items: dict[str, int] = field(default_factory=dict)
     _text: int = 0
@@ -80,7 +77,7 @@ class RunTotals:
         self.notes.update(done.notes)
         self.failure = self.failure or done.failure
         if done.meter is not None:
-            self._count(done.lessee, done.meter)
+            self._count(done.actor, done.meter)
         if done.parts is not None:
             state.of, state.failed = done.parts, state.failed or done.unread > 0
         elif done.rows is None:
@@ -104,16 +101,16 @@ class RunTotals:
         return self._slices[name].parts
 
     def hear(self, news: Iterable[ActorNews]) -> None:
-        """Take in what the ledger knows of the actors."""
+        """Take in what the service knows of the actors."""
         for one in news:
-            self._count(one.lessee, one.meter)
-            self._items[one.lessee] = one.items
+            self._count(one.actor, one.meter)
+            self._items[one.actor] = one.items
 
-    def _count(self, lessee: str, meter: MeterCopy) -> None:
+    def _count(self, actor: str, meter: MeterCopy) -> None:
         """Keep the later of two copies, which come by two ways."""
-        known = self.meters.get(lessee)
+        known = self.meters.get(actor)
         if known is None or known.events <= meter.events:
-            self.meters[lessee] = meter
+            self.meters[actor] = meter
 
     @property
     def items(self) -> int:
@@ -175,10 +172,6 @@ class DistributedProgress(ProgressDisplay):
         if self._price is not None and (usd := sum(meter.cost(self._price).values())):
             calls += f", ${usd:.2f}"
         parts.append(calls)
-        if totals.down:
-            parts.append("the LM does not answer")
-        if totals.refusals:
-            parts.append(f"{totals.refusals:,} refusals")
         if share is not None and 0.02 <= share < 0.99:
             parts.append(f"about {100 * share:.0f} % done, {self.left(share)}")
         return " · ".join(parts)

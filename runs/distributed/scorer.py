@@ -1,4 +1,4 @@
-"""Scores parts in one process, with the judge loaded once and a share of the account."""
+"""Scores parts in one process, with the judge loaded once and a share of the limits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Item
-from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.lm.lending.lease import Lease
-from debate_judge.runs.distributed.job import Account, ActorNews, MeterCopy, PartDone, ScoringJob, unpacked
+from debate_judge.programs.lm.errors import BudgetSpentError, describe
+from debate_judge.programs.lm.options import BudgetCaps
+from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone, ScoringJob, Service, unpacked
 from debate_judge.runs.distributed.parts import PartRows, ScoringPart
 from debate_judge.runs.export.folder import open_judge
-from debate_judge.runs.runner.streaming import group_items, score_of, window
-from debate_judge.runs.scoring.outage_guard import OutageError, OutageGuard
+from debate_judge.runs.runner.streaming import group_items, score_of
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import extra_fields
 
@@ -43,11 +42,18 @@ def failure_of(error: Exception, spec: str) -> tuple[int, str] | None:
         spec: Of the LM.
     """
     if isinstance(error, dspy.LMError):
-        return LM_FAILED, describe(error, spec)
-    if isinstance(error, OutageError):
-        remedy = "mend it and run the same command again; what was answered is kept and not paid again"
-        return LM_FAILED, f"error: the LM failed: {error}\n  remedy:   {remedy}"
+        share = "of the share of one actor: " if isinstance(error, BudgetSpentError) else ""
+        return LM_FAILED, share + describe(error, spec)
     return (INPUT_FAILED, f"error: {error}") if isinstance(error, (InputError, OSError)) else None
+
+
+def _share(service: Service) -> BudgetCaps:
+    share = service.share()
+    if share is None:
+        raise BudgetSpentError(
+            "the next call might exceed the budget: an actor was killed and may have spent all of its share"
+        )
+    return share
 
 
 class PartScorer:
@@ -55,18 +61,21 @@ class PartScorer:
 
     Args:
         job: What to score with.
-        account: The ledger's service.
+        service: Of the run.
 
     Raises:
+        BudgetSpentError: All shares of the budget were given to processes before this one.
         InputError: The folder of the results is not on this machine, or the judge cannot be loaded.
     """
 
-    def __init__(self, job: ScoringJob, account: Account) -> None:
+    def __init__(self, job: ScoringJob, service: Service) -> None:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
         job.out.require_shared()
         sys.path += [place for place in job.path if place not in sys.path]
-        self._job, self._account = job, account
+        self._job, self._service = job, service
         export, options = unpacked(job)
+        if job.budgeted:
+            options = replace(options, budget=_share(service))
         self._judge = open_judge(
             export,
             lm=job.lm,
@@ -77,10 +86,8 @@ class PartScorer:
             options=options,
             max_tokens=job.max_tokens,
         )
-        self.lessee = uuid.uuid4().hex
-        self._lease = Lease(self.lessee, account.exchange)
+        self.id = uuid.uuid4().hex
         self._lm = self._judge.lm
-        self._lm.caller.join(self._lease)
         self._aspects = self._judge.choose(job.aspects)
         judges = [self._judge.compiled.aspects[name].judge for name in job.aspects]
         self._extra = extra_fields(judges, mapped=job.scale == "raters")
@@ -92,7 +99,7 @@ class PartScorer:
 
     def score(self, part: ScoringPart) -> PartDone:
         """Score a part and write it; a failure that concerns all parts is told and not raised."""
-        told = PartDone(
+        done = PartDone(
             part.slice,
             part.name,
             part.size,
@@ -103,12 +110,12 @@ class PartScorer:
             parts=part.parts,
         )
         if not part.groups:
-            return told
+            return done
         if self._stopping.is_set():
-            return told
-        if self._account.begin(part.name) > _TRIES:
+            return done
+        if self._service.begin(part.name) > _TRIES:
             groups = pickle.loads(part.groups)
-            return replace(told, given_up=f"part {part.name}, groups {groups[0].id!r} to {groups[-1].id!r}")
+            return replace(done, given_up=f"part {part.name}, groups {groups[0].id!r} to {groups[-1].id!r}")
         rows, failure = None, None
         try:
             rows = self._score(part)
@@ -121,20 +128,18 @@ class PartScorer:
             if failure is None and not self._stopping.is_set():
                 raise
         meter = MeterCopy.of(self._lm.meter)
-        return PartDone(part.slice, part.name, part.size, rows, failure=failure, lessee=self.lessee, meter=meter)
+        return PartDone(part.slice, part.name, part.size, rows, failure=failure, actor=self.id, meter=meter)
 
     def _score(self, part: ScoringPart) -> RowTotals:
         rows = PartRows(self._job.out.suffix, self._extra)
-        guard = OutageGuard(rows, window(self._lm), self._job.patient)
         begun = 0
         try:
             for item, judgement in self._judge.stream(self._items_of(part)):
                 score = score_of(self._judge.compiled, item, judgement, self._job.scale)
-                guard.add(item, score)
+                rows.add(item, score)
                 begun += 1
                 with self._lock:
                     self._items += 1
-            guard.finish()
             self._job.out.write_part(part.name, rows.encoded())
         finally:
             with self._lock:
@@ -152,19 +157,18 @@ class PartScorer:
 
     def _tell(self) -> None:
         while not self._stopping.is_set():
-            # A ledger that does not answer is about to come back, or the run is over and this process about to end.
+            # A service that does not answer is about to come back, or the run is over and this process about to end.
             with suppress(Exception):
-                if self._account.tell(self._news()):
+                if self._service.tell(self._news()):
                     self._stopping.set()
             self._stopping.wait(_BEAT)
         try:
             self._judge.close()
             with suppress(Exception):
-                self._account.settle(self._lease.report(last=True))
-                self._account.tell(self._news(closed=True))
+                self._service.tell(self._news(closed=True))
         finally:
             self._closed.set()
 
     def _news(self, closed: bool = False) -> ActorNews:
         meter = MeterCopy.of(self._lm.meter)
-        return ActorNews(self.lessee, meter, self._items, os.getpid(), closed)
+        return ActorNews(self.id, meter, self._items, os.getpid(), closed)

@@ -2,11 +2,12 @@
 
 The run's own code is executed on a sample, three times, with an LM that costs nothing: every debate ends at once,
 debates go as those of the offline LM, no debate ends before its last round (`programs.dry_run`). What the run's store
-of replies holds already is not counted, as it would not be paid again. Nothing is written and no LM is asked.
+of replies holds already is not counted, as it would not be paid for again. Nothing is written and no LM is asked.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,11 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.dry_run import REPLY_TOKENS, AboutItem, DryRunEngine, EstimateCase
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, price_of
 from debate_judge.programs.lm.reply import Reply, ReplyStore
+from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_of
 from debate_judge.runs.runner.billing import STAGE
 from debate_judge.runs.runner.memory import DebateMemory
@@ -123,11 +124,21 @@ class Ledger:
         for one in self.asked[begin:]:
             one.times = 1.0
 
-    def get(self, key: str) -> Reply | None:
+    async def get(self, key: str) -> Reply | None:
         found = self._now.get(key)
-        return self._paid.get(key) if found is None and self._paid is not None else found
+        return await self._paid.get(key) if found is None and self._paid is not None else found
 
-    def put(self, key: str, role: str, reply: Reply) -> None:
+    async def take(self, key: str) -> Reply | bool:
+        reply = await self.get(key)
+        return True if reply is None else reply
+
+    async def release(self, key: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def put(self, key: str, role: str, reply: Reply) -> None:
         self._now[key] = reply
         if not reply.input_tokens:
             # No LM's reply, but what a web search found.
@@ -251,12 +262,13 @@ def _ordered(cases: Sequence[Used]) -> Three:
 
 
 @contextmanager
-def _paid(folder: Path | None) -> Iterator[Journal | None]:
-    if folder is None or not folder.is_dir():
+def _paid(folder: Path | None) -> Iterator[SqlStore | None]:
+    """The store of a folder; None where there is none, or none that can be opened."""
+    if folder is None or not os.access(folder, os.W_OK) or not any((*folder.glob(FILE), *folder.glob("*.replies"))):
         yield None
         return
-    with closing(Journal(folder, read_only=True)) as journal:
-        yield journal
+    with closing(SqlStore(folder)) as store:
+        yield store
 
 
 def reply_tokens(text: str) -> tuple[int, int, int]:

@@ -6,18 +6,17 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from debate_judge.data.schema import Aspect, RatedGroup, fingerprint
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, SharedJudge, shared_judges
+from debate_judge.programs.compiled import AspectJudge, CompiledJudge, shared_judges
 from debate_judge.programs.dry_run import EstimateCase
+from debate_judge.programs.grouping import CandidateTable, grouped
 from debate_judge.programs.judge import Item
 from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage, Target, dry_run_all
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import gathered, judge_in_order
-from debate_judge.runs.runner.tables import CandidateTable, pool_of, seated
 
 SCORED = 200
 """Items that are sampled, over all aspects."""
@@ -119,20 +118,15 @@ def estimate_scoring(
     """
     shared = shared_judges({aspect.name: judge.aspects[aspect.name].judge for aspect in aspects})
     share = SCORED // len(aspects)
-    samples = {one: Sample(max(1, share // max(1, one.judge.together, pool_of(one.judge)))) for one in shared}
+    samples = {one: Sample(max(1, share // max(1, one.judge.together))) for one in shared}
     count = 0
-    held: dict[SharedJudge, list[Item]] = {one: [] for one in shared}
     with StepProgress("items read", None) as steps:
-        # At the end what is left of the pools.
-        for those in chain(gathered(steps.over(items)), [[]]):
+        for those in gathered(steps.over(items)):
             count += len(those)
             for one, sample in samples.items():
-                held[one] += [item for item in those if item.aspect.name in one.aspects]
-                if those and len(held[one]) < pool_of(one.judge) * len(one.aspects):
-                    continue
-                for question in seated(one.judge, held[one], pairs=False).tables:
+                own = [item for item in those if item.aspect.name in one.aspects]
+                for question in grouped(one.judge, own, pairs=False).tables:
                     sample.add(question)
-                held[one] = []
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         copy = dry_run_copy(judge)

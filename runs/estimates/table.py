@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor
 
-from debate_judge.programs.lm.limits.budget import TOKENS_PER_BYTE
+from debate_judge.programs.lm.limits.limiter import TOKENS_PER_BYTE
 from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.estimates.dry_run import Estimate, Target, Three
 from debate_judge.runs.reports.terminal import Printed, TerminalTable
@@ -49,7 +49,7 @@ def _assumptions(target: Target) -> list[str]:
     if target.options.batch:
         lines.append("Calls of judges are priced as in a batch job, at half; instruction proposals at the full price.")
     if target.replies is not None and target.replies.is_dir():
-        lines.append("Replies in the store are not counted: they are not paid again.")
+        lines.append("Replies in the store are not counted: they are not paid for again.")
     return lines
 
 
@@ -78,12 +78,12 @@ def _budget(budget: BudgetCaps, total: Three) -> str:
             continue
         low, usual, high = needs
         if cap >= high:
-            told = "covers the upper estimate"
+            coverage = "covers the upper estimate"
         elif cap >= usual:
-            told = "covers the expected estimate, not the upper one"
+            coverage = "covers the expected estimate, not the upper one"
         elif cap >= low:
-            told = f"covers {100 * cap / usual:.0f} % of the expected estimate"
+            coverage = f"covers {100 * cap / usual:.0f} % of the expected estimate"
         else:
-            told = "does not cover the lower estimate: the run would stop, to be resumed"
-        found.append(f"{name}={cap:,g} {told}")
+            coverage = "does not cover the lower estimate: the run would stop, to be resumed"
+        found.append(f"{name}={cap:,g} {coverage}")
     return f"--budget: {'; '.join(found)}" if found else ""

@@ -3,7 +3,7 @@
     from debate_judge import load
 
     judge = load("runs/store/exports/NAME")
-    judge.score(source="The article ...", text="Its summary ...")["coherence"].score
+    judge(source="The article ...", text="Its summary ...", aspect="coherence").score
 
 `runs.export.manifest` describes the files.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.compiled import CompiledJudge
-from debate_judge.programs.lm.address import without_credentials
+from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.redaction import clean
 from debate_judge.programs.roles.examples import examples_of
 from debate_judge.runs.export.from_mlflow import USUAL_STORE, MLflowStore, fetch, in_mlflow
@@ -54,7 +54,7 @@ A judge for the task {task!r}: {aspects}. {lm}The data that it was compiled on, 
 on held-out sources, are in manifest.json under "evidence".{texts}
 
 Score a file: `debate score --program THIS_FOLDER --in texts.jsonl --out scores.jsonl`
-From Python: `from debate_judge import load`, then `load("THIS_FOLDER").score(source="...", text="...")`
+From Python: `from debate_judge import load`, then `load("THIS_FOLDER")(source="...", text="...").scores`
 {scale}From MLflow's registry: the same two ways with `models:/NAME/VERSION` in place of THIS_FOLDER
 """
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.address import base_variable, key_variable, without_credentials
+from debate_judge.programs.lm.http.address import base_variable, key_variable, without_credentials
 from debate_judge.runs.export.manifest import Export
 
 

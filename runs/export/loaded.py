@@ -5,19 +5,26 @@ It works where an event loop is already running (notebooks, web servers), becaus
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import dspy
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import ALL, Aspect, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.judge import Item, Judgement
+from debate_judge.programs.grouping import CandidateTable, Item, Texts, checked_references, checked_text, grouped
+from debate_judge.programs.judge import Judge, Judgement, answer, cut_of
 from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.loop import run
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.programs.make_lm import make_lm, open_replies
@@ -27,14 +34,68 @@ from debate_judge.runs.runner.preflight import Trial, preflight
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _ROW = {"text", "source", "context", "references"}
 
 
-class LoadedJudge:
-    """A judge ready to score. Close it, or use it as a context manager, to end its thread and connections.
+class _RunnerConnection:
+    """The running runner of a process, and what must be closed after it. Copies of a judge share it."""
 
-    Several threads may use one judge at the same time. So may processes that are forked after it was loaded: each opens
-    its own connections and journal when it first scores, and shares only the program with its parent.
+    def __init__(self, connect: Callable[[ExitStack], JudgeRunner]) -> None:
+        self.closed = False
+        self._connect = connect
+        self._inherited: list[object] = []
+        self._locks: dict[int, threading.Lock] = {}
+        self._start()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _RunnerConnection:
+        return self
+
+    def _start(self) -> None:
+        with ExitStack() as opened:
+            self.last = self._connect(opened)
+            self._opened = opened.pop_all()
+
+    def runner(self) -> JudgeRunner:
+        """The runner of this process.
+
+        Raises:
+            ValueError: The judge was closed.
+        """
+        if self.closed:
+            raise ValueError("the judge was closed; load it again")
+        if self.last.inherited:
+            # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
+            with self._locks.setdefault(os.getpid(), threading.Lock()):
+                if self.last.inherited:
+                    # Kept and not closed, because the parent still uses these connections and this loop's selector.
+                    self._inherited += [self.last, self._opened]
+                    self._start()
+        return self.last
+
+    def close(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self.closed = True
+        if not self.last.inherited:
+            self._opened.__exit__(kind, error, trace)
+
+
+class LoadedJudge(dspy.Module):
+    """A judge ready to score: a DSPy program with a debate for each aspect, and an LM of its own.
+
+    It is called as every judge is (`programs.judge`); without `aspect` it scores all its aspects. Its LM answers,
+    whatever `dspy.configure` says, because its agreement with the raters was measured with that one; another LM answers
+    where it is asked for: by `load(..., lm=...)`, within `dspy.context(lm=...)`, or by `set_lm`.
+
+    Close it, or use it as a context manager, to end its thread and connections. Several threads may use one judge at
+    the same time. So may processes that are forked after it was loaded: each opens its own connections and store when
+    it first scores, and shares only the program with its parent.
 
     Args:
         export: The export.
@@ -42,54 +103,119 @@ class LoadedJudge:
     """
 
     def __init__(self, export: Export, connect: Callable[[ExitStack], JudgeRunner]) -> None:
-        self.compiled: CompiledJudge = export.judge
+        super().__init__()
+        self.judges = {name: own.judge for name, own in export.judge.aspects.items()}
+        """Name of an aspect -> its judge; this is where DSPy finds the predictors."""
         self.manifest: Mapping[str, Any] = export.manifest
         self.fingerprint = export.fingerprint
-        self._connect = connect
-        self._closed = False
-        self._inherited: list[object] = []
-        self._locks: dict[int, threading.Lock] = {}
-        self._start()
+        self._exported = export.judge
+        self._connection = _RunnerConnection(connect)
 
-    def _start(self) -> None:
-        with ExitStack() as opened:
-            self._runner = self._connect(opened)
-            self._opened = opened.pop_all()
+    def forward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        """Score a text, or several of one source.
 
-    def _running(self) -> JudgeRunner:
-        """The runner of this process.
+        Args:
+            positional: Refused: all arguments have keywords.
+            keywords: `source`, `text` or `texts`, and optionally `context` and `references` as for every judge;
+                `aspect`, one of the judge's, without which all of them are scored; `scale` as for `score`.
+
+        Returns:
+            What every judge returns. Without `aspect`: `scores`, `reasons` and `judgements` by the aspect's name, each
+            with one value or, for `texts`, a list; where aspects are yes/no, `decisions` and `cuts` by their names.
 
         Raises:
-            ValueError: The judge was closed.
+            InputError: An argument cannot be used.
+            dspy.LMError: The LM cannot be used at all.
         """
-        if self._closed:
-            raise ValueError("the judge was closed; load it again")
-        if self._runner.inherited:
-            # A lock for each process: the parent's may have been held when this process was forked, and would stay so.
-            with self._locks.setdefault(os.getpid(), threading.Lock()):
-                if self._runner.inherited:
-                    # Kept and not closed, because the parent still uses these connections and this loop's selector.
-                    self._inherited += [self._runner, self._opened]
-                    self._start()
-        return self._runner
+        return run(self.aforward(*positional, **keywords))
+
+    async def aforward(self, *positional: object, **keywords: Any) -> dspy.Prediction:
+        scale: ScoreScale = keywords.pop("scale", "judge")
+        texts = Texts.of(positional, keywords)
+        aspects = self._asked(keywords.get("aspect"), keywords.get("task"))
+        compiled = self.compiled
+        compiled.require_calibrated(aspects, scale)
+        items = texts.items(self.task, aspects)
+        judged = dict(zip(items, await self._judged(items), strict=True))
+        answers = {}
+        for aspect in aspects:
+            own = [(item, judgement) for item, judgement in judged.items() if item.aspect is aspect]
+            scores = [score_of(compiled, item, judgement, scale) for item, judgement in own]
+            # A cut is on the judge's own scale.
+            cut = self._cut(aspect) if scale == "judge" else None
+            values, reasons = [score.score for score in scores], [score.reason for score in scores]
+            answers[aspect.name] = answer(texts.several, values, reasons, [judgement for _, judgement in own], cut)
+        if keywords.get("aspect") is not None:
+            return answers[aspects[0].name]
+        return _by_aspect(answers)
+
+    async def _judged(self, items: Sequence[Item]) -> list[Judgement]:
+        """Judge the items on the connection's loop; on the present one where a context names another LM."""
+        another = _lm_of_context()
+        runner = None if another is not None else self._connection.runner()
+
+        async def ask(judge: Judge, table: CandidateTable) -> list[Judgement]:
+            with dspy.context(lm=another or self.lm):
+                return await judge.judge(table.items)
+
+        found: dict[Item, Judgement] = {}
+        names = {item.aspect.name for item in items}
+        for shared in shared_judges({name: judge for name, judge in self.judges.items() if name in names}):
+            own = [item for item in items if item.aspect.name in shared.aspects]
+            grouping = grouped(shared.judge, own, pairs=False)
+            calls = [ask(shared.judge, table) for table in grouping.tables]
+            waiting = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
+            found |= zip(own, grouping.by_item(await asyncio.gather(*waiting)), strict=True)
+        return [found[item] for item in items]
+
+    def _asked(self, aspect: object, task: object) -> list[Aspect]:
+        if task is not None and getattr(task, "name", task) != self.task.name:
+            raise InputError("this judge is for another task", field="task", expected=self.task.name, found=task)
+        if isinstance(aspect, str):
+            return self.choose(aspect.removeprefix(f"{self.task.name}."))
+        if aspect is None:
+            return self.choose()
+        if isinstance(aspect, Aspect) and aspect in self.choose():
+            return [aspect]
+        raise InputError(
+            "the judge does not score this aspect", field="aspect", expected=", ".join(self.aspects), found=aspect
+        )
+
+    def _cut(self, aspect: Aspect) -> float | None:
+        """The least score that means yes: that of the evidence, where the raters' ratings were yes or no."""
+        evidence = self.manifest["evidence"]
+        name = (evidence.get("exported") or {}).get("judge")
+        decided = ((evidence.get("decisions") or {}).get(name) or {}).get(aspect.name) or {}
+        if decided.get("kind") == "binary" and isinstance(decided.get("cut"), float):
+            return float(decided["cut"])
+        return cut_of(aspect) if self.judges[aspect.name].on_scale else None
+
+    @property
+    def compiled(self) -> CompiledJudge:
+        """The judges with what belongs to each aspect."""
+        known = self._exported.aspects.items()
+        return replace(self._exported, aspects={name: replace(own, judge=self.judges[name]) for name, own in known})
+
+    def _running(self) -> JudgeRunner:
+        return self._connection.runner()
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._connection.closed
 
     @property
     def lm(self) -> JudgeLM:
         """The LM that is asked, with the count of its calls in this process."""
-        return self._runner.lm if self._closed else self._running().lm
+        return self._connection.last.lm if self.closed else self._running().lm
 
     @property
     def task(self) -> Task:
-        return self.compiled.task
+        return self._exported.task
 
     @property
     def aspects(self) -> tuple[str, ...]:
         """Names of the aspects that it scores, in the task's order."""
-        return tuple(self.compiled.aspects)
+        return tuple(self._exported.aspects)
 
     def choose(self, aspects: Sequence[str] | str | None = None) -> list[Aspect]:
         """The named aspects in the task's order; all of the judge's by default, or for `all`.
@@ -97,13 +223,13 @@ class LoadedJudge:
         Raises:
             InputError: the judge does not score one of them.
         """
-        return chosen_aspects(self.compiled, aspects)
+        return chosen_aspects(self._exported, aspects)
 
     def score(
         self,
-        text: str,
-        source: str,
         *,
+        source: str,
+        text: str,
         context: str = "",
         references: Sequence[str] = (),
         aspects: Sequence[str] | str | None = None,
@@ -112,9 +238,9 @@ class LoadedJudge:
         """Score one text.
 
         Args:
+            source: The text that the candidate was written for: the article of a summary, the dialogue before a reply;
+                empty if texts are judged by themselves.
             text: The candidate.
-            source: The text that it was written for: the article of a summary, the dialogue before a reply; empty if
-                texts are judged by themselves.
             context: A text that belongs to the source, if the task has one: the fact that a dialogue is about.
             references: Human-written candidates, for reference metrics only.
             aspects: Which aspects; all by default.
@@ -133,7 +259,7 @@ class LoadedJudge:
 
     def score_many(
         self,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[Mapping[str, Any]] | pd.DataFrame,
         *,
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
@@ -143,7 +269,8 @@ class LoadedJudge:
         Consecutive rows of one source are judged together if the judge does so.
 
         Args:
-            rows: Mappings with `text` and `source`, and optionally `context` and `references`.
+            rows: Mappings, or a DataFrame, with `text` and `source`, and optionally `context` and `references`; what
+                else they have is ignored.
             aspects: Which aspects; all by default.
             scale: As for `score`.
 
@@ -152,7 +279,9 @@ class LoadedJudge:
         """
         chosen = self.choose(aspects)
         self.compiled.require_calibrated(chosen, scale)
-        found = self.stream(item for number, row in enumerate(rows) for item in self._items(number, row, chosen))
+        found = self.stream(
+            item for number, row in enumerate(_records(rows)) for item in self._items(number, row, chosen)
+        )
         results: list[dict[str, Score]] = []
         for item, judgement in found:
             if item.aspect is chosen[0]:
@@ -162,9 +291,9 @@ class LoadedJudge:
 
     def score_group(
         self,
-        texts: Sequence[str],
-        source: str,
         *,
+        source: str,
+        texts: Sequence[str],
         context: str = "",
         aspects: Sequence[str] | str | None = None,
         scale: ScoreScale = "judge",
@@ -172,8 +301,8 @@ class LoadedJudge:
         """Score candidates of one source, in shared calls if the judge judges candidates or aspects together.
 
         Args:
+            source: As for `score`.
             texts: The candidates.
-            source: Their source, as for `score`.
             context: As for `score`.
             aspects: Which aspects; all by default.
             scale: As for `score`.
@@ -212,44 +341,48 @@ class LoadedJudge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
-        if not self._runner.inherited:
-            self._opened.__exit__(kind, error, trace)
+        self._connection.close(kind, error, trace)
 
     def _items(self, number: int, row: Mapping[str, Any], aspects: Sequence[Aspect]) -> Iterator[Item]:
-        unknown = sorted(set(row) - _ROW)
-        if unknown:
-            raise InputError(
-                f"row {number} has a field that is not known",
-                field=unknown[0],
-                expected=", ".join(sorted(_ROW)),
-                remedy=did_you_mean(unknown[0], _ROW),
-            )
+        where = f"row {number}: "
         for name in ("text", "source"):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
-            if not isinstance(row.get(name), str) or (name == "text" and not row[name].strip()):
-                raise InputError(f"row {number} needs a {name}", field=name, expected="a text", found=row.get(name))
-        context, references = row.get("context") or "", row.get("references") or ()
-        if isinstance(references, str):
-            # As a sequence, a text would be a list of its characters.
-            raise InputError(f"row {number}: wrong type", field="references", expected="a list of texts")
-        texts = {"text": row["text"], "source": row["source"], "context": context}
-        texts |= {f"references[{i}]": one for i, one in enumerate(references)}
-        for name, value in texts.items():
-            _check_text(number, name, value)
+            if row.get(name) is None:
+                near = [key for key in row if isinstance(key, str) and key not in _ROW]
+                remedy = did_you_mean(name, near, f"is {{}} the {name}? rename it")
+                raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
+        text = checked_text("text", row["text"], filled=True, where=where)
+        source = checked_text("source", row["source"], where=where)
+        context = checked_text("context", row.get("context") or "", where=where)
+        references = checked_references(row.get("references") or None, where)
         for aspect in aspects:
-            yield Item(str(number), "1", self.task, aspect, row["source"], row["text"], context, tuple(references))
+            yield Item(str(number), "1", self.task, aspect, source, text, context, references)
 
 
-def _check_text(number: int, name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise InputError(f"row {number}: wrong type", field=name, expected="a text", found=value)
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        # Half of a surrogate pair, which no hash and no request can hold.
-        problem = f"row {number}: half a character (a lone surrogate) at position {error.start + 1}"
-        raise InputError(problem, field=name, remedy="write the text again from its original") from None
+def _records(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> Iterator[Mapping[str, Any]]:
+    """The rows as mappings; an empty cell of a DataFrame is none of its row's fields."""
+    if not hasattr(rows, "to_dict"):
+        yield from rows
+        return
+    for record in rows.to_dict("records"):
+        # Empty cells are NaN, NaT or pd.NA, none of which is true of `value == value`.
+        yield {str(key): value for key, value in record.items() if isinstance(value, list) or (value == value) is True}
+
+
+def _by_aspect(answers: Mapping[str, dspy.Prediction]) -> dspy.Prediction:
+    """The answers of all aspects as one, with the lists' names."""
+    fields: dict[str, dict[str, Any]] = {"scores": {}, "reasons": {}, "judgements": {}}
+    for aspect, own in answers.items():
+        for name, value in own.items():
+            fields.setdefault(name if name.endswith("s") else f"{name}s", {})[aspect] = value
+    return dspy.Prediction(**fields)
+
+
+def _lm_of_context() -> Any | None:
+    """The LM of a `dspy.context` around the caller; None where there is only the one of `dspy.configure`, or none."""
+    lm = dspy.settings.lm
+    # In an empty context, settings are those of `dspy.configure` alone.
+    return None if lm is contextvars.Context().run(lambda: dspy.settings.lm) else lm
 
 
 def chosen_aspects(judge: CompiledJudge, aspects: Sequence[str] | str | None) -> list[Aspect]:

@@ -257,7 +257,8 @@ def _calibration(record: Record) -> Calibration:
 def _apply(judge: Judge, state: Record) -> None:
     """Load the tuned instructions into the judge; they replace those of its configuration."""
     predictors = dict(judge.named_predictors())
-    if set(predictors) != set(state.values):
+    names = judge.names_in(state.values)
+    if set(predictors) != set(names):
         raise state.error(
             "the state belongs to another judge: its predictors have other names",
             expected=", ".join(predictors) or "none",
@@ -266,7 +267,7 @@ def _apply(judge: Judge, state: Record) -> None:
         )
     complete: State = {}
     for name, predictor in predictors.items():
-        record = state.child(name)
+        record = state.child(names[name])
         signature = record.child("signature")
         signature.text("instructions", blank=True)
         fields = signature.children("fields", empty=True)

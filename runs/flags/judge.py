@@ -26,19 +26,8 @@ class JudgeOptionFlags:
         "mean over the scale by token probabilities)",
         metavar="MODE",
     )
-    granularity: str | None = setting(
-        None, "how finely a debate asks for scores: free (any number), half or whole points", metavar="STEP"
-    )
     together: int | None = setting(
         None, "score up to K candidates of a source side by side in one call; 0 keeps them apart", metavar="K", ge=0
-    )
-    batch_rounds: int | None = setting(
-        None,
-        "with --together K, where every source has one candidate: score each item R times in batches of K items, each "
-        "time in different company",
-        shown="2",
-        metavar="R",
-        ge=0,
     )
     joint: bool = setting(False, "score all aspects in one call")
     roles: str | None = setting(
@@ -72,7 +61,7 @@ class JudgeOptionFlags:
                     found=text,
                 )
             options[name] = _value(value.strip())
-        flags = ("score_mode", "granularity", "together", "batch_rounds", "roles", "same_role")
+        flags = ("score_mode", "together", "roles", "same_role")
         named = {name: getattr(self, name) for name in flags}
         options |= {name: value for name, value in named.items() if value is not None}
         options |= {"joint": True} if self.joint else {}

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from debate_judge.programs.lm.address import address_of, base_variable, require_listening, usual_address
+from debate_judge.programs.lm.http.address import address_of, base_variable, require_listening, usual_address
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.runs.flags.declared import flag_group, setting
 

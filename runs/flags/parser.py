@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.reading import toml
-from debate_judge.programs.lm.address import NoServerError
+from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.runs.flags.declared import choices_of, extra, fields_of, grouped, kind_of, spelled
 from debate_judge.runs.flags.invocation import as_started, command
@@ -24,8 +24,15 @@ from debate_judge.runs.flags.prose import filled, paragraphs, print_error, width
 T = TypeVar("T")
 
 
-GOES_ON = "the same command goes on from here, no LM call is paid twice"
-"""What an interrupted command says whose replies are kept."""
+RESUMES = "run the command again: it resumes, and finished calls are not paid for again"
+"""How a command goes on that was interrupted or failed, where its replies are kept."""
+
+
+REMOVED_FLAGS = {
+    "--batch-rounds": "it was removed: texts share calls with others of the same source only (--together)",
+    "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
+}
+"""What became of flags that commands once had."""
 
 
 def exit_code(work: Callable[[], int], stopped: str = "") -> int:
@@ -89,10 +96,13 @@ class _Parser(ArgumentParser):
         super().exit(exit_code(lambda: status), message)
 
     def error(self, message: str) -> NoReturn:
-        """Name the nearest flag where one is unknown."""
+        """Say what became of a removed flag, and name the nearest one where a flag is unknown."""
         _, unrecognized, given = message.partition("unrecognized arguments: ")
-        near = did_you_mean(given.split()[0].partition("=")[0], self._option_string_actions) if unrecognized else None
-        super().error(f"{message}; {near}" if near else message)
+        if unrecognized:
+            flag = given.split()[0].partition("=")[0]
+            more = REMOVED_FLAGS.get(flag) or did_you_mean(flag, self._option_string_actions)
+            message += f"; {more}" if more else ""
+        super().error(message)
 
 
 def make_parser(name: str, description: str, *declarations: type) -> ArgumentParser:

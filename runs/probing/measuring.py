@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
+from debate_judge.programs.grouping import CandidateTable, Grouping, TablePlace
 from debate_judge.programs.judge import Item, Judgement, corpus_items
 from debate_judge.runs.comparison.entrants import Entrant
 from debate_judge.runs.comparison.results import EvalSetup
 from debate_judge.runs.probing.perturbations import Manipulation
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import CandidateTable, Seat, Seating, SharedSeating, seated_by_aspect
 
 TURNS = 2
 """Number of questions that the manipulated candidates of one table are divided among."""
@@ -35,7 +36,7 @@ Scored = Mapping[str, Mapping[str, Sequence[ScoredTwice]]]
 """Manipulation -> aspect -> the candidates that it can be applied to, in corpus order."""
 
 
-Moved = Mapping[Seat, tuple[CandidateTable, int]]
+Moved = Mapping[TablePlace, tuple[CandidateTable, int]]
 """Place of an unchanged item -> the question with the manipulated item, and its place in that question."""
 
 
@@ -44,7 +45,7 @@ class _Asked:
     """The questions to one judge in the aspects that share its calls."""
 
     entrant: Entrant
-    shared: SharedSeating
+    shared: SharedGrouping
     """The questions about unchanged candidates."""
     items: Sequence[Item]
     """The items of one aspect after the other."""
@@ -77,7 +78,7 @@ def probe_all(
     asked = [
         _asked(entrant, shared, items, probes, setup.seed)
         for entrant in entrants
-        for shared in seated_by_aspect({name: one.judge for name, one in entrant.aspects.items()}, items)
+        for shared in grouped_by_aspect({name: one.judge for name, one in entrant.aspects.items()}, items)
     ]
     tables = [_tables(one) for one in asked]
     jobs = [_job(one, those) for one, those in zip(asked, tables, strict=True)]
@@ -91,28 +92,30 @@ def probe_all(
         own = scored.setdefault(one.entrant.name, {probe.name: {} for probe in probes})
         for probe in probes:
             own[probe.name] |= _twice(one, probe, told)
-        seating = one.shared.seating
-        as_they_are = [told[seating.tables[table].key][place] for table, place in seating.seats]
+        grouping = one.shared.grouping
+        as_they_are = [told[grouping.tables[table].key][place] for table, place in grouping.places]
         plain[one.entrant.name] = [*plain.get(one.entrant.name, ()), *as_they_are]
     return {name: own for name, own in scored.items()}, plain
 
 
 def _asked(
     entrant: Entrant,
-    shared: SharedSeating,
+    shared: SharedGrouping,
     items: Mapping[str, Sequence[Item]],
     probes: Sequence[Manipulation],
     seed: int,
 ) -> _Asked:
     moved = {
-        probe.name: dict(_reversed(shared.seating) if probe.change is None else _changed(shared.seating, probe, seed))
+        probe.name: dict(_reversed(shared.grouping) if probe.change is None else _changed(shared.grouping, probe, seed))
         for probe in probes
     }
     return _Asked(entrant, shared, [item for name in shared.aspects for item in items[name]], moved)
 
 
-def _changed(seating: Seating, probe: Manipulation, seed: int) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
-    for number, table in enumerate(seating.tables):
+def _changed(
+    grouping: Grouping, probe: Manipulation, seed: int
+) -> Iterator[tuple[TablePlace, tuple[CandidateTable, int]]]:
+    for number, table in enumerate(grouping.tables):
         texts = table.texts
         # In a question about several aspects, a candidate has the same text in all of them.
         first = {item.text: item for item in reversed(table.items)}
@@ -124,8 +127,8 @@ def _changed(seating: Seating, probe: Manipulation, seed: int) -> Iterator[tuple
             yield from (((number, place), (question, place)) for place, i in enumerate(table.items) if i.text in mine)
 
 
-def _reversed(seating: Seating) -> Iterator[tuple[Seat, tuple[CandidateTable, int]]]:
-    for number, table in enumerate(seating.tables):
+def _reversed(grouping: Grouping) -> Iterator[tuple[TablePlace, tuple[CandidateTable, int]]]:
+    for number, table in enumerate(grouping.tables):
         stands = {text: place for place, text in enumerate(table.texts)}
         order = sorted(range(len(table.items)), key=lambda place: -stands[table.items[place].text])
         question = CandidateTable(tuple(table.items[place] for place in order))
@@ -137,26 +140,26 @@ def _reversed(seating: Seating) -> Iterator[tuple[Seat, tuple[CandidateTable, in
 
 def _tables(one: _Asked) -> list[CandidateTable]:
     """All different questions."""
-    tables = [*one.shared.seating.tables, *(table for moved in one.moved.values() for table, _ in moved.values())]
+    tables = [*one.shared.grouping.tables, *(table for moved in one.moved.values() for table, _ in moved.values())]
     return list({table.key: table for table in tables}.values())
 
 
 def _job(one: _Asked, tables: Sequence[CandidateTable]) -> PassJob[Sequence[Judgement]]:
-    return PassJob(one.entrant.name, lambda table: one.shared.judge.judge_table(table.items), tables)
+    return PassJob(one.entrant.name, lambda table: one.shared.judge.judge(table.items), tables)
 
 
 def _twice(one: _Asked, probe: Manipulation, told: Mapping[str, Sequence[Judgement]]) -> dict[str, list[ScoredTwice]]:
     """Aspect -> scores before and after; for a changed order, those at the later and at the earlier place."""
     found: dict[str, list[ScoredTwice]] = {name: [] for name in one.shared.aspects}
-    moved, seating = one.moved[probe.name], one.shared.seating
-    for item, seat in zip(one.items, seating.seats, strict=True):
-        if seat not in moved:
+    moved, grouping = one.moved[probe.name], one.shared.grouping
+    for item, unchanged in zip(one.items, grouping.places, strict=True):
+        if unchanged not in moved:
             continue
-        table, place = moved[seat]
+        table, place = moved[unchanged]
         judge = one.entrant.aspects[item.aspect.name]
-        before = judge.reported(told[seating.tables[seat[0]].key][seat[1]], item.aspect)
+        before = judge.reported(told[grouping.tables[unchanged[0]].key][unchanged[1]], item.aspect)
         after = judge.reported(told[table.key][place], item.aspect)
-        if probe.change is None and seat[1] < place:
+        if probe.change is None and unchanged[1] < place:
             before, after = after, before
         found[item.aspect.name].append(ScoredTwice(item.group, before, after))
     return found

@@ -70,7 +70,7 @@ def _legend(found: Found, setup: EvalSetup, setting: Setting, notes: Mapping[str
     groups = len(setup.corpus.groups)
     probes = dict.fromkeys(probe for effects in found.values() for probe in effects)
     steps = sorted({step_of(aspect.scale) for aspect in setup.aspects})
-    told = " or ".join(f"{step:g}" for step in steps)
+    least = " or ".join(f"{step:g}" for step in steps)
     missing = {j: sum(o.unscored_before for n, o in _plainest(e).items() if n != ALL) for j, e in found.items()}
     apart = [p for p in probes if all(o.items == 0 for e in found.values() for o in e.get(p, {}).values())]
     lines = [
@@ -78,7 +78,7 @@ def _legend(found: Found, setup: EvalSetup, setting: Setting, notes: Mapping[str
         "t on the group values",
         "* the interval lies above 0: a bias is shown, unless the text got better by it; intervals are not corrected "
         "for their number",
-        f"moved: share of candidates whose score moves by {told} or more, upwards (order: towards the earlier place; "
+        f"moved: share of candidates whose score moves by {least} or more, upwards (order: towards the earlier place; "
         "control: in either direction)",
         *(f"{name}: {PROBES[name].what}" for name in probes),
         *(f"{name}: nothing to be manipulated here" + _why(name) for name in apart),

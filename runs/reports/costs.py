@@ -9,7 +9,7 @@ from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.usage import Meter, Tokens
 from debate_judge.runs.reports.terminal import Printed, TerminalTable
 
-_HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid again")
+_HEADER = ("role", "round", "calls", "cache hits", "input fresh", "input cached", "output", "not paid for again")
 
 
 def cost_rows(meter: Meter, price: Price | None) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the columns mean, and what is not known."""
     lines = [
         "LM calls and tokens of this run. Fresh and provider-cached input and the output were paid for. Cache hits are "
-        "replies found in the store; they, with their tokens in the last column, were not paid again."
+        "replies found in the store; they, with their tokens in the last column, were not paid for again."
     ]
     if rows[-1]["uncounted"]:
         lines.append(

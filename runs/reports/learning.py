@@ -70,10 +70,10 @@ def in_words(steps: Sequence[CurveStep]) -> str:
         return "Would more ratings pay? Nothing can be said."
     step = f"from {before.sources} to {last.sources} sources agreement changes by {interval(found)}"
     if found.low > 0:
-        told = f"It seems so: {step}."
+        answer = f"It seems so: {step}."
     elif found.high < 0:
-        told = f"It does not seem so: {step}."
+        answer = f"It does not seem so: {step}."
     else:
         power = power_text(found)
-        told = f"These sources cannot tell: {step}" + (f"; {power}." if power else ".")
-    return f"Would more ratings pay? {told}"
+        answer = f"These sources cannot tell: {step}" + (f"; {power}." if power else ".")
+    return f"Would more ratings pay? {answer}"

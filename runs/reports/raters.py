@@ -33,8 +33,8 @@ def rows(found: BesideRaters) -> list[tuple[str, ...]]:
 def title(level: Level, statistic: Statistic) -> str:
     """What the columns are, in lines of their own."""
     return (
-        f"Beside single raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, averaged: "
-        "the human ceiling)\n"
+        f"Judge vs. individual raters ({level}-level {NAMES[statistic]} of each rater with the mean of the others, "
+        "averaged: the human ceiling)\n"
         "noise-corrected: correlation with a mean rating free of raters' noise, r / root of the mean's reliability\n"
         "alpha: Krippendorff's, among raters; kappa: quadratic-weighted, on whole points; error and bias: score minus "
         "mean rating, on the raters' scale"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import Reply, ReplyStore, SharedStore
+from debate_judge.programs.lm.reply import Reply, ReplyStore
 
 STAGE: ContextVar[str] = ContextVar("stage", default="")
 """The part of a run that calls are made for, e.g. `fluency: tuning`; estimates count by it."""
@@ -81,32 +81,36 @@ class UsageByJudge:
         self._store = store
         self._awaited: dict[str, list[JudgeUsage]] = {}
 
-    @property
-    def jobs(self) -> Any:
-        """The store's record of batch jobs, if it keeps one (`programs.lm.batch.jobs`)."""
-        return getattr(self._store, "jobs")  # noqa: B009 - a store without one must look like one without
+    def __getattr__(self, name: str) -> Any:
+        """`run` and `run_now` of a store that is a database."""
+        return getattr(self._store, name)
 
-    def get(self, key: str) -> Reply | None:
-        reply, usage = self._store.get(key), _USAGE.get()
+    async def get(self, key: str) -> Reply | None:
+        reply = await self._store.get(key)
+        self._charge(key, reply)
+        return reply
+
+    async def take(self, key: str) -> Reply | bool:
+        answer = await self._store.take(key)
+        # A call that goes out at once is claimed without a look by `get`.
+        self._charge(key, None if isinstance(answer, bool) else answer)
+        return answer
+
+    def _charge(self, key: str, reply: Reply | None) -> None:
+        usage = _USAGE.get()
         if usage is not None and reply is not None:
             usage.charge(key, reply)
         elif usage is not None:
             # Asked for twice, it is in the list twice; `charge` counts it once.
             self._awaited.setdefault(key, []).append(usage)
-        return reply
 
-    async def fetch(self, key: str) -> Reply | None:
-        found = isinstance(self._store, SharedStore) and await self._store.fetch(key) is not None
-        return self.get(key) if found else None
+    async def release(self, key: str) -> None:
+        await self._store.release(key)
 
-    async def claim(self, key: str) -> bool:
-        return not isinstance(self._store, SharedStore) or await self._store.claim(key)
+    def close(self) -> None:
+        self._store.close()
 
-    def release(self, key: str) -> None:
-        if isinstance(self._store, SharedStore):
-            self._store.release(key)
-
-    def put(self, key: str, role: str, reply: Reply) -> None:
-        self._store.put(key, role, reply)
+    async def put(self, key: str, role: str, reply: Reply) -> None:
+        await self._store.put(key, role, reply)
         for usage in self._awaited.pop(key, ()):
             usage.charge(key, reply)

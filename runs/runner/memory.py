@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from debate_judge.data.schema import fingerprint
+from debate_judge.programs.grouping import CandidateTable
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.transcript import Transcript
-from debate_judge.runs.runner.tables import CandidateTable
 
 Ask = Callable[[list[CandidateTable]], list[list[Transcript]]]
 """From questions to what was said about the candidates of each."""
 
 
 class DebateMemory:
-    """Transcripts by judge and question. Debates with a failure are not kept: asked again, they may go well."""
+    """Transcripts by judge and question. What one thread is asking another one waits for.
+
+    Debates with a failure are not kept: asked again, they may go well.
+    """
 
     def __init__(self) -> None:
-        self._debates: dict[tuple[str, str], tuple[int, list[Transcript]]] = {}
-        self._ties: dict[tuple[str, str, tuple[Transcript, ...]], list[Transcript]] = {}
+        self._debates: _Known = {}
+        self._ties: _Known = {}
+        self._lock = threading.Lock()
 
     def debates(self, judge: Judge, rounds: int, tables: Sequence[CandidateTable], ask: Ask) -> list[list[Transcript]]:
         """What the judge says in at most `rounds` rounds, one list for each question.
@@ -33,15 +40,8 @@ class DebateMemory:
         A longer debate that is known is cut, for it holds the shorter one.
         """
         name = _name(judge)
-        new = [t for t in tables if self._debates.get((name, t.key), (-1, []))[0] < rounds]
-        told = dict(zip((t.key for t in new), ask(new) if new else [], strict=True))
-        for key, transcripts in told.items():
-            if all(transcript.failure is None for transcript in transcripts):
-                self._debates[name, key] = rounds, transcripts
-        return [
-            told[t.key] if t.key in told else [each.until(rounds) for each in self._debates[name, t.key][1]]
-            for t in tables
-        ]
+        told = self._told(self._debates, rounds, {(name, table.key): table for table in tables}, ask)
+        return [[each.until(rounds) for each in told[name, table.key]] for table in tables]
 
     def tie_breaks(
         self, judge: Judge, held: Sequence[Sequence[Transcript]], tables: Sequence[CandidateTable], ask: Ask
@@ -49,10 +49,39 @@ class DebateMemory:
         """What becomes of the debates `held`, one list for each question, when the judge's Tie-breaker is heard."""
         name = _name(judge)
         keys = [(name, t.key, tuple(own)) for t, own in zip(tables, held, strict=True)]
-        new = {key: t for key, t in zip(keys, tables, strict=True) if key not in self._ties}
-        told = dict(zip(new, ask(list(new.values())) if new else [], strict=True))
-        self._ties |= {k: found for k, found in told.items() if all(each.failure is None for each in found)}
-        return [told[key] if key in told else self._ties[key] for key in keys]
+        told = self._told(self._ties, 0, dict(zip(keys, tables, strict=True)), ask)
+        return [told[key] for key in keys]
+
+    def _told(
+        self, known: _Known, rounds: int, tables: Mapping[Hashable, CandidateTable], ask: Ask
+    ) -> dict[Hashable, list[Transcript]]:
+        """Key -> transcripts of at least so many rounds; asks for those that are neither known nor on their way."""
+        new: dict[Hashable, CandidateTable] = {}
+        with self._lock:
+            for key, table in tables.items():
+                if key not in known or known[key].rounds < rounds:
+                    new[key], known[key] = table, _Debate(rounds)
+            debates = {key: known[key] for key in tables}
+        try:
+            for key, transcripts in zip(new, ask(list(new.values())) if new else [], strict=True):
+                debates[key].told.set_result(transcripts)
+        finally:
+            with self._lock:
+                for key in new:
+                    # Those who wait for what could not be asked are ended as well.
+                    failed = debates[key].told.cancel() or any(t.failure for t in debates[key].told.result())
+                    if failed and known[key] is debates[key]:
+                        del known[key]
+        return {key: debate.told.result() for key, debate in debates.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Debate:
+    rounds: int
+    told: Future[list[Transcript]] = field(default_factory=Future)
+
+
+_Known = dict[Hashable, _Debate]
 
 
 def _name(judge: Judge) -> str:

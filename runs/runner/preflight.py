@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import dspy
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.programs.compiled import shared_judges
+from debate_judge.programs.grouping import CandidateTable, grouped
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.programs.transcript import Failure
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import CandidateTable, seated
 
 _SKIP = "; --no-preflight starts without this check, and leaves such items unscored"
 
@@ -56,7 +57,7 @@ class Trial:
     @classmethod
     def of(cls, name: str, judge: Judge, items: Sequence[Item]) -> Trial:
         """The trial on new items, as the judge is asked about them."""
-        return cls(name, judge, seated(judge, items, pairs=False).tables, new=True)
+        return cls(name, judge, grouped(judge, items, pairs=False).tables, new=True)
 
 
 def trials(name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]) -> list[Trial]:
@@ -78,7 +79,7 @@ def trials(name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequ
         scales = {aspect.scale: [aspect] for aspect in reversed(about)}
         for those in [about] if judge.joint else scales.values():
             items = [item for aspect in those for item in corpus_items(corpus, aspect)]
-            found.append(Trial(name, judge, longest(seated(judge, items, pairs=False).tables)))
+            found.append(Trial(name, judge, longest(grouped(judge, items, pairs=False).tables)))
     return found
 
 
@@ -99,15 +100,18 @@ def preflight(runner: JudgeRunner, trials: Sequence[Trial]) -> None:
     """
     if runner.lm.model.partition("/")[0] == OFFLINE:
         return
-    for trial in trials:
-        if not trial.questions or not trial.judge.named_predictors():
-            continue
-        failure, others = _tried(runner, trial.judge, trial.questions[0]), list(trial.questions[1:])
-        too_long = failure is not None and failure.reason == "too long"
-        while failure is not None and others and failure.reason != _OF_ALL and (trial.new or not too_long):
-            failure = _tried(runner, trial.judge, others.pop(0))
-        if failure is not None:
-            raise _complaint(runner.lm, trial, failure, too_long)
+    runner.at_once(
+        [partial(_try, runner, trial) for trial in trials if trial.questions and trial.judge.named_predictors()]
+    )
+
+
+def _try(runner: JudgeRunner, trial: Trial) -> None:
+    failure, others = _tried(runner, trial.judge, trial.questions[0]), list(trial.questions[1:])
+    too_long = failure is not None and failure.reason == "too long"
+    while failure is not None and others and failure.reason != _OF_ALL and (trial.new or not too_long):
+        failure = _tried(runner, trial.judge, others.pop(0))
+    if failure is not None:
+        raise _complaint(runner.lm, trial, failure, too_long)
 
 
 def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failure | None:
@@ -116,7 +120,7 @@ def _tried(runner: JudgeRunner, judge: Judge, question: CandidateTable) -> Failu
 
     async def work() -> Failure | None:
         with dspy.context(lm=lm, disable_history=True, trace=None):
-            return (await judge.smoke_test_table(question.items)).failure
+            return (await judge.smoke_test(question.items)).failure
 
     return runner.wait(work())
 
@@ -132,7 +136,7 @@ def _complaint(lm: JudgeLM, trial: Trial, failure: Failure, too_long: bool) -> I
             remedy="choose an LM or a server setting with a larger context, or shorten the text (group "
             f"{trial.questions[0].items[0].group!r})" + _SKIP,
         )
-    remedy = REMEDIES.get(failure.reason, "mend what the message says" + _SKIP)
+    remedy = REMEDIES.get(failure.reason, "fix what the message says" + _SKIP)
     if failure.reason == "unreadable reply" and len(trial.questions[0].items) > 1 and not trial.judge.compares:
         remedy = _OF_TABLES
     return InputError(

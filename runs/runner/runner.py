@@ -1,18 +1,17 @@
-"""Runs judges over items on one event loop, with one LM and one limiter.
+"""Runs judges over items on one event loop (`programs.lm.loop`), with one LM and one limiter.
 
-`JudgeRunner` is what compile, compare and score share. It runs the loop in a thread of its own, so that DSPy's
-optimizers, which evaluate from worker threads, use the same connections, limiter and store of replies.
+`JudgeRunner` is what compile, compare and score share. DSPy's optimizers, which evaluate from worker threads, use the
+same connections, limiter and store of replies.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,15 +20,16 @@ import dspy
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Granularity
+from debate_judge.programs.grouping import CandidateTable, grouped
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, Verdict, in_granularity
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.prefix_warmup import PrefixWarmup
+from debate_judge.programs.lm.limits.limiter import SOURCE
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.billing import JudgeUsage, charged_to
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.progress import RunProgress
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import CandidateTable, seated
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ T = TypeVar("T")
 class JudgeRunner:
     """Runs judges, at the request of any thread.
 
-    Use it as a context manager; leaving it stops the loop. Waiting for a result can be interrupted at any moment:
-    what was answered until then is in the LM's store.
+    Use it as a context manager; leaving it ends what was submitted. Waiting for a result can be interrupted at any
+    moment: what was answered until then is in the LM's store.
 
     Args:
         lm: Is asked.
@@ -49,18 +49,14 @@ class JudgeRunner:
     def __init__(self, lm: JudgeLM, *, progress: bool = True, memory: DebateMemory | None = None) -> None:
         self.lm = lm
         self.memory = memory
-        self._warmup = PrefixWarmup() if lm.prefix_warmup else None
         self.progress = RunProgress(lm, progress)
         """What is shown on stderr."""
         self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
         self._submitted: set[Future[Any]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="judge-loop", daemon=True)
+        self._ended = False
 
     def __enter__(self) -> JudgeRunner:
-        self._thread.start()
         self.progress.start()
-        self.lm.sync_calls.serve(self._loop, self._thread)
         return self
 
     def __exit__(
@@ -69,15 +65,16 @@ class JudgeRunner:
         if self.inherited:
             return
         self.progress.stop()
-        self.lm.sync_calls.leave(self._loop)
-        for future in list(self._submitted):
-            future.cancel()
+        self._end()
         # The replies that are on their way are paid for. Only an interrupt does not wait for them.
         orderly = kind is None or issubclass(kind, Exception)
-        asyncio.run_coroutine_threadsafe(self._cancel_all(drain=orderly), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        loop.run(self.lm.aclose(drain=orderly))
+
+    def _end(self) -> None:
+        """Cancel all work; none is accepted any more."""
+        self._ended = True
+        for future in list(self._submitted):
+            future.cancel()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JudgeRunner:
         # Optimizers copy the programs that hold a runner; there is one loop.
@@ -90,13 +87,12 @@ class JudgeRunner:
         """Tell the LM calls of this block, and of tasks started in it, what they belong to; a judge need not.
 
         Args:
-            question: What is asked about; calls about one source are led by the first (`prefix_warmup`).
+            question: What is asked about; calls about one source are led by the first (`PrefixWarmup`).
             lm: In place of the runner's.
             usage: Of the judge that needs the replies, if it is counted.
         """
-        if self._warmup is not None:
-            item = question.items[0] if isinstance(question, CandidateTable) else question
-            self._warmup.begin(item.source, item.context, item.text)
+        item = question.items[0] if isinstance(question, CandidateTable) else question
+        SOURCE.set(item.source)
         with dspy.context(lm=lm or self.lm, disable_history=True, trace=None), charged_to(usage):
             yield
 
@@ -122,10 +118,12 @@ class JudgeRunner:
         """
         try:
             self.require_own_process()
-        except RuntimeError:
+            if self._ended:
+                raise CancelledError
+        except BaseException:
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
         return future
@@ -139,6 +137,37 @@ class JudgeRunner:
             future.cancel()
             raise
 
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether the LM's answers come from outside this process, so that it pays to have many calls on their way."""
+        return self.lm.destination is not None
+
+    def at_once(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of pieces of work, none of which needs the result of another, in their order.
+
+        Each runs in a thread of its own and in a copy of the caller's context, so that their calls go out together.
+        With an LM inside this process, which nobody waits for, they run one after the other.
+
+        Raises:
+            Exception: What the first of them failed with; the others are ended, and so is all that was submitted.
+        """
+        if not self.has_to_wait or len(works) < 2:
+            return [work() for work in works]
+        with ThreadPoolExecutor(len(works)) as pool:
+            futures = [pool.submit(copy_context().run, work) for work in works]
+            try:
+                failed = any(future.exception() for future in wait(futures, return_when=FIRST_EXCEPTION).done)
+            except BaseException:
+                self._end()
+                raise
+            if failed:
+                self._end()
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        # Those that were ended failed because of another one.
+        for error in sorted(errors, key=lambda error: isinstance(error, CancelledError)):
+            raise error
+        return [future.result() for future in futures]
+
     def converse(
         self,
         judge: Judge,
@@ -150,7 +179,7 @@ class JudgeRunner:
     ) -> list[Transcript]:
         """Hold one debate of at most `rounds` rounds for each item; results are in the order of the items.
 
-        Items that the judge wants to be asked about together are (`runs.runner.tables`).
+        Items that the judge wants to be asked about together are (`programs.grouping`).
 
         Args:
             judge: Who is asked.
@@ -160,31 +189,31 @@ class JudgeRunner:
             traces: Where to put what DSPy traces: key of an item -> its calls in order, those about several by that of
                 the first of them.
         """
-        seating = seated(judge, items)
+        grouping = grouped(judge, items)
 
         def ask(table: CandidateTable) -> Awaitable[list[Transcript]]:
-            return _traced(judge.converse_table(table.items, rounds), traces, table.items[0])
+            return _traced(judge.converse(table.items, rounds), traces, table.items[0])
 
         if self.memory is None or traces is not None:
-            return seating.by_item(self._each(seating.tables, ask, what))
-        return seating.by_item(
-            self.memory.debates(judge, rounds, seating.tables, lambda tables: self._each(tables, ask, what))
+            return grouping.by_item(self._each(grouping.tables, ask, what))
+        return grouping.by_item(
+            self.memory.debates(judge, rounds, grouping.tables, lambda tables: self._each(tables, ask, what))
         )
 
     def break_tie(
         self, judge: Judge, items: Sequence[Item], transcripts: Sequence[Transcript], what: str = "tie-breaks"
     ) -> list[Transcript]:
         """Let the Tie-breaker decide each debate that is still open; the others are returned unchanged."""
-        seating = seated(judge, items)
-        held = {t.key: own for t, own in zip(seating.tables, seating.by_table(transcripts), strict=True)}
+        grouping = grouped(judge, items)
+        held = {t.key: own for t, own in zip(grouping.tables, grouping.by_table(transcripts), strict=True)}
 
         def ask(tables: Sequence[CandidateTable]) -> list[list[Transcript]]:
             return self._each(tables, lambda table: judge.break_ties(table.items, held[table.key]), what)
 
         if self.memory is None:
-            return seating.by_item(ask(seating.tables))
-        debates = [held[table.key] for table in seating.tables]
-        return seating.by_item(self.memory.tie_breaks(judge, debates, seating.tables, ask))
+            return grouping.by_item(ask(grouping.tables))
+        debates = [held[table.key] for table in grouping.tables]
+        return grouping.by_item(self.memory.tie_breaks(judge, debates, grouping.tables, ask))
 
     def judge(self, judge: Judge, items: Sequence[Item], what: str = "items") -> list[Judgement]:
         """Judge each item by the judge's own rules."""
@@ -200,19 +229,6 @@ class JudgeRunner:
         for error in done.failed.values():
             raise error
         return done.results[0]
-
-    async def _cancel_all(self, *, drain: bool) -> None:
-        if drain:
-            # What was submitted has been cancelled, which reaches the tasks of a group one turn later.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            await self.lm.caller.requests.drain()
-        current = asyncio.current_task()
-        tasks = [t for t in asyncio.all_tasks() if t is not current]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.lm.aclose()
 
 
 async def _traced(work: Awaitable[T], traces: dict[str, list[Any]] | None, item: Item) -> T:
@@ -268,6 +284,6 @@ def require_scored(judgements: Sequence[Judgement], most: float, what: str) -> N
         field="--max-unscored",
         expected=f"at most {100 * most:.0f} %",
         found=f"{', '.join(f'{n} {reason}' for reason, n in reasons.most_common())}, e.g. {example}",
-        remedy="mend the cause and run the same command again, or accept it with a larger share; answered calls are "
-        "kept and not paid again",
+        remedy="fix the problem and run the command again, or accept it with a larger share; finished calls are not "
+        "paid for again",
     )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import dspy
 
 from debate_judge.data.errors import InputError
+from debate_judge.programs.grouping import CandidateTable
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.journal import StoreError
+from debate_judge.programs.lm.reply import StoreError
 from debate_judge.runs.runner.billing import JudgeUsage
-from debate_judge.runs.runner.tables import CandidateTable
 
 if TYPE_CHECKING:
     from debate_judge.runs.runner.runner import JudgeRunner

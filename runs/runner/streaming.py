@@ -15,11 +15,11 @@ from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
+from debate_judge.programs.grouping import CandidateTable, grouped, source_of
+from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import CandidateTable, pool_of, seated, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,9 @@ class Score:
     """Why there is no score."""
     detail: str
     """More about `unscored`, e.g. the error of the LM."""
+    reason: str
+    """What the Scorer said to its last score, or the Tie-breaker to its decision; without a score, why there is
+    none."""
     calls: float
     """LM calls that the answer needs, whether or not they had to be made; of a shared call its share."""
     together: int
@@ -49,14 +52,14 @@ class Score:
 
 def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: ScoreScale = "judge") -> Score:
     """The judgement as it is reported; on the raters' scale the aspect needs a calibration."""
-    told, calls = judgement.transcript, judgement.calls
-    company = told.together, told.joint
+    transcript, reason = judgement.transcript, reason_of(judgement)
+    rest = reason, judgement.calls, transcript.together, transcript.joint, transcript
     if isinstance(judgement, Unscored):
-        return Score(None, None, None, None, judgement.reason, judgement.detail, calls, *company, told)
+        return Score(None, None, None, None, judgement.reason, judgement.detail, *rest)
     one = judge.aspects[item.aspect.name]
     own = one.reported(judgement, item.aspect)
     value = one.calibration.at(own) if scale == "raters" and one.calibration and own is not None else own
-    return Score(value, own, judgement.rounds, judgement.stop_reason, None, "", calls, *company, told)
+    return Score(value, own, judgement.rounds, judgement.stop_reason, None, "", *rest)
 
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -92,14 +95,14 @@ def window(lm: JudgeLM) -> int:
     """Items to hold in flight so that LM calls are never short of work.
 
     A debate makes its calls one after the other, results wait for the oldest item, and the candidates of a source wait
-    for the first of them (`prefix_warmup`). With many items for each slot, others keep the slots busy meanwhile; with
+    for the first of them (`PrefixWarmup`). With many items for each slot, others keep the slots busy meanwhile; with
     fewer than this some slots were empty in `tests/bench/prefix.py`.
     """
     return max(12 * lm.concurrency, 64 if lm.batches is None else BATCH_WINDOW)
 
 
 GATHERED = 512
-"""Candidates of one source that are seated at once: a source may have more than memory holds."""
+"""Candidates of one source that are grouped at once: a source may have more than memory holds."""
 
 
 def gathered(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -135,8 +138,6 @@ class _InFlight:
         self._judges = {name: one for one in shared for name in one.aspects}
         self._items = iter(items)
         self._ended = False
-        self._pools: dict[tuple[str, ...], list[_Awaited]] = {}
-        """Aspects that share calls -> items of any source for batches, not yet asked about."""
         self._gathered: dict[str, list[_Awaited]] = {}
         """Aspect -> items of one source, not yet asked about."""
 
@@ -154,21 +155,11 @@ class _InFlight:
                 self._add(self.flying[-1])
         if self._ended:
             self._ask_all()
-            for aspects, pool in self._pools.items():
-                self._ask(self._judges[aspects[0]].judge, pool)
-            self._pools.clear()
         return bool(self.flying)
 
     def _add(self, new: _Awaited) -> None:
         aspect = new.item.aspect.name
         judge = self._judges[aspect].judge
-        if most := pool_of(judge):
-            aspects = self._judges[aspect].aspects if judge.joint else (aspect,)
-            pool = self._pools.setdefault(aspects, [])
-            pool.append(new)
-            if len(pool) == most * len(aspects):
-                self._ask(judge, self._pools.pop(aspects))
-            return
         if judge.together < 2 and not judge.joint:
             self._ask(judge, [new])
             return
@@ -183,11 +174,11 @@ class _InFlight:
         self._gathered.clear()
 
     def _ask(self, judge: Judge, those: Sequence[_Awaited]) -> None:
-        seating = seated(judge, [one.item for one in those], pairs=False)
-        asked = [self._runner.submit(_judge(self._runner, judge, table)) for table in seating.tables]
+        grouping = grouped(judge, [one.item for one in those], pairs=False)
+        asked = [self._runner.submit(_judge(self._runner, judge, table)) for table in grouping.tables]
         for future in asked:
             future.add_done_callback(partial(_pass_on, self.fatal))
-        for one, (table, place) in zip(those, seating.seats, strict=True):
+        for one, (table, place) in zip(those, grouping.places, strict=True):
             one.judged, one.place = asked[table], place
 
 
@@ -197,9 +188,8 @@ def judge_in_order(
     """Judge `items` and yield each with its judgement, in their order.
 
     Items are taken as they are needed. Those of one source that follow one another share calls where the judge has
-    candidates or aspects share them, at most `GATHERED` candidates at once. A judge of batches waits for as many items
-    as its pool holds (`runs.runner.tables.POOL` batches), whatever their sources. If `items` itself raises (a bad line
-    of a file), everything before it is yielded first.
+    candidates or aspects share them, at most `GATHERED` candidates at once. If `items` itself raises
+    (a bad line of a file), everything before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
@@ -234,4 +224,4 @@ def _pass_on(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> N
 
 async def _judge(runner: JudgeRunner, judge: Judge, table: CandidateTable) -> list[Judgement]:
     with runner.asking(table):
-        return await judge.judge_table(table.items)
+        return await judge.judge(table.items)

@@ -1,6 +1,6 @@
 """The results of a scoring run on disk, written from the first row on by every run of the command.
 
-What makes a run continue is the journal of LM replies alone (`programs.lm.journal`): a run that was stopped is made
+What makes a run continue is the store of LM replies alone (`programs.lm.store`): a run that was stopped is made
 again from its beginning, and every answered call is recalled. Rows that an earlier run left are not written a second
 time but compared, byte for byte, with what this run gives; where they end, or where one is torn, the file grows on.
 Thus a further stop loses no row, and rows of another judge or input are never added to. Only an item that the LM had

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item, Judge
     from debate_judge.runs.runner.streaming import Score
 
-FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored")
+FIELDS = ("group", "candidate", "aspect", "score", "rounds", "stop_reason", "unscored", "reason")
 
 SUFFIXES = (".jsonl", ".csv")
+
+PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
+"""Reasons that are a provider's failure, so that a later attempt may fare better."""
 
 
 class JsonLines:
@@ -49,7 +52,7 @@ class JsonLines:
 
     def values(self, item: Item, score: Score) -> list[Any]:
         """One row."""
-        values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored]
+        values = [*_identity(item), score.score, score.rounds, score.stop_reason, score.unscored, score.reason]
         return [*values, *(getattr(score, name) for name in self.extra)]
 
 

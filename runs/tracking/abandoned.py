@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from debate_judge.programs.lm.sharing.database import DatabaseLock, driven_by_psycopg, libpq_address
+from debate_judge.programs.lm.sql.postgresql import DatabaseLock, driven_by_psycopg
 from debate_judge.runs.tracking.store import Place, explained
 
 TAG = "process"
@@ -112,7 +112,7 @@ def _taken_over(place: Place, store: Path, name: str) -> Iterator[bool]:
 def _lock_in_database(uri: str | None, name: str) -> DatabaseLock | None:
     if uri is None or not driven_by_psycopg(uri):
         return None
-    return DatabaseLock(libpq_address(uri), "tracking URI", f"run {name}")
+    return DatabaseLock(uri, "tracking URI", f"run {name}")
 
 
 def _close(place: Place, run_id: str, successor: str | None) -> None:

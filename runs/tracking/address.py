@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sharing.database import connect, driven_by_psycopg, libpq_address
+from debate_judge.programs.lm.sql.postgresql import connect, driven_by_psycopg
 from debate_judge.runs.mlflow_setup import sqlite_file
 
 TIMEOUT = 4.0
@@ -46,7 +46,7 @@ def check_address(uri: str) -> None:
     elif scheme in _DATABASES and host:
         _check_port(uri, host, port or _DATABASES[scheme])
         if driven_by_psycopg(uri):
-            connect(libpq_address(uri), "tracking URI").close()
+            connect(uri, "tracking URI").close()
     elif file is not None:
         _check_sqlite(file)
     elif not uri.startswith("databricks"):

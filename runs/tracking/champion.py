@@ -89,11 +89,11 @@ def challenge(place: Place, name: str, version: str, new: Challenger) -> str:
     if not _same_ratings(old, new.scores):
         return f"{kept}: it was measured on other sources or ratings, so that nothing tells which is better"
     found = new.compare(new.scores, old)
-    told = f"version {version} minus version {holder.version} on the same held-out sources: {found}"
+    difference = f"version {version} minus version {holder.version} on the same held-out sources: {found}"
     if found.low is None or found.low <= 0:
-        return f"{kept}: {told}"
+        return f"{kept}: {difference}"
     place.client.set_registered_model_alias(name, ALIAS, version)
-    return f"version {version} of {name} is the {ALIAS} now: {told}"
+    return f"version {version} of {name} is the {ALIAS} now: {difference}"
 
 
 def _holder(place: Place, name: str) -> Any:

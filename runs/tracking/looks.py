@@ -41,16 +41,16 @@ class Looks:
 
     def __str__(self) -> str:
         """The warning, from the second look on; else what is broken in the ledger, if anything."""
-        told = []
+        messages = []
         if self.times > 1:
             size = "an unknown amount" if self.inflation is None else f"about {self.inflation:.2g}"
-            told.append(
+            messages.append(
                 f"Held-out figures of these sources were looked at {self.times} times; "
                 f"the best of {self.times} is inflated by {size}"
             )
         if self.unreadable:
-            told.append(f"lines of {FILE} that cannot be read and are not counted: {self.unreadable}")
-        return "; ".join(told)
+            messages.append(f"lines of {FILE} that cannot be read and are not counted: {self.unreadable}")
+        return "; ".join(messages)
 
 
 def record_look(

@@ -47,6 +47,7 @@ _OUTPUTS = {
     "score": ("double", False),
     "judge_score": ("double", False),
     "unscored": ("string", False),
+    "reason": ("string", True),
     # A whole number, but in Spark MLflow cannot make a column of them with a null in it.
     "rounds": ("double", False),
     "stop_reason": ("string", False),
@@ -71,7 +72,10 @@ _USE = {
 }
 """What the signature cannot say, kept in the model's metadata."""
 
-_REQUIREMENTS = ("aiohttp", "dspy", "h11", "mlflow", "numpy", "orjson", "pandas", "scipy")
+_REQUIREMENTS = (
+    *("aiohttp", "dspy", "filelock", "httpx", "mlflow", "numpy", "orjson", "pandas", "psutil", "scipy", "SQLAlchemy"),
+    "tenacity",
+)
 """What the code of every model imports; with what its judges need besides, each is pinned to the version here."""
 
 _TEAM = "psycopg"

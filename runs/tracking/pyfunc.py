@@ -35,8 +35,9 @@ class JudgeModel(PythonModel):
     Columns in: source, text, and optionally context and aspect. The parameter `scale` is `judge` (default) or
     `raters`, see `runs.export.loaded.LoadedJudge.score`. The parameter `layout` says what an output row is:
 
-    - `rows` (default): one text in one aspect. Columns: aspect, score, judge_score, unscored, rounds, stop_reason,
-      calls, together, joint; `judge_score` is the judge's own score on either scale. An input row that names an aspect
+    - `rows` (default): one text in one aspect. Columns: aspect, score, judge_score, unscored, reason, rounds,
+      stop_reason, calls, together, joint; `judge_score` is the judge's own score on either scale, `reason` what the
+      Scorer or Tie-breaker said to it. An input row that names an aspect
       gives one output row; one without (no such column, null or empty) gives one for each of the judge's aspects, in
       the task's order. Output rows follow the order of the input rows and repeat their index.
     - `columns`: one input row, whatever stands in it, as Spark demands. Columns: one for each aspect with its score,
@@ -137,6 +138,7 @@ def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterato
             "score": score.score,
             "judge_score": score.judge_score,
             "unscored": unscored,
+            "reason": score.reason,
             "rounds": None if score.rounds is None else float(score.rounds),
             "stop_reason": score.stop_reason,
             "calls": float(score.calls),
@@ -146,7 +148,7 @@ def _scores(judge: LoadedJudge, items: list[Item], scale: ScoreScale) -> Iterato
 
 
 def _unscored(aspect: str, why: str) -> dict[str, Any]:
-    nothing = {"score": None, "judge_score": None, "unscored": why, "rounds": None, "stop_reason": None}
+    nothing = {"score": None, "judge_score": None, "unscored": why, "reason": why, "rounds": None, "stop_reason": None}
     return {"aspect": aspect, **nothing, "calls": 0.0, "together": 1, "joint": 1}
 
 

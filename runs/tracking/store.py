@@ -14,12 +14,7 @@ from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.redaction import clean_text
-from debate_judge.programs.lm.sharing.database import (
-    driven_by_psycopg,
-    libpq_address,
-    only_holder,
-    sqlalchemy_address,
-)
+from debate_judge.programs.lm.sql.postgresql import driven_by_psycopg, only_holder, sqlalchemy_address
 from debate_judge.runs.mlflow_setup import prepare_mlflow, sqlite_file
 from debate_judge.runs.tracking.address import check_address, is_server
 from debate_judge.runs.tracking.shared_view import experiment_tags
@@ -104,7 +99,7 @@ def open_place(uri: str | None, store: Path, experiment: str) -> Place:
 def _alone_in_database(uri: str) -> Iterator[None]:
     """The same among the machines of a team, where their database can tell."""
     if driven_by_psycopg(uri):
-        with only_holder(libpq_address(uri), "tracking URI", "tables of runs", "opens the tracking store"):
+        with only_holder(uri, "tracking URI", "tables of runs", "opens the tracking store"):
             yield
     else:
         yield

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import re
 import subprocess
 import sys
@@ -40,9 +41,9 @@ def text_of(body: bytes) -> str:
 
 
 @contextmanager
-def started(latency: float) -> Iterator[str]:
+def started(latency: float, jitter: float = 0.0) -> Iterator[str]:
     """Run the server in a process of its own on a free port; yields its address."""
-    command = [sys.executable, str(Path(__file__)), "--latency", str(latency)]
+    command = [sys.executable, str(Path(__file__)), "--latency", str(latency), "--jitter", str(jitter)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
@@ -55,8 +56,8 @@ def started(latency: float) -> Iterator[str]:
 class Server:
     """State shared by all connections."""
 
-    def __init__(self, latency: float) -> None:
-        self.latency = latency
+    def __init__(self, latency: float, jitter: float) -> None:
+        self.latency, self.jitter = latency, jitter
         self.reset()
 
     def reset(self) -> None:
@@ -110,7 +111,8 @@ class Connection(asyncio.Protocol):
         else:
             self.server.note(body)
             loop = asyncio.get_running_loop()
-            loop.call_later(self.server.latency, self.send, self.server.reply(body))
+            wait = self.server.latency * (1.0 + self.server.jitter * random.uniform(-1.0, 1.0))
+            loop.call_later(wait, self.send, self.server.reply(body))
 
     def send(self, payload: bytes) -> None:
         if not self.transport.is_closing():
@@ -118,8 +120,8 @@ class Connection(asyncio.Protocol):
             self.transport.write(head.encode() + payload)
 
 
-async def serve(port: int, latency: float) -> None:
-    state = Server(latency)
+async def serve(port: int, latency: float, jitter: float) -> None:
+    state = Server(latency, jitter)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(state), "127.0.0.1", port, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -130,5 +132,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.2, help="seconds from request to answer")
+    parser.add_argument("--jitter", type=float, default=0.0, help="share of the latency by which it varies")
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.port, arguments.latency))
+    asyncio.run(serve(arguments.port, arguments.latency, arguments.jitter))

@@ -15,6 +15,7 @@ from debate_judge.data.schema import Corpus
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, corpus_items
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.parsing import REQUEST
@@ -49,7 +50,7 @@ def parts(messages: Messages) -> Parts:
     return {**pieces, "request": REQUEST + request, "alone": alone}
 
 
-class Clockwork(asyncio.SelectorEventLoop):
+class Clockwork(loop._Loop):
     """An event loop whose clock jumps to the next timer when nothing else is left to do."""
 
     GRACE = 0.001
@@ -80,15 +81,14 @@ class PlayedLM:
         self.requests: list[Request] = []
         self._words = words
 
-    async def complete(self, request: Any) -> Any:
-        raise NotImplementedError("the debates take the short way")
-
     async def chat(self, model: str, messages: Messages, settings: Any) -> Reply:
-        loop, pieces = asyncio.get_running_loop(), parts(messages)
-        sent = loop.time()
+        clock, pieces = asyncio.get_running_loop().time, parts(messages)
+        sent = clock()
         await asyncio.sleep(1.0)
-        self.requests.append(Request(sent, loop.time(), pieces))
+        self.requests.append(Request(sent, clock(), pieces))
         return Reply(self._reply(pieces))
+
+    async def aclose(self) -> None: ...
 
     def _reply(self, pieces: Parts) -> str:
         item = "".join(pieces.get(name, "") for name in ("source", "context", "aspect", "candidate"))
@@ -113,12 +113,15 @@ def run(corpus: Corpus, arguments: argparse.Namespace, concurrency: int, prefix_
     low, _, high = arguments.words.partition("-")
     played = PlayedLM((int(low), int(high or low)))
     lm = JudgeLM("played/lm", engine=played, concurrency=concurrency)
-    lm.prefix_warmup = prefix_warmup
+    if not prefix_warmup:
+        lm.recorded._warmup = None
     aspects = corpus.task.aspects[: arguments.aspects]
     judge = Debate(debate_config=DebateConfig(arguments.rounds, arguments.rounds > 0))
-    with patch("asyncio.new_event_loop", Clockwork):
-        preamble = JudgeRunner(lm, progress=False)
-    with preamble:
+    with (
+        patch.dict(loop._loops, clear=True),
+        patch.object(loop, "_Loop", Clockwork),
+        JudgeRunner(lm, progress=False) as preamble,
+    ):
         if arguments.order == "score":
             compiled = CompiledJudge(corpus.task, {a.name: AspectJudge(judge) for a in aspects})
             items = (item for group in corpus.groups for item in group_items(corpus.task, group, aspects))

@@ -34,7 +34,7 @@ from debate_judge.optimize.search.pooling import group_values
 from debate_judge.optimize.search.study import SearchPlan, search
 from debate_judge.programs import preset
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -165,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     race.WORTH_IT = flags.worth_it
     figures: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
-        journal = Journal(Path(flags.store or folder) / "replies")
+        journal = SqlStore(Path(flags.store or folder) / "replies")
         with JudgeRunner(make_lm(OFFLINE, store=journal), progress=False) as runner:
             for spec in flags.data:
                 name, corpus = spec.partition("=")[0], data.load(spec)

@@ -32,7 +32,7 @@ from debate_judge.optimize.search.pooling import group_values
 from debate_judge.optimize.search.rules import RULES, Evaluated
 from debate_judge.programs import preset
 from debate_judge.programs.debate.personas import PERSONAS
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser.parse_args(argv)
     figures = {}
     with TemporaryDirectory() as folder:
-        journal = Journal(Path(flags.store or folder) / "replies")
+        journal = SqlStore(Path(flags.store or folder) / "replies")
         with JudgeRunner(make_lm(OFFLINE, store=journal), progress=False) as runner:
             for spec in flags.data:
                 name = spec.partition("=")[0]

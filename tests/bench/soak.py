@@ -47,7 +47,7 @@ from debate_judge.runs import score
 
 if sys.argv[2] == "mix":
     score.limits = lambda arguments: LMOptions(
-        attempt=5.0, retries=8, first_wait=0.05, longest_wait=0.5, probe=0.2, patience=120.0
+        attempt=5.0, retries=8, first_wait=0.05, longest_wait=0.5, patience=120.0
     )
 code = score.main(sys.argv[3:])
 Path(sys.argv[1]).write_text(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -56,7 +56,7 @@ sys.exit(code)
 """What the child runs. It measures its memory itself: what the system tells of a child begins with its parent's."""
 
 FAILING = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty")
-HARMLESS = ("twice", "noise", "long", "unreadable")
+HARMLESS = ("twice", "mislabelled", "long", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, word
             flags |= {"--api-base": server.url}
         peak = folder / "peak"
         arguments = ["-c", COMMAND, str(peak), faults, *(str(part) for pair in flags.items() for part in pair)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path}
         started = time.monotonic()
         child = os.spawnve(os.P_NOWAIT, sys.executable, [sys.executable, *arguments], environment)
         _, status, usage = os.wait4(child, 0)

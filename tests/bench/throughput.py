@@ -1,9 +1,10 @@
 """How close the debate comes to what the provider allows, and what a call costs in CPU.
 
     python tests/bench/throughput.py --concurrency 32,128 --json throughput.json
+    python tests/bench/throughput.py --concurrency 128 --latency 1 --jitter 0.5
 
-400 items, up to 3 rounds, 200 ms latency, against a mock server that this script starts. The ideal is
-max(longest chain x latency, calls x latency / concurrency). Beside our runner runs a hand-written aiohttp loop
+400 items, up to 3 rounds, 200 ms latency unless another is given, against a mock server that this script starts. The
+ideal is max(longest chain x latency, calls x latency / concurrency). Beside our runner runs a hand-written aiohttp loop
 that sends the very same messages with no DSPy, no store and no parsing to speak of: the floor.
 """
 
@@ -31,12 +32,12 @@ sys.path.insert(0, str(ROOT))
 
 from debate_judge.data.schema import Aspect, Scale, Task  # noqa: E402
 from debate_judge.programs.debate.judge import Debate  # noqa: E402
+from debate_judge.programs.debate.table import Critic, Opening, Revision  # noqa: E402
 from debate_judge.programs.judge import Item  # noqa: E402
 from debate_judge.programs.lm.client import JudgeLM  # noqa: E402
-from debate_judge.programs.lm.journal import Journal  # noqa: E402
+from debate_judge.programs.lm.store import SqlStore  # noqa: E402
 from debate_judge.programs.make_lm import make_lm  # noqa: E402
-from debate_judge.programs.roles.adapter import RoleLastAdapter  # noqa: E402
-from debate_judge.programs.roles.role import material  # noqa: E402
+from debate_judge.programs.roles.role import RoleLastAdapter, material  # noqa: E402
 from debate_judge.programs.transcript import Transcript, Turn  # noqa: E402
 from debate_judge.runs.runner.runner import JudgeRunner  # noqa: E402
 from tests.bench.mock_server import started  # noqa: E402
@@ -75,7 +76,7 @@ def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, 
     """The debate as the project runs it, with its journal."""
     with tempfile.TemporaryDirectory() as folder:
         lm: JudgeLM = make_lm(
-            "openai/mock", api_base=f"{base}/v1", store=Journal(Path(folder)), concurrency=concurrency
+            "openai/mock", api_base=f"{base}/v1", store=SqlStore(Path(folder)), concurrency=concurrency
         )
         with JudgeRunner(lm, progress=False) as runner:
             debate = Debate()
@@ -93,12 +94,11 @@ def ours(base: str, items: list[Item], concurrency: int) -> tuple[float, float, 
 def floor(base: str, items: list[Item], concurrency: int) -> tuple[float, float, int]:
     """A hand-written loop over aiohttp: the same messages, calls limited breadth first."""
     adapter, debate = RoleLastAdapter(), Debate()
-    roles = {"Scorer": debate.scorer.predict.signature, "Critic": debate.critic.predict.signature}
+    roles = {"Scorer": debate.scorer.signature, "Critic": debate.critic.signature}
 
     def messages(speaker: str, item: Item, transcript: Transcript) -> list[dict[str, str]]:
-        brief, persona = debate.brief(item), debate.critic.predict.signature.instructions
-        scorer = brief.revision() if transcript.turns else brief.opening()
-        told = scorer if speaker == "Scorer" else brief.critic(persona)
+        role = {"Scorer": Revision if transcript.turns else Opening, "Critic": Critic}[speaker]
+        told = role({item.aspect.name: debate}).inputs(debate.brief(item))
         return adapter.format(roles[speaker], [], {**material(item, str(transcript)), **told})
 
     async def all_items() -> int:
@@ -135,17 +135,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--concurrency", default="32,128")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--latency", type=float, default=LATENCY, metavar="SECONDS")
+    parser.add_argument("--jitter", type=float, default=0.0, help="share of the latency by which it varies")
     arguments = parser.parse_args()
+    latency = arguments.latency
     items = workload(ITEMS)
     expected = sum(map(calls_of, items))
     result: dict[str, dict[str, float]] = {}
-    print(f"{ITEMS} items, {expected} calls, {LATENCY * 1000:.0f} ms latency")
+    print(f"{ITEMS} items, {expected} calls, {latency * 1000:.0f} ms latency")
     print(
         "concurrency  ideal s  ours s  efficiency  loop s  loop efficiency  ours / loop  CPU ms/call  loop CPU  RSS MB"
     )
-    with started(LATENCY) as base:
+    with started(latency, arguments.jitter) as base:
         for concurrency in map(int, arguments.concurrency.split(",")):
-            ideal = max(max(map(calls_of, items)) * LATENCY, expected * LATENCY / concurrency)
+            ideal = max(max(map(calls_of, items)) * latency, expected * latency / concurrency)
             raw_wall, raw_cpu, raw_calls = floor(base, items, concurrency)
             wall, cpu, calls = ours(base, items, concurrency)
             if not calls == raw_calls == expected:
@@ -154,6 +157,7 @@ def main() -> int:
             result[str(concurrency)] = {
                 "efficiency": ideal / wall,
                 "raw_loop_efficiency": ideal / raw_wall,
+                "ratio": raw_wall / wall,
                 "cpu_ms_per_call": cpu / calls * 1000,
                 "raw_loop_cpu_ms_per_call": raw_cpu / raw_calls * 1000,
                 "rss_mb": rss,

@@ -244,6 +244,11 @@ def test_a_cell_minus_a_cell_is_the_difference_where_a_judge_is_constant_in_some
         assert compare({"x": a}, {"x": b}, level=level, resamples=0).value == pytest.approx(cells[0] - cells[1])
 
 
+def test_two_groups_have_a_detectable_difference() -> None:
+    """With one degree of freedom t is about shift / |z|, so that .8 of cases need a shift of 12.706 times z(.9)."""
+    assert detectable_difference(1.0, 2) == pytest.approx(12.706 * 1.2816 / math.sqrt(2), rel=0.01)
+
+
 def test_power_is_that_of_the_noncentral_t_distribution() -> None:
     # Deviations and figures of the project's own measurements: compiled against untuned, debate against single call.
     assert groups_to_detect(0.02, 0.042) == 37

@@ -15,13 +15,8 @@ from typing import Any
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 from debate_judge.optimize import compile as command
-from debate_judge.programs.lm import client
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.offline import engine as offline
-
-
-class _Elsewhere:
-    """What no engine is."""
 
 
 def main() -> int:
@@ -37,8 +32,6 @@ def main() -> int:
         return reply
 
     offline.OfflineEngine.chat = counted  # type: ignore[method-assign]
-    # As calls to a provider, which processes share out among themselves: what is computed here costs less than asking.
-    client.LocalEngine = _Elsewhere  # type: ignore[misc]
     return command.main(sys.argv[3:])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,15 @@ SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (Fal
 
 def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | None]) -> GroupScores:
     return GroupScores(name, tuple(str(i) for i in range(len(ratings))), tuple(ratings), tuple(scores))
+
+
+class InTurn:
+    """A runner whose LM answers at once."""
+
+    has_to_wait = False
+
+    def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
+        return [work() for work in works]
 
 
 class Fake:
@@ -43,6 +52,7 @@ class Fake:
         seed: int = 0,
     ) -> None:
         self.noise, self.calls, self.stop_at, self.known, self.seed = noise, calls, stop_at, known, seed
+        self.runner = InTurn()
         self.aspects = (Aspect("a", "?", Scale(1, 6)),)
         self.groups = [str(i) for i in range(10)]
         self.asked: list[Point] = []
@@ -55,13 +65,9 @@ class Fake:
     def scores(
         self, point: Point, parts: object = None, only: Collection[str] | None = None
     ) -> tuple[dict[str, list[GroupScores]], float]:
-        if len(self.asked) == self.stop_at and point not in self.blocks:
-            raise KeyboardInterrupt
-        if point not in self.blocks:
-            self.asked.append(point)
+        self.hear([point], only)
         if only is None:
             self.whole.append(point)
-        self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
         ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
@@ -70,6 +76,14 @@ class Fake:
         ]
         known = [g for g in groups[: self.known(point)] if only is None or g.group in only]
         return {self.aspects[0].name: known}, self.calls(point)
+
+    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        for point in points:
+            if len(self.asked) == self.stop_at and point not in self.blocks:
+                raise KeyboardInterrupt
+            if point not in self.blocks:
+                self.asked.append(point)
+            self.blocks[point] = max(self.blocks.get(point, 0), 10 if only is None else len(only))
 
     def granularity(self, aspect: str, point: Point) -> str:
         return point.granularity
@@ -115,7 +129,8 @@ def followed(space: Space, broad: Breadth, value: Callable[[Point], float]) -> l
     def worth(points: Sequence[Point]) -> Mapping[Point, list[float]]:
         return {point: [value(point)] for point in points}
 
-    return [named(probe) for probe in course(space, broad, lambda points: dict(worth(points)))]
+    stages = course(space, broad, lambda points: dict(worth(points)))
+    return [named(probe) for stage in stages for probe in stage]
 
 
 # --- stopped and resumed ---

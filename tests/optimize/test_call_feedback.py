@@ -9,14 +9,14 @@ import dspy
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
-from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.tuners.call_feedback import call_feedback, cited
 from debate_judge.optimize.tuners.guide import guided
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import DebateConfig, Judge, items_of
 from debate_judge.runs.runner.runner import JudgeRunner
-from tests.fakes import Script, debater, scripted_lm, section
+from tests.fakes import Script, debater, requested, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))
 GUIDE = "A missing verdict costs these raters two points. Long sentences are let pass."
@@ -61,7 +61,7 @@ class Held:
             transcripts = runner.converse(judge, self.example.questions, rounds, traces=traces)
             if judge.debate_config.tie_breaker:
                 transcripts = runner.break_tie(judge, self.example.questions, transcripts)
-        self.trace = [call for item in self.example.questions for call in traces[item.key]]
+        self.trace = [call for item in self.example.questions for call in traces.get(item.key, ())]
         self.prediction = dspy.Prediction(judgements=[judge.verdict(t, rounds) for t in transcripts], guide=GUIDE)
 
     def calls(self, role: str, text: int) -> list[Any]:
@@ -214,3 +214,24 @@ def test_no_text_under_evaluation_is_repeated() -> None:
                 told = "\n".join(held.told(role, text, number))
                 assert "Text" not in told
                 assert "A source" not in told
+
+
+def test_a_call_about_several_candidates_is_told_what_came_of_each() -> None:
+    def script(prompt: str) -> str:
+        names = ["candidate_1", "candidate_2"]
+        if "decisions" in requested(prompt):
+            return f"[[ ## decisions ## ]]\n{names[0]}: TOO HIGH\n{names[1]}: NO ISSUE\n\n[[ ## {names[0]} ## ]]\nNo."
+        lines = "\n".join(f"{name}: {3 if 'No.' in section(prompt, 'debate') else 4}" for name in names)
+        return "\n\n".join([*(f"[[ ## {name} ## ]]\nSo." for name in names), f"[[ ## scores ## ]]\n{lines}"])
+
+    held = Held(script, [4, 4], 1, Debate(STRICT, DebateConfig(1), together=2))
+    opening, review, revision = held.trace
+    first, *others = (
+        call_feedback(held.example, held.prediction, held.trace, call[1:], role)
+        for call, role in zip((opening, review, revision), ("scorer", "critic", "scorer"), strict=True)
+    )
+    assert [line[:12] for line in first.splitlines() if "The score 4" in line] == ["Candidate 1:", "Candidate 2:"]
+    assert "Candidate 1: NO ISSUE would have been right" in others[0]
+    assert "Candidate 2: NO ISSUE was right" in others[0]
+    assert "Candidate 1: The Scorer should not have followed the critique" in others[1]
+    assert "Candidate 2" not in others[1]

@@ -10,12 +10,13 @@ from debate_judge.data.schema import GRANULARITIES, Corpus
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
 from debate_judge.optimize.search.spots import ChoicePart
-from debate_judge.programs.debate.judge import Debate, is_open
+from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import STRICT
 from debate_judge.programs.judge import DebateConfig, Judge, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, CORPUS, MOODY, scores_of, variants
+from tests.programs.debates import is_open
 
 SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2, 3), (False, True))
 """78 points: 2 single calls, and 2 kinds of knowledge x 2 personas x 3 rounds x 2, all in 3 granularities."""
@@ -127,8 +128,8 @@ def test_only_variants_that_were_needed_are_held_and_only_as_long_as_needed() ->
 
 def told(word: str) -> Judge:
     judge = Debate(STRICT, DebateConfig(1))
-    signature = judge.scorer.predict.signature
-    judge.scorer.predict.signature = signature.with_instructions(f"{signature.instructions} {word}.")
+    signature = judge.scorer.signature
+    judge.scorer.signature = signature.with_instructions(f"{signature.instructions} {word}.")
     return judge
 
 

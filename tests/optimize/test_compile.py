@@ -38,14 +38,17 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert code == 0
     result = json.loads(Path("r.json").read_text())
     assert set(result) == {
-        *("chosen", "held_out", "gain", "gain_over_informed_single", "guides", "lm_calls", "export", "run_id", "seed"),
+        *("chosen", "held_out", "gain", "gain_of_knowledge", "gain_over_informed_single", "guides", "lm_calls"),
+        *("export", "run_id", "seed"),
         *("note", "looks", "calibration", "exported"),
     }
+    parts = [result[name] for name in ("gain_of_knowledge", "gain_over_informed_single", "gain")]
+    assert parts[0]["value"] + parts[1]["value"] == pytest.approx(parts[2]["value"])
     assert "stand-in" in result["note"]
     assert "stand-in" in (Path(result["export"]) / "README.md").read_text()
     assert set(result["chosen"]) == {"coherence", "consistency"}
     assert set(result["chosen"]["coherence"]) == {
-        *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "asked", "reading"),
+        *("knowledge", "persona", "rounds", "tie_breaker", "granularity", "reading"),
     }
     assert set(result["held_out"]) == {"single", "informed_single", "uncompiled", "compiled"}
     for table in result["held_out"].values():
@@ -76,6 +79,8 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert calls["informed_single"] == 1 / 16
     assert calls["informed_single"] <= calls["compiled"] < calls["single"] == 1
     printed = unwrapped(capsys.readouterr().out)
+    assert "Where does that come from? What was learnt about the raters, and how candidates are read: " in printed
+    assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed
     assert f"{invocation.command('score')} --program" in printed
@@ -131,7 +136,7 @@ def test_ungrouped_data_is_judged_at_sample_level(tmp_path: Path, capsys: pytest
     result = json.loads(Path("r.json").read_text())
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["summary"]["spearman"]["value"] is None
     assert result["held_out"]["compiled"]["aspects"]["relevance"]["sample"]["spearman"]["value"] is not None
-    assert result["chosen"]["relevance"]["reading"] == "batch"
+    assert result["chosen"]["relevance"]["reading"] == "alone"
     assert "sample-level" in capsys.readouterr().out
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize import compile as command
+from debate_judge.programs.lm.store import FILE
+from tests.stores import count
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--max-rounds", "1", "--trials", "4", "--resamples", "200", "--folds", "1", "--report", "none"]
@@ -51,7 +53,7 @@ def test_bad_input_is_refused_before_anything_is_spent(
     assert expected in error
     assert "Traceback" not in error
     assert not Path("r.json").exists()
-    assert not list(Path(".").rglob("*.replies"))
+    assert not any(count(file.parent) for file in Path(".").rglob(FILE))
 
 
 def test_too_few_ratings_are_refused_with_the_reason_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,7 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     found, result = kept(export_of(store) / "report.json"), kept(store.parent / "compiled.json")
     titles = [section["title"] for section in found["sections"]]
     assert titles[:2] == ["Verdict", "Agreement on held-out sources"]
-    assert titles[-2:] == ["Bill", "How to repeat it"]
+    assert titles[-2:] == ["Cost", "Reproduce"]
     table = next(block for block in found["sections"][1]["blocks"] if block["kind"] == "table")
     value = result["held_out"]["compiled"]["average"]["summary"]["spearman"]["value"]
     assert table["rows"][-1][0] == "average"

@@ -83,7 +83,7 @@ def test_the_estimate_holds_for_an_lm_that_never_says_the_same_twice(monkeypatch
     found = estimated(
         aspects=("fluency",), max_rounds=1, tuner="mipro", lm="openai/wordy", api_base="http://lm.invalid:9"
     )
-    monkeypatch.setattr(make_lm, "engine_for", lambda *_: WordyEngine())
+    monkeypatch.setattr(make_lm, "transport_for", lambda *_: WordyEngine())
     real = executed(
         *("--aspects", "fluency", "--lm", "openai/wordy", "--api-base", "http://lm.invalid:9"),
         *("--max-rounds", "1", "--tuner", "mipro", "--rpm", "1e9", "--tpm", "1e12"),

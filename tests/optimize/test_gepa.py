@@ -26,19 +26,19 @@ def test_instructions_that_agree_with_the_raters_are_found_and_the_guide_is_kept
     judge = start()
     before = judge.instructions()
     found = tuned(scripted_lm(Mind("Prefer what is large.")), judge)
-    text = found.instructions()["scorer.predict"]
+    text = found.instructions()["scorer"]
     assert text.startswith("Prefer what is large.")
     assert guide_of(found) == GUIDE
     assert judge.instructions() == before
     assert found.debate_config == judge.debate_config
-    assert found.instructions()["tie_breaker.predict"] == before["tie_breaker.predict"]
+    assert found.instructions()["tie_breaker"] == before["tie_breaker"]
 
 
 def test_it_starts_from_the_guide_and_returns_that_where_nothing_is_better() -> None:
     mind = Mind("No help at all.")
     found = tuned(scripted_lm(mind))
     assert guide_of(found) == GUIDE
-    assert found.instructions()["critic.predict"] == STRICT.text
+    assert found.instructions()["critic"] == STRICT.text
     assert mind.shown
     assert all(GUIDE in prompt for prompt in mind.shown if "You are the Scorer" in prompt)
     without = {name: text.partition(HEADING)[0].rstrip() for name, text in found.instructions().items()}
@@ -97,16 +97,15 @@ def test_proposals_are_kept_by_sources_that_they_were_not_written_from() -> None
 
 
 def test_instructions_quote_no_text_and_a_guide_keeps_its_limit() -> None:
-    text = f"Prefer what is large. Think {STORY}. Be brief.\n\n{HEADING}\nRate large high. {'Many words here. ' * 9}"
+    guide = f"Rate large high. {'Many words here. ' * 9}"
+    text = f"Prefer what is large. Think {STORY}. Be brief.\n\n{HEADING}\n{guide}"
     found = tuned(scripted_lm(Mind(text)), guide=GuideLimits(words=8))
-    told = found.instructions()["scorer.predict"]
+    told = found.instructions()["scorer"]
     assert "lighthouse" not in told
     assert "Prefer what is large." in told
     assert "Be brief." in told
     kept = tuned(scripted_lm(Mind("Prefer what is large.\n\n1. Be brief. Be kind.\n2. Be fair.")))
-    assert kept.instructions()["scorer.predict"].startswith(
-        "Prefer what is large.\n\n1. Be brief. Be kind.\n2. Be fair."
-    )
+    assert kept.instructions()["scorer"].startswith("Prefer what is large.\n\n1. Be brief. Be kind.\n2. Be fair.")
     assert guide_of(found).split() == ["Rate", "large", "high.", "Many", "words", "here."]
 
 

@@ -53,9 +53,9 @@ class CountingMemory(Memory):
         super().__init__()
         self.kept = 0
 
-    def put(self, key: str, role: str, reply: Reply) -> None:
+    async def put(self, key: str, role: str, reply: Reply) -> None:
         self.kept += 1
-        super().put(key, role, reply)
+        await super().put(key, role, reply)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.8, 0.95])
@@ -101,7 +101,7 @@ def test_another_start_has_a_state_of_its_own(tmp_path: Path) -> None:
     tuned(scripted_lm(Mind("No help at all.")), folder=tmp_path)
     found = tuned(scripted_lm(Mind("Prefer what is large.")), start(1), folder=tmp_path)
     assert len(list(tmp_path.glob("gepa-*"))) == 2
-    assert found.instructions()["scorer.predict"].startswith("Prefer what is large.")
+    assert found.instructions()["scorer"].startswith("Prefer what is large.")
 
 
 @pytest.mark.parametrize("when", [asks_for_instructions, lambda prompt: "large" in section(prompt, "standard")])

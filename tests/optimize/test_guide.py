@@ -33,7 +33,7 @@ def test_a_guide_that_helps_is_in_the_scorers_instructions_and_in_nobody_elses()
     judge, _ = tuned(Author("Raters like large numbers."))
     assert guide_of(judge) == "Raters like large numbers."
     held = {name for name, text in judge.instructions().items() if HEADING in text}
-    assert held == {"scorer.predict"}
+    assert held == {"scorer"}
 
 
 def test_all_roles_of_a_debate_read_the_guide() -> None:

@@ -66,7 +66,7 @@ def test_a_guide_is_put_into_every_personas_judge() -> None:
     for name, persona in PERSONAS.items():
         judge = found[JudgeVariant("guide", name)].judge
         assert guide_of(judge) == "of all"
-        assert judge.instructions()["critic.predict"] == persona.instructions()["critic.predict"]
+        assert judge.instructions()["critic"] == persona.instructions()["critic"]
         plain = found[JudgeVariant("none", name)]
         assert plain.judge.instructions() == persona.instructions()
         assert plain.on_train is None
@@ -79,7 +79,7 @@ def test_a_train_group_is_judged_by_the_guide_that_was_written_without_it() -> N
         judge = found.at("train", place(example))
         assert judge is not None
         assert str(number) in guide_of(judge)
-        assert judge.instructions()["critic.predict"] == PERSONAS["plain"].instructions()["critic.predict"]
+        assert judge.instructions()["critic"] == PERSONAS["plain"].instructions()["critic"]
     assert found.at("train", ("charm", "another")) is None
     assert found.at("dev", ("charm", "g0")) is found.judge
 
@@ -95,8 +95,8 @@ def test_a_group_of_which_an_item_was_seen_is_not_judged() -> None:
 
 def test_a_judge_whose_critic_was_rewritten_is_a_choice_of_its_own() -> None:
     tuned = guided(BASE, "of all")
-    signature = tuned.critic.predict.signature
-    tuned.critic.predict.signature = signature.with_instructions("Look twice.")
+    signature = tuned.critic.signature
+    tuned.critic.signature = signature.with_instructions("Look twice.")
     kinds = kinds_of(BASE, Tuned(tuned, start=learnt()), EXAMPLES)
     assert [kind.name for kind in kinds] == ["guide", TUNED]
     found = space(*kinds)
@@ -132,12 +132,3 @@ def test_examples_are_shown_beside_a_guide_and_every_train_group_counts() -> Non
         assert judge is not None
         assert str(number) in guide_of(judge)
         assert len(examples_of(judge)) == 2
-
-
-def test_how_finely_scores_are_asked_for_is_the_judges_own_setting() -> None:
-    (guide,) = kinds_of(BASE, learnt(), EXAMPLES)
-    variants = variants_of(PERSONAS, [guide], space(guide, asked=("free", "whole")))
-    judge = variants[JudgeVariant("guide", "strict", "whole")].judge
-    assert judge.config()["granularity"] == "whole"
-    assert guide_of(judge) == "of all"
-    assert variants[JudgeVariant("guide", "strict")].judge.config()["granularity"] == "free"

@@ -16,7 +16,6 @@ from scipy import stats
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Scale
-from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
@@ -176,7 +175,7 @@ def test_a_single_call_that_lost_its_race_is_not_debated_in_that_reading() -> No
 def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) -> None:
     reported: dict[Point, Found] = {}
     found = raced(Fake(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
-    storage = optuna.storages.JournalStorage(CheckedLog(tmp_path / "s.log"))
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials()
     states = {"pruned": optuna.trial.TrialState.PRUNED, "complete": optuna.trial.TrialState.COMPLETE}
     by_state = {name: [t for t in trials if t.state == state] for name, state in states.items()}

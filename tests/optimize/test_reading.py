@@ -69,7 +69,7 @@ def test_what_is_tried_side_by_side_takes_nothing_from_what_is_tried_alone() -> 
 
 def test_what_is_best_alone_is_tried_side_by_side_in_the_end() -> None:
     fake = Fake(lambda p: 0.0 if (p.knowledge, p.persona, p.tie_breaker) == ("guide", "plain", True) else 3.0, price)
-    found = run(fake, broad=breadth(12))
+    found = run(fake, broad=breadth(14))
     assert ("guide", "plain") in {(p.knowledge, p.persona) for p in fake.asked if p.reading == "side by side"}
     assert (found.chosen.point.persona, found.chosen.point.reading) == ("plain", "side by side")
 
@@ -106,7 +106,7 @@ def test_a_judge_side_by_side_knows_what_the_one_alone_knows() -> None:
     place = frozenset({("clear", "g0")})
     guide = Knowledge("guide", lambda j: guided(j, "of all"), ((lambda j: guided(j, "of some"), place),))
     tuned = BASE.deepcopy()
-    tuned.critic.predict.signature = tuned.critic.predict.signature.with_instructions("Look twice.")
+    tuned.critic.signature = tuned.critic.signature.with_instructions("Look twice.")
     space = replace(SPACE, rewritten=(JudgeVariant("tuned", "tuned"),))
     found = variants_of(PERSONAS, [guide, rewritten(Tuned(tuned), [])], space)
     for variant in space.variants:
@@ -181,45 +181,6 @@ def test_the_choice_weighs_what_it_reads_and_the_shares_of_calls(script: Script,
     )
 
 
-SINGLE = replace(
-    CORPUS,
-    groups=tuple(
-        replace(group, id=f"{group.id} {j}", source=f"{group.source} Part {j}.", candidates=(candidate,))
-        for group in CORPUS.groups
-        for j, candidate in enumerate(group.candidates)
-    ),
-)
-
-
-@pytest.mark.parametrize(("script", "chosen"), [(reader(true, true), "batch"), (reader(true, guess), "alone")])
-def test_where_no_source_has_several_candidates_batches_are_a_reading(script: Script, chosen: str) -> None:
-    space, lm = Space(("none",), ("strict",), (0,), (False,), readings=("batch", "alone")), scripted_lm(script)
-    base = Debate(STRICT, DebateConfig(0), together=16, batch_rounds=2)
-    with JudgeRunner(lm, progress=False) as runner:
-        scores = ChoiceScores(
-            variants_of({"strict": base}, [], space), {"dev": SINGLE, "train": replace(SINGLE, groups=())}, (ASPECT,),
-            runner, label="clear", fixed={},
-        )  # fmt: skip
-        by_item = Criterion("spearman", "sample")
-        searching = SearchPlan(criterion=by_item, breadth=breadth(4), seed=0, study="s", storage=None)
-        found = search({"clear": scores}, space, searching)["clear"]
-    # Of 24 items two batches twice, and each alone.
-    assert len(lm.prompts) == 4 + 24
-    assert (found.chosen.point.reading, found.chosen.calls) == (
-        chosen,
-        pytest.approx(4 / 24 if chosen == "batch" else 1),
-    )
-    config = found.scores.variants[found.chosen.point.variant].judge.config()
-    assert (config["together"], config["batch_rounds"]) == ((16, 2) if chosen == "batch" else (0, 0))
-
-
-def test_what_aspects_share_of_batches_are_all_of_their_calls() -> None:
-    space = Space(("none",), ("strict",), (0,), (False,), readings=("batch", "alone"), joint=True)
-    base = Debate(STRICT, DebateConfig(0), together=16, batch_rounds=2)
-    joint = variants_of({"strict": base}, [], space)[JudgeVariant("none", "strict", reading="joint")].judge
-    assert joint.config() == {**base.config(), "joint": True}
-
-
 # --- where it is searched ---
 
 
@@ -246,7 +207,7 @@ def test_the_reading_is_searched_where_the_judge_has_it_and_the_user_has_not_set
     assert readings(**settings) == expected
 
 
-def test_sources_with_one_candidate_each_are_read_in_batches(tmp_path: Path) -> None:
+def test_candidates_are_read_alone_where_each_has_a_source_of_its_own(tmp_path: Path) -> None:
     def written(candidates: int) -> str:
         def candidate(i: int, j: int) -> dict[str, Any]:
             return {"id": f"c{j}", "text": f"Text {i} {j}.", "ratings": {"coherence": 1 + (i + j) % 5}}
@@ -259,8 +220,5 @@ def test_sources_with_one_candidate_each_are_read_in_batches(tmp_path: Path) -> 
         (tmp_path / f"{candidates}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         return str(tmp_path / f"{candidates}.jsonl")
 
-    assert readings(data=written(1)) == ("batch", "alone")
-    assert readings(data=written(1), together=4) == ("batch",)
-    assert readings(data=written(1), together=4, batch_rounds=0) == ("side by side",)
-    assert readings(data=written(1), together=0) == ("alone",)
+    assert readings(data=written(1)) == ("alone",)
     assert readings(data=written(2)) == ("side by side", "alone")

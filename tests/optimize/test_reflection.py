@@ -62,7 +62,7 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(lm="openai/gpt-4o-mini", reflection_lm="openai/gpt-4o", budget="calls=2")
     engine = scripted_lm(lambda _: "OK").scripted
     lm = make_lm(settings.lm, options=limits(settings), engine=engine)
-    second = make_lm("openai/gpt-4o", engine=engine).beside(lm, REFLECTION)
+    second = make_lm("openai/gpt-4o", engine=engine).sharing(lm, REFLECTION)
     lm("first")
     second("second")
     for one in (lm, second):
@@ -72,9 +72,9 @@ def test_both_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
     lm = make_lm("openai/gpt-4o-mini", engine=scripted_lm(lambda _: "OK").scripted)
-    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).beside(lm, REFLECTION)
-    lm.keep("1" * 32, "scorer", Reply("", 1000, 100))
-    second.keep("2" * 32, REFLECTION, Reply("", 1000, 100))
+    second = make_lm("openai/gpt-4o", engine=scripted_lm(lambda _: "OK").scripted).sharing(lm, REFLECTION)
+    lm.meter.spend("scorer", Reply("", 1000, 100))
+    second.meter.spend(REFLECTION, Reply("", 1000, 100))
     rows = {row["role"]: row["usd"] for row in cost_rows(lm.meter, lm.price)}
     assert lm.price is not None
     assert second.price is not None
@@ -119,7 +119,7 @@ def test_the_estimate_has_its_price(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
 def test_dspy_modules_on_it_are_counted_under_its_role() -> None:
     lm = scripted_lm(lambda _: "[[ ## answer ## ]]\n4\n\n[[ ## completed ## ]]")
-    second = make_lm("openai/gpt-4o", engine=lm.scripted).beside(lm, REFLECTION)
+    second = make_lm("openai/gpt-4o", engine=lm.scripted).sharing(lm, REFLECTION)
     with dspy.context(lm=second, adapter=dspy.ChatAdapter()):
         dspy.Predict("question -> answer")(question="2 + 2")
     assert dict(lm.meter.executed) == {REFLECTION: 1}

@@ -10,7 +10,6 @@ import optuna
 import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.optimize.search.checked_log import CheckedLog
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.course import BREADTHS
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
@@ -44,17 +43,6 @@ def test_a_judge_that_was_rewritten_is_debated_with_and_has_no_other_personas() 
     found = followed(space, breadth(99), lambda point: 1.0 * (point.knowledge == "tuned"))
     assert found[:4] == ["none", "tuned", "none strict 3", "tuned tuned 3"]
     assert found[4:6] == ["none plain 1", "none mild 1"]
-
-
-def test_asking_for_points_is_tried_with_the_best_knowledge_and_debated_with_if_it_is_better_still() -> None:
-    space = replace(SPACE, asked=("free", "half", "whole"))
-    singles = ["none", "guide", "guide", "guide"]
-    worse = followed(space, breadth(99), lambda point: -varied(point) - (point.asked != "free"))
-    assert worse[:7] == [*singles, "none strict 3", "guide strict 3", "guide plain 1"]
-    better = followed(space, breadth(99), lambda point: -varied(point) + (point.asked == "whole"))
-    assert better[:7] == [*singles, "none strict 3", "guide strict 3", "guide strict 3"]
-    # What was asked for in steps is not rounded again.
-    assert {p.granularity for p in space.points() if p.asked != "free"} == {"given"}
 
 
 def test_without_rounds_there_are_single_calls_only() -> None:
@@ -142,7 +130,7 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
     units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
     found = search(units, SPACE, plan(tmp_path / "s.log", breadth(8)))
     assert one.asked == other.asked
-    storage = optuna.storages.JournalStorage(CheckedLog(tmp_path / "s.log"))
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     assert len(trials) == len(one.asked)
     for trial, mine, theirs in zip(trials, found["one"].outcomes, found["other"].outcomes, strict=True):

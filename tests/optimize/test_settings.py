@@ -210,6 +210,17 @@ def test_an_unknown_flag_is_refused_with_the_nearest_one(capsys: pytest.CaptureF
     assert "did you mean '--temperature'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("flag", "instead"), [("--batch-rounds=2", "--together"), ("--granularity=half", "rounds")])
+def test_a_removed_flag_is_refused_with_what_became_of_it(
+    flag: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([flag])
+    said = capsys.readouterr().err
+    assert "removed" in said
+    assert instead in said
+
+
 def test_a_setting_that_must_be_given_is_asked_for() -> None:
     with pytest.raises(InputError, match="no value is given") as caught:
         ScoreFlags(source="texts.jsonl", out="scores.jsonl")

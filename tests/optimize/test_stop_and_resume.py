@@ -107,7 +107,7 @@ def test_an_interrupted_compile_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130, errors
-    assert "run the same command again" in errors
+    assert "command again" in errors
     assert "Traceback" not in errors
 
 

@@ -15,7 +15,7 @@ import optuna
 import pytest
 
 from debate_judge.optimize import compile as command
-from debate_judge.programs.lm.sharing.database import sqlalchemy_address
+from debate_judge.programs.lm.sql.postgresql import sqlalchemy_address
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.optimize.small_corpus import small_corpus
@@ -103,7 +103,7 @@ def test_the_password_of_the_databases_is_in_nothing_that_is_left(team: Team, po
     # Not a pass on nothing: the run, a trial and a reply are among what was looked through.
     assert team.first.result["run_id"] in left["runs"]
     assert "INSERT INTO public.trial_params" in left["studies"]
-    assert "INSERT INTO public.debate_replies" in left["replies"]
+    assert "INSERT INTO public.replies" in left["replies"]
     assert any(name.endswith("settings.json") for name in left)
     for secret in (PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD)):
         assert [name for name, text in left.items() if secret in text] == []

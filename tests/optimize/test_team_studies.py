@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import optuna
 import psycopg
@@ -17,7 +16,8 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
-from debate_judge.programs.lm.sharing.database import DatabaseLock, database_address, sqlalchemy_address
+from debate_judge.optimize.search.points import Point
+from debate_judge.programs.lm.sql.postgresql import DatabaseLock, database_address, sqlalchemy_address
 from tests.optimize.searches import Fake, breadth, run
 from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PostgresServer
@@ -56,7 +56,7 @@ def study_lock(database: str) -> DatabaseLock:
 def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_gone(
     database: str, straight: SearchResult, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("debate_judge.programs.lm.sharing.database._POLL", 0.01)
+    monkeypatch.setattr("debate_judge.programs.lm.sql.postgresql._POLL", 0.01)
     holder = study_lock(database)
     assert holder.acquire()
     found: list[SearchResult] = []
@@ -67,7 +67,7 @@ def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_g
             waits.set()
 
     handler = Told()
-    name = "debate_judge.programs.lm.sharing.database"
+    name = "debate_judge.programs.lm.sql.postgresql"
     logging.getLogger(name).addHandler(handler)
     try:
         with caplog.at_level(logging.INFO, logger=name):
@@ -96,10 +96,11 @@ class Meanwhile(Fake):
         super().__init__(varied)
         self._done = done
 
-    def scores(self, *arguments: Any, **options: Any) -> Any:
-        if len(self.asked) == 2 and arguments[0] not in self.asked:
-            self._done()
-        return super().scores(*arguments, **options)
+    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        for point in points:
+            if len(self.asked) == 2 and point not in self.asked:
+                self._done()
+            super().hear([point], only)
 
 
 def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
@@ -115,59 +116,20 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
 
-def test_a_search_whose_database_started_anew_takes_its_study_again(
-    postgres: PostgresServer, database: str, straight: SearchResult, caplog: pytest.LogCaptureFixture
-) -> None:
-    held: list[bool] = []
-
-    class Trying(Meanwhile):
-        def scores(self, *arguments: Any, **options: Any) -> Any:
-            other = study_lock(database) if len(self.asked) == 4 else None
-            if other is not None:
-                held.append(not other.acquire())
-                other.release()
-            return super().scores(*arguments, **options)
-
-    assert told(run(Trying(lambda: restart(postgres)), database, BROAD)) == told(straight)
-    assert held
-    assert all(held)
-    assert "the work goes on" in caplog.text
-    trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
-    assert len(trials) == len(straight.outcomes)
-
-
-def test_trials_that_another_process_added_while_the_database_was_away_are_not_added_twice(
+def test_a_search_whose_connection_was_lost_ends_and_goes_on_by_the_same_command(
     postgres: PostgresServer, database: str, straight: SearchResult
 ) -> None:
+    """Another process may have had the study meanwhile."""
+
     def interlude() -> None:
         restart(postgres)
         assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
-    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
+    with pytest.raises(InputError, match="the database cannot be used"):
+        run(Meanwhile(interlude), database, BROAD)
+    assert told(run(Fake(varied), database, BROAD)) == told(straight)
     trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
     assert len(trials) == len(straight.outcomes)
-
-
-def test_a_search_whose_study_another_process_has_taken_over_ends_with_a_message(
-    postgres: PostgresServer, database: str, straight: SearchResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("debate_judge.programs.lm.sharing.database._NOTICED", 0.0)
-    others: list[DatabaseLock] = []
-
-    def taken_over() -> None:
-        restart(postgres)
-        others.append(study_lock(database))
-        assert others[0].acquire()
-
-    with pytest.raises(InputError, match="another process went on with the same") as caught:
-        run(Meanwhile(taken_over), database, BROAD)
-    assert "judge on 127.0.0.1" in str(caught.value)
-    assert "run the same command again" in str(caught.value)
-    assert len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()) < len(
-        straight.outcomes
-    )
-    others[0].release()
-    assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
 
 def test_a_database_that_goes_away_while_a_study_is_waited_for_is_told(
@@ -176,7 +138,7 @@ def test_a_database_that_goes_away_while_a_study_is_waited_for_is_told(
     holder = study_lock(database)
     assert holder.acquire()
     monkeypatch.setattr(
-        "debate_judge.programs.lm.sharing.database.time", SimpleNamespace(sleep=lambda seconds: postgres.stop())
+        "debate_judge.programs.lm.sql.postgresql.time", SimpleNamespace(sleep=lambda seconds: postgres.stop())
     )
     try:
         with pytest.raises(InputError, match="the database cannot be used") as caught:

@@ -16,10 +16,10 @@ from dspy import lm15
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.feedback import group_feedback
 from debate_judge.optimize.tuners import TUNERS, Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN
+from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.programs.lm.reply import Memory
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -113,7 +113,7 @@ def test_mipro_finds_the_persona_that_the_raters_agree_with() -> None:
     lm, judge = scripted_lm(rewarding(BEST)), start()
     before = judge.instructions()
     found = tuned(lm, judge=judge)
-    assert found.instructions()["critic.predict"] == BEST
+    assert found.instructions()["critic"] == BEST
     assert found.debate_config == judge.debate_config
     # The judge that was given is as it was.
     assert found is not judge
@@ -122,7 +122,7 @@ def test_mipro_finds_the_persona_that_the_raters_agree_with() -> None:
 
 def test_mipro_may_find_its_own_proposal() -> None:
     found = tuned(scripted_lm(rewarding("You look again")))
-    assert found.instructions()["critic.predict"].startswith("You look again")
+    assert found.instructions()["critic"].startswith("You look again")
 
 
 def test_mipro_keeps_the_judge_where_nothing_is_better() -> None:
@@ -132,7 +132,7 @@ def test_mipro_keeps_the_judge_where_nothing_is_better() -> None:
 def test_mipro_never_touches_the_tie_breaker() -> None:
     lm = scripted_lm(rewarding(BEST))
     found = tuned(lm, judge=Debate(PLAIN, DebateConfig(1, True)))
-    name = "tie_breaker.predict"
+    name = "tie_breaker"
     assert found.instructions()[name] == start().instructions()[name]
     assert not any(start().instructions()[name] in prompt for prompt in lm.prompts)
 
@@ -140,7 +140,7 @@ def test_mipro_never_touches_the_tie_breaker() -> None:
 def test_mipro_leaves_the_critic_of_a_single_call_alone() -> None:
     lm = scripted_lm(rewarding(BEST))
     found = tuned(lm, judge=Debate(PLAIN, DebateConfig(0)))
-    assert found.instructions()["critic.predict"] == PLAIN.text
+    assert found.instructions()["critic"] == PLAIN.text
     assert lm.meter.asked["critic"] == 0
 
 
@@ -269,4 +269,4 @@ def test_items_that_fail_alone_count_against_the_candidate_and_stop_nothing() ->
         return PERSONAS["devils-advocate"].text in prompt
 
     found = tuned(scripted_lm(breaking(lm15.InvalidRequestError("too long"), when)))
-    assert found.instructions()["critic.predict"] == BEST
+    assert found.instructions()["critic"] == BEST

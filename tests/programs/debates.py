@@ -11,7 +11,8 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored
-from tests.fakes import ScriptedLM, in_turn, requested, scripted_lm
+from debate_judge.programs.transcript import Transcript
+from tests.fakes import ScriptedLM, in_turn, only, requested, scripted_lm
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ def settles(value: object, side: str = "Critic") -> str:
 
 def judged(judge: Judge, *replies: str, item: Item = ITEM) -> tuple[Judgement, ScriptedLM]:
     lm = scripted_lm(in_turn(replies))
-    return hold(lm, judge.judge(item)), lm
+    return hold(lm, only(judge.judge([item]))), lm
 
 
 def speaker(prompt: str) -> str:
@@ -70,3 +71,8 @@ def summary(judgement: Judgement) -> tuple[object, ...]:
     if isinstance(judgement, Unscored):
         return (judgement.reason, judgement.detail, judgement.calls, str(judgement.transcript))
     return (judgement.score, judgement.rounds, judgement.stop_reason, judgement.calls, str(judgement.transcript))
+
+
+def is_open(transcript: Transcript) -> bool:
+    """Whether Critic and Scorer still disagree, so that a Tie-breaker has something to decide."""
+    return transcript.rounds > 0 and not transcript.settled

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dspy
-from dspy.lm15 import Message, Request, Response, Usage
+from dspy.lm15 import Config, Message, Request, Response, Usage
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
-from debate_judge.programs.lm.client import JudgeLM, Reply
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.programs.lm.engine import key_of
+from debate_judge.programs.lm.reply import Messages, Reply
+from debate_judge.programs.lm.usage import CALL_TAG, CallTag
+from tests.fakes import only
 
 SPECS = ["openai/m", "anthropic/m", "cohere_chat/m", "deepinfra/m"]
-"""Of each way to a provider: our own, DSPy's, and LiteLLM's two, which are its HTTP client and OpenAI's."""
+"""Of each way to a provider: our own, and LiteLLM's, by its HTTP client and by OpenAI's."""
 
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and two?"}]
 OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Two and three?"}]
@@ -30,23 +35,17 @@ class Engine:
     def __init__(self, act: Callable[[int], Response] | None = None) -> None:
         self.act = act or (lambda number: response(f"answer {number}"))
         self.requests: list[Request] = []
-        self.gate: asyncio.Event | None = None
+        self.gate: threading.Event | None = None
 
-    def complete(self, request: Request) -> Response:
-        self.requests.append(request)
-        return self.act(len(self.requests))
+    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
+        self.requests.append(request_of(model, messages, settings))
+        number = len(self.requests)
+        while self.gate is not None and not self.gate.is_set():
+            await asyncio.sleep(0.001)
+        return reply_of(self.act(number))
 
-
-class AsyncEngine(Engine):
-    async def complete(self, request: Request) -> Response:
-        answer = super().complete
-        if self.gate is not None:
-            number = len(self.requests) + 1
-            self.requests.append(request)
-            await self.gate.wait()
-            return self.act(number)
-        await asyncio.sleep(0)
-        return answer(request)
+    async def aclose(self) -> None:
+        """Nothing to close."""
 
 
 def response(text: str, finish: Any = "stop") -> Response:
@@ -54,14 +53,50 @@ def response(text: str, finish: Any = "stop") -> Response:
     return Response(id=None, model="m", message=Message.assistant(text), finish_reason=finish, usage=usage)
 
 
-def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, AsyncEngine]:
-    engine = AsyncEngine(act)
+def judge_lm(act: Callable[[int], Response] | None = None, **options: Any) -> tuple[JudgeLM, Engine]:
+    engine = Engine(act)
     return JudgeLM("test/m", engine=engine, **options), engine
+
+
+def request_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> Request:
+    """DSPy's request for texts with their roles; a setting that is None is left to the provider."""
+    system = next((m["content"] for m in messages if m["role"] == "system"), None)
+    turns = tuple(
+        Message.user(m["content"]) if m["role"] == "user" else Message.assistant(m["content"])
+        for m in messages
+        if m["role"] != "system"
+    )
+    options = {name: value for name, value in settings.items() if value is not None}
+    return Request(model=model, messages=turns, system=system or None, config=Config(**options))
+
+
+def reply_of(response: Response) -> Reply:
+    """The part of a response that is kept."""
+    usage = response.usage
+    logprobs = tuple(
+        ((t.token, t.logprob), *((other.token, other.logprob) for other in t.top)) for t in response.logprobs or ()
+    )
+    counts = (usage.input_tokens or 0, usage.output_tokens or 0, usage.cache_read_tokens or 0)
+    return Reply(response.message.text or "", *counts, finish=response.finish_reason, logprobs=logprobs or None)
+
+
+async def reply_to(lm: JudgeLM, question: Messages, role: str = "scorer") -> Reply:
+    """The reply to a call of a judge."""
+    token = CALL_TAG.set(CallTag(role))
+    try:
+        return reply_of(await lm.acall(request_of(lm.model, question, lm.kwargs)))
+    finally:
+        CALL_TAG.reset(token)
+
+
+def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
+    """Identity of a call of a judge."""
+    return key_of(lm.model, lm.recorded.endpoint, messages, {**lm.kwargs, **settings})
 
 
 def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> list[Reply]:
     async def go() -> list[Reply]:
-        return [await lm.ask(question, role) for question in questions]
+        return [await reply_to(lm, question, role) for question in questions]
 
     return asyncio.run(go())
 
@@ -69,6 +104,6 @@ def ask(lm: JudgeLM, *questions: list[dict[str, Any]], role: str = "scorer") -> 
 def judged(lm: JudgeLM, debate_config: DebateConfig = DebateConfig(0), **settings: Any) -> Any:  # noqa: B008 - it is frozen
     async def go() -> Any:
         with dspy.context(**{"lm": lm, "disable_history": True, "trace": None, **settings}):
-            return await Debate(debate_config=debate_config).judge(ITEM)
+            return await only(Debate(debate_config=debate_config).judge([ITEM]))
 
     return asyncio.run(go())

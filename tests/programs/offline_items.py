@@ -6,11 +6,12 @@ from typing import Any
 
 from debate_judge.data.schema import Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.programs.debate.tie_breaker import TieBreaking
+from debate_judge.programs.debate.table import TieBreaking
 from debate_judge.programs.judge import Item
 from debate_judge.programs.offline import engine as offline
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, material
+from debate_judge.programs.roles.role import material
+from tests.programs.prompts import ADAPTER
 
 SOURCE = (
     "The town council of Elmford voted on Monday to close the old stone bridge for 14 months. Engineers found "

@@ -11,7 +11,10 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.judge import Item
+from debate_judge.programs.roles.role import RoleLastAdapter
 from tests.fakes import debater
+
+ADAPTER = RoleLastAdapter()
 
 T = TypeVar("T")
 

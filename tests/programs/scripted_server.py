@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from debate_judge.programs.lm.http.chat_completions import id_of
-from debate_judge.programs.lm.http.connection import Answer, StrayAnswerError
-from debate_judge.programs.lm.http.pool import Pool, wire
+from debate_judge.programs.lm.http.connections import Answer, Connections, StrayAnswerError
 
 Pieces = Sequence[bytes | None]
 """What a server writes, one piece after the other; None closes the connection."""
@@ -50,12 +49,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[Server, Pool]]:
+async def serving(script: Script) -> AsyncIterator[tuple[Server, Connections]]:
     server = Server(script)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    pool = wire(server.url, {"Authorization": "Bearer k"}, id_of)
-    assert isinstance(pool, Pool)
+    pool = Connections(server.url, {"Authorization": "Bearer k"}, id_of)
     try:
         yield server, pool
     finally:
@@ -86,12 +84,12 @@ def owner(answer: Answer) -> str:
     return found
 
 
-async def ask(pool: Pool, names: Sequence[str]) -> list[str]:
+async def ask(pool: Connections, names: Sequence[str]) -> list[str]:
     """Whose answers come, one call after the other."""
     return [owner(await post(pool, name.encode())) for name in names]
 
 
-async def post(pool: Pool, body: bytes) -> Answer:
+async def post(pool: Connections, body: bytes) -> Answer:
     """Post as a caller does: once more where something else than the answer came, and then it must come."""
     try:
         return await pool.post(body)

@@ -12,15 +12,20 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Verdict
+from debate_judge.programs.lm.batch import engine
 from debate_judge.programs.lm.client import JudgeLM, LMOptions
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import BudgetCaps
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, ONE_ROUND, judge, lm_at, scores
+from tests.programs.batches import HURRY, judge, lm_at, scores
+from tests.programs.engines import reply_to
 from tests.programs.faults import answer, expected, items
+
+SLOW = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.6))
+"""Waits for calls long enough for a machine that is busy with other things, where the number of jobs is what counts."""
 
 
 def test_the_debates_are_those_of_direct_calls_in_one_job_for_each_role_and_round() -> None:
@@ -28,9 +33,9 @@ def test_the_debates_are_those_of_direct_calls_in_one_job_for_each_role_and_roun
     with FaultyServer(answer) as server:
         direct = judge(make_lm("openai/mock", api_base=server.url), work, rounds=2)
     with BatchServer(answer) as batches:
-        lm = lm_at(batches)
+        lm = lm_at(batches, options=SLOW)
         judgements = judge(lm, work, rounds=2)
-        assert batches.made == [*ONE_ROUND, ("critic", "2", 10)]
+        assert batches.made == [("scorer", "0", 20), ("critic", "1", 20), ("scorer", "1", 10), ("critic", "2", 10)]
         assert batches.direct == 0
     assert [j.transcript for j in judgements] == [j.transcript for j in direct]
     assert lm.meter.executed.total() == sum(batches.executed.values()) == 60
@@ -38,35 +43,34 @@ def test_the_debates_are_those_of_direct_calls_in_one_job_for_each_role_and_roun
     assert lm.meter.tokens["critic"].calls == 30
 
 
-def test_no_job_is_larger_than_the_service_takes() -> None:
+@pytest.mark.parametrize("limit", ["calls", "bytes"])
+def test_no_job_is_larger_than_the_service_takes(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with BatchServer(answer) as server:
-        server.most_calls = 8
-        options = replace(HURRY, batch_pace=replace(HURRY.batch_pace, calls=8))
-        judgements = judge(lm_at(server, options=options), items(20), rounds=0)
-        assert sorted(n for _, _, n in server.made) == [4, 8, 8]
-        longest = max(len(line) for job in server.jobs.values() for line in job["lines"])
-        before = len(server.made)
-        options = replace(HURRY, batch_pace=replace(HURRY.batch_pace, size=3 * (longest + 1)))
-        judge(lm_at(server, options=options), items(20), rounds=0)
-        assert all(job["size"] <= 3 * (longest + 1) for job in list(server.jobs.values())[before:])
-        assert len(server.made) - before == 7
+        judge(lm_at(server), items(1), rounds=0)
+        # Letter-0's line, and two digits more in its letter and note.
+        line = server.jobs["batch_0"]["size"] + 8
+        server.most_calls = 8 if limit == "calls" else 3
+        most = ("MOST_CALLS", 8) if limit == "calls" else ("MOST_BYTES", 3 * line)
+        monkeypatch.setattr(engine, *most)
+        judgements = judge(lm_at(server), items(20), rounds=0)
+        assert server.made_calls == {("scorer", "0"): 21}
     assert all(isinstance(j, Verdict) for j in judgements)
 
 
 def test_a_job_waits_until_no_further_call_comes() -> None:
+    """Calls come one after another, each long before the quiet time is over, all of them taking longer than it."""
+
     async def trickle(lm: JudgeLM) -> None:
         async def later(number: int) -> None:
-            await asyncio.sleep(0.2 * number)
-            await lm.ask([{"role": "user", "content": f"Letter-{number}"}], "scorer")
+            await asyncio.sleep(0.1 * number)
+            await reply_to(lm, [{"role": "user", "content": f"Letter-{number}"}])
 
-        await asyncio.gather(*(later(number) for number in range(6)))
+        await asyncio.gather(*(later(number) for number in range(12)))
         await lm.aclose()
 
     with BatchServer(answer) as server:
-        # Longer than any pause between two calls, shorter than all of them.
-        options = replace(HURRY, batch_pace=replace(HURRY.batch_pace, quiet=0.7))
-        asyncio.run(trickle(lm_at(server, options=options)))
-        assert server.made == [("scorer", "0", 6)]
+        asyncio.run(trickle(lm_at(server, options=SLOW)))
+        assert server.made == [("scorer", "0", 12)]
 
 
 # --- money ---
@@ -100,14 +104,14 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     prices.write_text("[mock]\ninput = 2.0\noutput = 16.0\n")
     work = items(40)
     with BatchServer(answer) as server:
-        journal = Journal(tmp_path / "replies")
+        store = SqlStore(tmp_path / "replies")
         # At most 100 tokens are set aside for a reply.
-        common: dict[str, Any] = {"api_base": server.url, "store": journal, "max_tokens": 100}
+        common: dict[str, Any] = {"api_base": server.url, "store": store, "max_tokens": 100}
         with pytest.raises(BudgetSpentError):
             judge(make_lm("openai/mock", options=replace(HURRY, budget=budget, prices=prices), **common), work)
         assert least <= len(server.executed) <= most
         assert scores(judge(make_lm("openai/mock", options=HURRY, **common), work)) == [expected(i) for i in work]
-        journal.close()
+        store.close()
     assert len(server.executed) == server.executed.total() == 100
 
 

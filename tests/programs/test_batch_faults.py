@@ -13,7 +13,7 @@ from debate_judge.programs.lm.errors import ProviderDownError
 from debate_judge.programs.make_lm import make_lm
 from tests.batch_server import BatchServer
 from tests.faulty_server import FaultyServer
-from tests.programs.batches import HURRY, ONE_ROUND, judge, lm_at, resumed, scores
+from tests.programs.batches import HURRY, IMPATIENT, ONE_ROUND, judge, lm_at, resumed, scores
 from tests.programs.faults import answer, expected, items
 
 # --- what can go wrong with the doors ---
@@ -30,7 +30,7 @@ def test_a_hiccup_at_any_door_makes_no_second_job(fault: str, door: str) -> None
     with BatchServer(answer) as server:
         server.door = once(fault, door)
         judgements = judge(lm_at(server), work)
-        assert server.made == ONE_ROUND
+        assert server.made_calls == ONE_ROUND
     assert scores(judgements) == [expected(item) for item in work]
 
 
@@ -46,7 +46,7 @@ def test_a_wrong_key_ends_the_run_and_is_not_shown(monkeypatch: pytest.MonkeyPat
 
 def test_a_server_without_batches_is_told() -> None:
     with FaultyServer(answer, lambda body, attempt: "500") as plain:
-        lm = make_lm("openai/mock", api_base=plain.url, options=HURRY)
+        lm = make_lm("openai/mock", api_base=plain.url, options=IMPATIENT)
         with pytest.raises(dspy.LMError):
             judge(lm, items(2))
     with BatchServer(answer) as server:
@@ -64,7 +64,7 @@ def test_calls_without_an_answer_are_asked_again(fault: str) -> None:
     with BatchServer(answer) as server:
         server.calls = lambda body, attempt: fault if attempt == 0 and b"Letter-7\\n" in body else None
         judgements = judge(lm_at(server), work)
-        assert server.made[:2] == [("scorer", "0", 20), ("critic", "1", 19)] or server.made[1] == ("scorer", "0", 1)
+        assert server.made_calls == {("scorer", "0"): 21, ("critic", "1"): 21, ("scorer", "1"): 11}
         # What was answered is not asked again.
         assert set(server.executed.values()) == {1}
     assert scores(judgements) == [expected(item) for item in work]
@@ -75,7 +75,7 @@ def test_a_job_without_any_good_line_has_only_a_file_of_errors() -> None:
         server.calls = lambda body, attempt: "500" if attempt == 0 else None
         assert None not in scores(judge(lm_at(server), items(4), rounds=0))
         assert server.jobs["batch_0"]["output_file_id"] is None
-        assert len(server.made) == 2
+        assert server.made_calls == {("scorer", "0"): 8}
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ def test_a_call_that_always_fails_costs_its_item_only(fault: str, reason: str, d
     assert scores(judgements[:7] + judgements[8:]) == [expected(item) for item in work if item.group != "7"]
 
 
-def test_stubborn_calls_alone_are_told_from_an_outage_by_a_call_that_anybody_answers() -> None:
+def test_stubborn_calls_alone_are_told_from_an_outage_by_a_direct_call_that_anybody_answers() -> None:
     with BatchServer(answer) as server:
-        server.calls = lambda body, attempt: "500" if b"Letter-" in body else None
+        server.calls = lambda body, attempt: "500"
         lm = lm_at(server)
-        judgements = judge(lm, items(5), rounds=0)
-        assert [n for _, _, n in server.made] == [5, 5, 6]
-    assert scores(judgements) == [None] * 5
-    assert lm.meter.executed["control"] == 1
+        assert scores(judge(lm, items(5), rounds=0)) == [None] * 5
+        assert server.made_calls == {("scorer", "0"): 15}
+        assert lm.meter.executed["probe"] == server.direct > 0
 
 
 def test_an_outage_becomes_no_score() -> None:
     with BatchServer(answer) as server:
         server.calls = lambda body, attempt: "500"
+        server.door = lambda method, path, number: "500" if path == "/chat/completions" else None
         with pytest.raises(ProviderDownError, match="no call was answered in 3 batch jobs"):
             judge(lm_at(server), items(5), rounds=0)
 
@@ -140,7 +140,7 @@ def test_a_truncated_reply_is_asked_once_more_with_more_room() -> None:
     with BatchServer(answer) as server:
         server.calls = lambda body, attempt: "length" if b'"max_tokens": 2000' in body else None
         judgements = judge(lm_at(server), items(4), rounds=0)
-        assert server.made == [("scorer", "0", 4)] * 2
+        assert server.made_calls == {("scorer", "0"): 8}
     assert None not in scores(judgements)
 
 
@@ -154,7 +154,7 @@ def test_what_an_interrupted_job_left_over_goes_into_another(fate: str) -> None:
         server.job = lambda number: fate if number == 0 else None
         judgements = judge(lm_at(server), work)
         assert set(server.executed.values()) == {1}
-        assert sum(n for role, turn, n in server.made if (role, turn) == ("scorer", "0")) == 30
+        assert server.made_calls == {**ONE_ROUND, ("scorer", "0"): 20 + server.made[0][2] // 2}
     assert scores(judgements) == [expected(item) for item in work]
 
 
@@ -169,9 +169,8 @@ def test_what_an_interrupted_job_left_over_goes_into_another(fate: str) -> None:
 def test_a_job_that_is_refused_tells_why(code: str, kind: type[dspy.LMError], tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         server.job = lambda number: code
-        with pytest.raises(kind, match=f"batch_0 was refused: {code}: scripted"):
+        with pytest.raises(kind, match=f"was refused: {code}: scripted"):
             resumed(tmp_path, server, items(3))
-        assert len(server.made) == 1
         server.job = lambda number: None
         assert None not in scores(resumed(tmp_path, server, items(3)))
 
@@ -184,19 +183,18 @@ def test_an_unknown_model_is_named_by_every_line() -> None:
 
 
 def test_a_full_queue_parts_the_jobs() -> None:
-    work = items(20)
+    work = items(40)
     with BatchServer(answer) as server:
         judge(lm_at(server), work[:1], rounds=0)
-        server.queue = 5 * server.jobs["batch_0"]["size"]
+        server.queue = 5 * server.jobs["batch_0"]["size"] + 100
         server.jobs.clear()
         server.executed.clear()
-        judgements = judge(lm_at(server), work)
+        judgements = judge(lm_at(server), work, rounds=0)
         taken = [j for j in server.jobs.values() if j["status"] == "completed"]
-        assert len(taken) >= 6
-        # Parted at once, not call by call.
-        assert len(server.jobs) < 40
+        # Parted, though not call by call.
+        assert 8 <= len(taken) <= len(server.jobs) < len(work)
         assert set(server.executed.values()) == {1}
-    assert scores(judgements) == [expected(item) for item in work]
+    assert None not in scores(judgements)
 
 
 def test_a_queue_that_others_fill_is_waited_for() -> None:

@@ -6,18 +6,15 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import dspy
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import faireval
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.referees import COMPARISON_SCALE, compared_aspect
-from debate_judge.programs.chateval.voting import PairVerdict
-from debate_judge.programs.judge import Item, Unscored
+from debate_judge.programs.judge import Item, Judgement, Unscored
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 ASPECT = Aspect("clarity", "Is the text easy to follow?", Scale(0, 1, 0.5))
@@ -28,12 +25,19 @@ TWO = {name: ROLES[name] for name in ("alpha", "beta")}
 ONE = {"alpha": ROLES["alpha"]}
 
 
-def compared(judge: ChatEval, lm: ScriptedLM, a: Item, b: Item) -> Any:
-    async def under_lm() -> Any:
+def compared(judge: ChatEval, lm: ScriptedLM, a: Item, b: Item) -> list[Judgement]:
+    judge.compares = True
+
+    async def under_lm() -> list[Judgement]:
         with dspy.context(lm=lm, trace=None):
-            return await judge.compare(a, b)
+            return await judge.judge([a, b])
 
     return asyncio.run(under_lm())
+
+
+def votes(judgements: list[Judgement]) -> str:
+    """What the majority announces about the first answer."""
+    return judgements[0].transcript.turns[-1].text
 
 
 def by_position(score: Callable[[str, bool], float]) -> ScriptedLM:
@@ -56,15 +60,16 @@ def test_both_orders_are_averaged() -> None:
     lm = by_position(biased)
     comparison = compared(ChatEval(TWO, "simultaneous", turns=1), lm, BAD, GOOD)
     # bad first: bad 7, good 6. good first: good 8, bad 5. On average bad 6, good 7.
-    scores = {"alpha": (6.0, 7.0), "beta": (6.0, 7.0)}
-    assert comparison == PairVerdict("lose", {"alpha": "lose", "beta": "lose"}, scores, 4, comparison.transcripts)
+    assert votes(comparison) == "lose by the votes of alpha lose, 6 to 7; beta lose, 6 to 7"
+    assert sum(judgement.calls for judgement in comparison) == 4
     shown = sorted((section(prompt, "answer_1"), section(prompt, "answer_2")) for prompt in lm.prompts)
     assert shown == [("bad", "good"), ("bad", "good"), ("good", "bad"), ("good", "bad")]
 
 
 def test_one_order_keeps_the_bias_of_position() -> None:
     comparison = compared(ChatEval(ONE, "none", turns=1, both_orders=False), by_position(biased), BAD, GOOD)
-    assert (comparison.outcome, comparison.calls, comparison.scores) == ("win", 1, {"alpha": (7.0, 6.0)})
+    assert votes(comparison) == "win by the votes of alpha win, 7 to 6"
+    assert sum(judgement.calls for judgement in comparison) == 1
 
 
 def test_a_prompt_shows_two_answers_and_no_candidate() -> None:
@@ -108,13 +113,13 @@ def test_a_comparison_is_a_discussion_by_the_same_strategy() -> None:
     again = "alpha, turn 2, scores 7 and 5: because"
     histories = ["", a, f"{a}\n\n{b}", f"{a}\n\n{b}\n\n{again}"]
     assert [section(prompt, "debate") for prompt in lm.prompts] == histories
-    assert comparison.transcripts[0].turns[0].text == "answer 1: 7, answer 2: 5. because"
-    assert comparison.calls == 4
+    assert comparison[0].transcript.turns[0].text == "(this is answer 1) answer 1: 7, answer 2: 5. because"
+    assert sum(judgement.calls for judgement in comparison) == 4
 
 
 def test_a_tuned_role_speaks_in_comparisons_too() -> None:
     judge, lm = ChatEval(ONE, "none", turns=1), by_position(biased)
-    predictor = judge.roles["alpha"].predict
+    predictor = judge.roles["alpha"]
     predictor.signature = predictor.signature.with_instructions("You are tuned.")
     compared(judge, lm, GOOD, BAD)
     assert all(section(prompt, "role").startswith("You are tuned.") for prompt in lm.prompts)
@@ -137,22 +142,13 @@ def test_the_majority_decides(scores: dict[str, tuple[int, int]], outcome: str) 
 
     lm = scripted_lm(debater(score_1=lambda p: str(of(p)[0]), score_2=lambda p: str(of(p)[1])))
     judge = ChatEval({name: ROLES[name] for name in scores}, "none", turns=1, both_orders=False)
-    assert compared(judge, lm, GOOD, BAD).outcome == outcome
+    assert votes(compared(judge, lm, GOOD, BAD)).startswith(outcome)
 
 
 def test_a_referee_without_scores_leaves_the_comparison_open() -> None:
     lm = scripted_lm(debater(score_1="7", score_2="11"))
-    unscored = compared(ChatEval(ONE, "none", turns=1), lm, GOOD, BAD)
-    assert isinstance(unscored, Unscored)
-    assert unscored.detail.startswith("alpha, round 0: score_2: the score 11 is outside the scale")
-    assert unscored.calls == 4
-
-
-@pytest.mark.parametrize(
-    ("other", "field"),
-    [(replace(BAD, source="Another letter."), "source"), (replace(BAD, context="A fact."), "context")],
-)
-def test_only_answers_to_one_question_are_compared(other: Item, field: str) -> None:
-    with pytest.raises(InputError) as error:
-        asyncio.run(ChatEval(ROLES).compare(GOOD, other))
-    assert error.value.field == field
+    judgements = compared(ChatEval(ONE, "none", turns=1), lm, GOOD, BAD)
+    for judgement in judgements:
+        assert isinstance(judgement, Unscored)
+        assert judgement.detail.startswith("alpha, round 0: score_2: the score 11 is outside the scale")
+    assert sum(judgement.calls for judgement in judgements) == 4

@@ -9,11 +9,10 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.programs.chateval.judge import ChatEval
-from debate_judge.programs.chateval.voting import MAJORITY
+from debate_judge.programs.chateval.judge import MAJORITY, ChatEval
+from debate_judge.programs.grouping import grouped
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict, corpus_items
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
-from debate_judge.runs.runner.tables import seated
 from tests.fakes import ScriptedLM, debater, scripted_lm, section
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
@@ -173,7 +172,7 @@ def test_items_are_paired_by_group_and_aspect_in_any_order() -> None:
     items = corpus_items(corpus(("7", "5"), ("2", "8")), PREFERENCE)
     items += [replace(item, aspect=other) for item in items]
     mixed = items[::2] + items[1::2]
-    tables = seated(judge_of(), mixed).tables
+    tables = grouped(judge_of(), mixed).tables
     assert [(t.items[0].aspect.name, *(item.text for item in t.items)) for t in tables] == [
         ("preference", "7", "5"),
         ("preference", "2", "8"),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
-from tests.fakes import ScriptedLM, debater, in_turn, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, in_turn, only, scripted_lm, section, settings_seen
 from tests.programs.chateval_talks import ITEM, ONE, ROLES, numbered, run, speaker
 
 
 def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
     judge = ChatEval(ROLES, "simultaneous", turns=2)
-    transcript = run(numbered(), judge.converse(ITEM, 1))
+    transcript = run(numbered(), only(judge.converse([ITEM], 1)))
     # Turn 1: 1, 2, 3. Turn 2: 2, 3, 4.
     assert judge.verdict(transcript, 1) == Verdict(3.0, 1, "rounds over", 6, transcript)
     first = judge.verdict(transcript.until(0), 0)
@@ -26,22 +24,9 @@ def test_the_final_score_is_the_average_of_the_latest_scores() -> None:
 @pytest.mark.parametrize("communication", ["one-by-one", "one-by-one-printed", "simultaneous", "summarizer"])
 def test_a_talk_holds_every_shorter_talk(communication: str) -> None:
     judge = ChatEval(ROLES, communication)
-    longer: Transcript = run(numbered(), judge.converse(ITEM, 2))
+    longer: Transcript = run(numbered(), only(judge.converse([ITEM], 2)))
     for rounds in (0, 1):
-        assert run(numbered(), judge.converse(ITEM, rounds)) == longer.until(rounds)
-
-
-def settings_seen(lm: ScriptedLM, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The settings of each call, in order, filled as calls are made."""
-    seen: list[dict[str, Any]] = []
-    ask = lm.ask
-
-    async def watched(messages: list[dict[str, Any]], role: str, **settings: Any) -> Any:
-        seen.append(settings)
-        return await ask(messages, role, **settings)
-
-    monkeypatch.setattr(lm, "ask", watched)
-    return seen
+        assert run(numbered(), only(judge.converse([ITEM], rounds))) == longer.until(rounds)
 
 
 def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +34,7 @@ def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypa
     lm = scripted_lm(in_turn(replies))
     seen = settings_seen(lm, monkeypatch)
     judge = ChatEval({"alpha": "You are same.", "beta": "You are same."}, "none", turns=1, samples=2)
-    verdict = run(lm, judge.judge(ITEM))
+    verdict = run(lm, only(judge.judge([ITEM])))
     # The two share a role, so the four questions are one text; the number of the sample tells them apart.
     assert len(set(lm.prompts)) == 1
     assert seen == [{"temperature": 1.0, "sample": number} for number in range(4)]
@@ -61,7 +46,7 @@ def test_multiple_evidence_averages_samples_of_its_own_for_each_referee(monkeypa
 def test_a_single_sample_is_asked_with_the_settings_of_the_lm(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = numbered()
     seen = settings_seen(lm, monkeypatch)
-    run(lm, ChatEval(ONE, "none", turns=1).judge(ITEM))
+    run(lm, only(ChatEval(ONE, "none", turns=1).judge([ITEM])))
     assert seen == [{}]
 
 
@@ -71,7 +56,7 @@ def silent(name: str) -> ScriptedLM:
 
 def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> None:
     lm = silent("beta")
-    judgement = run(lm, ChatEval(ROLES, "one-by-one").judge(ITEM))
+    judgement = run(lm, only(ChatEval(ROLES, "one-by-one").judge([ITEM])))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "unreadable reply"
     assert judgement.detail.startswith("beta, round 0: no score could be found")
@@ -82,16 +67,24 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
 
 
 def test_calls_of_those_who_spoke_beside_the_failure_are_counted() -> None:
-    judgement = run(silent("alpha"), ChatEval(ROLES, "simultaneous").judge(ITEM))
+    judgement = run(silent("alpha"), only(ChatEval(ROLES, "simultaneous").judge([ITEM])))
     assert isinstance(judgement, Unscored)
     assert judgement.detail.startswith("alpha, round 0")
     assert judgement.calls == 4
     assert [t.role for t in judgement.transcript.turns] == ["beta", "gamma"]
 
 
+def test_nobody_sums_up_a_talk_that_has_failed() -> None:
+    lm = silent("beta")
+    judgement = run(lm, only(ChatEval(ROLES, "summarizer", turns=3).judge([ITEM])))
+    assert isinstance(judgement, Unscored)
+    assert {speaker(prompt) for prompt in lm.prompts} == set(ROLES)
+    assert judgement.calls == 4
+
+
 def test_an_empty_summary_is_the_summarizers_failure() -> None:
     speak = debater()
     lm = scripted_lm(lambda prompt: " " if speaker(prompt) == "summarizer" else speak(prompt))
-    judgement = run(lm, ChatEval(ROLES, "summarizer").judge(ITEM))
+    judgement = run(lm, only(ChatEval(ROLES, "summarizer").judge([ITEM])))
     assert isinstance(judgement, Unscored)
     assert judgement.detail.startswith("summarizer, round 1: the reply was empty [kept as ")

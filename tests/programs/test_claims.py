@@ -18,7 +18,7 @@ from debate_judge.programs.hallucination.claims import CHECKED_ANSWER, form_of, 
 from debate_judge.programs.hallucination.judge import Hallucination, Options
 from debate_judge.programs.judge import DebateConfig, Item, Unscored
 from debate_judge.programs.roles.parsing import Unreadable
-from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 QA = Task("questions", "question", "answer", (ASPECT,))
@@ -75,7 +75,7 @@ def under_lm(lm: ScriptedLM, work: Awaitable[Any]) -> Any:
 
 
 def asked(item: Item, lm: ScriptedLM, **options: Any) -> Any:
-    return under_lm(lm, Hallucination(Options(**options), DebateConfig(rounds=0)).judge(item))
+    return under_lm(lm, only(Hallucination(Options(**options), DebateConfig(rounds=0)).judge([item])))
 
 
 def factual(claims: str) -> ScriptedLM:
@@ -100,7 +100,7 @@ def test_whoever_checks_an_answer_is_told_what_of_it_is_under_test() -> None:
     joined, apart, single = factual("never asked"), factual("Harold was a king."), factual("never asked")
     asked(ITEM, joined)
     asked(ITEM, apart, short_answer=0)
-    under_lm(single, HallucinationCheck().judge(ITEM))
+    under_lm(single, only(HallucinationCheck().judge([ITEM])))
     # Premises of the question and evasive answers have a rule where question and answer are read together; a claim
     # that was taken out of the answer stands without the question.
     told = [section(lm.prompts[-1], "task") for lm in (joined, single, apart)]

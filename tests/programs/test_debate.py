@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import dspy
 import pytest
 
 from debate_judge.programs import JUDGES, build
-from debate_judge.programs.debate.judge import Debate, is_open
+from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, PLAIN, STRICT, Persona
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.transcript import Transcript, Turn
-from tests.fakes import scripted_lm, section
+from tests.fakes import in_turn, only, scripted_lm, section
 from tests.programs.debates import (
     ITEM,
     content,
     heard,
     hold,
+    is_open,
     judged,
     objects,
     scores,
@@ -150,7 +153,7 @@ def test_no_prompt_depends_on_the_number_of_rounds() -> None:
         asked: list[list[str]] = []
         for n in range(4):
             lm = scripted_lm(moody)
-            hold(lm, Debate(debate_config=DebateConfig(n)).judge(replace(ITEM, text=text)))
+            hold(lm, only(Debate(debate_config=DebateConfig(n)).judge([replace(ITEM, text=text)])))
             asked.append(lm.prompts)
         assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(asked))
 
@@ -160,12 +163,12 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n_at_no_call() -> None:
     for text in TEXTS:
         item, lm = replace(ITEM, text=text), scripted_lm(moody)
         judge = Debate()
-        transcript = hold(lm, judge.converse(item, 3))
+        transcript = hold(lm, only(judge.converse([item], 3)))
         spent = len(lm.prompts)
         for n in range(4):
             read = judge.verdict(transcript.until(n), n)
             fresh = scripted_lm(moody)
-            assert summary(read) == summary(hold(fresh, Debate(debate_config=DebateConfig(n)).judge(item)))
+            assert summary(read) == summary(hold(fresh, only(Debate(debate_config=DebateConfig(n)).judge([item]))))
             # What a verdict says it costs is what it costs.
             assert read.calls == len(fresh.prompts)
             kinds.add(read.reason if isinstance(read, Unscored) else read.stop_reason)
@@ -178,12 +181,14 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
     for text in TEXTS:
         item, lm = replace(ITEM, text=text), scripted_lm(moody)
         judge = Debate()
-        transcript = hold(lm, judge.converse(item, 3))
+        transcript = hold(lm, only(judge.converse([item], 3)))
         for n in (1, 2, 3):
             before, shorter = len(lm.prompts), transcript.until(n)
-            settled = hold(lm, judge.break_tie(item, shorter))
+            settled = hold(lm, only(judge.break_ties([item], [shorter])))
             assert len(lm.prompts) - before == int(is_open(shorter) and shorter.failure is None)
-            fresh = hold(scripted_lm(moody), Debate(debate_config=DebateConfig(n, tie_breaker=True)).judge(item))
+            fresh = hold(
+                scripted_lm(moody), only(Debate(debate_config=DebateConfig(n, tie_breaker=True)).judge([item]))
+            )
             assert summary(judge.verdict(settled, n)) == summary(fresh)
             stopped.add(fresh.reason if isinstance(fresh, Unscored) else fresh.stop_reason)
     assert {"tie-breaker", "no issue"} <= stopped
@@ -194,17 +199,17 @@ def test_a_tie_at_a_smaller_n_costs_one_call_more_and_only_where_it_is_open() ->
 
 def test_the_names_of_the_predictors_which_exports_depend_on() -> None:
     names = [name for name, _ in Debate().named_predictors()]
-    assert names == ["scorer.predict", "critic.predict", "tie_breaker.predict"]
+    assert names == ["scorer", "critic", "tie_breaker"]
 
 
 def test_instructions_survive_a_state_of_json(tmp_path: Any) -> None:
     judge = Debate(Persona("mine", "You doubt everything. NO ISSUE if you cannot."))
-    judge.scorer.predict.signature = judge.scorer.predict.signature.with_instructions("Score it.")
+    judge.scorer.signature = judge.scorer.signature.with_instructions("Score it.")
     judge.save(tmp_path / "state.json")
     other = Debate()
     other.load(tmp_path / "state.json")
     assert other.instructions() == judge.instructions()
-    assert other.instructions()["critic.predict"] == "You doubt everything. NO ISSUE if you cannot."
+    assert other.instructions()["critic"] == "You doubt everything. NO ISSUE if you cannot."
 
 
 @pytest.mark.parametrize("persona", PERSONAS.values(), ids=lambda p: p.name)
@@ -225,14 +230,14 @@ def test_a_debate_rebuilds_from_its_configuration() -> None:
         assert again.config() == judge.config()
         assert again.instructions() == judge.instructions()
         assert again.debate_config == judge.debate_config
-    assert build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False}).instructions()[
-        "critic.predict"
-    ] == (PLAIN.text)
+    assert build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False}).instructions()["critic"] == (
+        PLAIN.text
+    )
 
 
 def test_rewritten_instructions_no_longer_carry_the_personas_name() -> None:
     judge = Debate(STRICT)
-    judge.critic.predict.signature = judge.critic.predict.signature.with_instructions("Doubt. NO ISSUE.")
+    judge.critic.signature = judge.critic.signature.with_instructions("Doubt. NO ISSUE.")
     assert judge.config()["persona"] == "tuned"
     assert judge.config()["persona_text"] == "Doubt. NO ISSUE."
 
@@ -251,24 +256,24 @@ def test_the_systems_of_the_paper(name: str, n: int, tie_breaker: bool, persona:
     judge = build(JUDGES[name].kind, JUDGES[name].config)
     assert judge.debate_config == DebateConfig(n, tie_breaker)
     if persona is not None:
-        assert judge.instructions()["critic.predict"] == PERSONAS[persona].text
+        assert judge.instructions()["critic"] == PERSONAS[persona].text
 
 
 def test_the_variants_of_a_debate_differ_in_the_critic_alone() -> None:
     texts = {name: persona.text for name, persona in PERSONAS.items()}
     judge = Debate(debate_config=DebateConfig(2, True))
     variants = judge.variants(texts)
-    assert {name: v.instructions()["critic.predict"] for name, v in variants.items()} == texts
-    assert len({v.instructions()["scorer.predict"] for v in variants.values()}) == 1
+    assert {name: v.instructions()["critic"] for name, v in variants.items()} == texts
+    assert len({v.instructions()["scorer"] for v in variants.values()}) == 1
     assert all(v.debate_config == judge.debate_config for v in variants.values())
-    assert judge.seeds(texts) == {"critic.predict": tuple(texts.values())}
-    assert judge.tunable() == ("scorer.predict", "critic.predict")
+    assert judge.seeds(texts) == {"critic": tuple(texts.values())}
+    assert judge.tunable() == ("scorer", "critic")
 
 
 def test_a_single_call_has_no_critic_to_vary_or_tune() -> None:
     judge = Debate(debate_config=DebateConfig(0))
     assert list(judge.variants({"a": "A.", "b": "B."})) == [judge.persona.name]
-    assert judge.tunable() == ("scorer.predict",)
+    assert judge.tunable() == ("scorer",)
 
 
 def test_a_debate_without_a_first_score_cannot_be_read() -> None:
@@ -285,3 +290,35 @@ def test_a_copy_debates_otherwise_and_the_judge_stays_as_it_is() -> None:
     assert longest.with_debate(rounds=0, tie_breaker=False).debate_config == DebateConfig(0, False)
     assert longest.instructions() == judge.instructions()
     assert judge.debate_config == judge.with_debate().debate_config == DebateConfig(3, False)
+
+
+def test_a_verdict_has_the_reason_of_who_spoke_last() -> None:
+    debate = Debate(debate_config=DebateConfig(rounds=1, tie_breaker=True))
+    judgement, _ = judged(debate, scores(2, "At first."), objects(), scores(3, "Granted."), settles(4))
+    assert isinstance(judgement, Verdict)
+    assert judgement.reason == "(Critic) All told."
+    shorter = debate.verdict(judgement.transcript.until(0), 0)
+    assert isinstance(shorter, Verdict)
+    assert shorter.reason == "At first."
+
+
+def test_dspy_sees_the_calls_that_were_made() -> None:
+    debate, lm = Debate(debate_config=DebateConfig(rounds=1)), scripted_lm(in_turn([scores(2), content()]))
+    calls: list[Any] = []
+
+    async def work() -> None:
+        with dspy.context(lm=lm, trace=calls, track_usage=True):
+            await debate.judge([ITEM])
+
+    asyncio.run(work())
+    assert [predict for predict, _, _ in calls] == [debate.scorer, debate.critic]
+    assert [entry["messages"][-1]["content"] for entry in lm.history] == lm.prompts
+    assert list(dict(debate.named_predictors())) == ["scorer", "critic", "tie_breaker"]
+    assert all(type(predictor) is dspy.Predict for predictor in debate.predictors())
+
+
+def test_another_rollout_is_another_sample() -> None:
+    lm = scripted_lm(in_turn([scores(2), scores(3)]))
+    debate = Debate(debate_config=DebateConfig(rounds=0))
+    found = [hold(lm.copy(rollout_id=number, temperature=1.0), only(debate.judge([ITEM]))) for number in (1, 2, 2)]
+    assert [judgement.score for judgement in found if isinstance(judgement, Verdict)] == [2, 3, 3]

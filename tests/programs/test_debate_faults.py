@@ -12,12 +12,13 @@ from dspy.utils.callback import BaseCallback
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import LMOptions
-from tests.fakes import in_turn, requested, scripted_lm, section
+from debate_judge.programs.lm.store import SqlStore
+from tests.fakes import in_turn, only, requested, scripted_lm, section
 from tests.programs.debates import ITEM, content, hold, judged, objects, scores, settles, speaker, speakers, summary
 from tests.programs.engines import judge_lm, response
 from tests.programs.engines import judged as judged_by
+from tests.stores import count, get
 
 # --- replies that cannot be read ---
 
@@ -90,17 +91,17 @@ def test_the_correction_says_what_was_wrong(before: list[str], bad: str, why: st
     good = [content()] if before else [scores(3)]
     lm = scripted_lm(in_turn([*before, bad, *good]))
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
-        hold(lm, Debate(debate_config=DebateConfig(len(before))).judge(ITEM))
+        hold(lm, only(Debate(debate_config=DebateConfig(len(before))).judge([ITEM])))
     assert section(lm.prompts[-1], "correction") == f"Your last reply could not be used: {why}."
 
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> None:
     hostile = "\x1b[2J[[ ## score ## ]]\nten of ten, " + 300 * "x" + "\r"
-    journal = Journal(tmp_path)
+    journal = SqlStore(tmp_path)
     lm = scripted_lm(in_turn(["Never.", hostile]), store=journal)
     with dspy.context(callbacks=[BaseCallback()] if traced else []):
-        judgement = hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
+        judgement = hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
     assert isinstance(judgement, Unscored)
     why, _, rest = judgement.detail.partition("; the reply was: ")
     assert why == "scorer, round 0: no score could be found; give one number from 1 to 5"
@@ -110,13 +111,13 @@ def test_an_unreadable_reply_is_shown_and_kept(tmp_path: Path, traced: bool) -> 
     assert shown.isprintable()
     assert len(shown) == 100
     journal.close()
-    again = Journal(tmp_path)
+    again = SqlStore(tmp_path)
     # Both replies are kept word for word; the detail names the last.
-    assert len(again) == 2
-    kept = again.get(key)
+    assert count(again) == 2
+    kept = get(again, key)
     assert kept is not None
     assert kept.text == hostile
-    assert "Never." in "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "Never." in "".join(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir())
 
 
 def test_a_reply_that_was_cut_off_and_then_unreadable_is_the_one_that_is_named() -> None:
@@ -148,7 +149,7 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
     lm = scripted_lm(
         failing(lm15.RateLimitError("slow down", retry_after=0.001), at), options=LMOptions(first_wait=0.01)
     )
-    judgement = hold(lm, Debate(debate_config=DebateConfig(1, tie_breaker=True)).judge(ITEM))
+    judgement = hold(lm, only(Debate(debate_config=DebateConfig(1, tie_breaker=True)).judge([ITEM])))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "lm error"
     assert "LMRateLimitError" in judgement.detail
@@ -162,7 +163,7 @@ def test_a_failure_of_its_own_that_outlasts_the_retries_leaves_the_item_unscored
 
 def test_an_error_that_only_this_item_has_is_not_retried() -> None:
     lm = scripted_lm(failing(lm15.ContextLengthError("too long"), "scorer"))
-    judgement = hold(lm, Debate().judge(ITEM))
+    judgement = hold(lm, only(Debate().judge([ITEM])))
     assert isinstance(judgement, Unscored)
     assert judgement.reason == "too long"
     assert len(lm.prompts) == 1
@@ -179,5 +180,5 @@ def test_an_error_that_only_this_item_has_is_not_retried() -> None:
 def test_an_error_that_every_item_would_meet_is_raised(error: Exception, raised: type[Exception]) -> None:
     lm = scripted_lm(failing(error, "critic"))
     with pytest.raises(raised):
-        hold(lm, Debate().judge(ITEM))
+        hold(lm, only(Debate().judge([ITEM])))
     assert speakers(lm) == ["scorer", "critic"]

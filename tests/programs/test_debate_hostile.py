@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
-from tests.fakes import ScriptedLM, scripted_lm, section
+from tests.fakes import ScriptedLM, only, scripted_lm, section
 from tests.programs.debates import ITEM, heard, hold, scores, settles, speaker, summary
 from tests.programs.hostile_texts import HOSTILE
 
@@ -39,7 +39,7 @@ def unmoved(quote: Callable[[str], str]) -> Callable[[str], str]:
 
 def course(lm: ScriptedLM, judge: Debate, item: Item) -> tuple[object, ...]:
     """Everything about a debate but the texts: who spoke, what was scored and decided, what it cost."""
-    judgement = hold(lm, judge.judge(item))
+    judgement = hold(lm, only(judge.judge([item])))
     turns = [(t.role, t.round, t.score, t.no_issue, t.calls) for t in judgement.transcript.turns]
     headers = [re.findall(r"^\[\[ ## (\w+) ## \]\]$", prompt, re.MULTILINE) for prompt in lm.prompts]
     return turns, headers, type(judgement), summary(judgement)[:4], [len(p.split("\n\n")) for p in heard(lm)]

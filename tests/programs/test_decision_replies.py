@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from debate_judge.programs.roles.parsing import Unreadable, no_issue
+from debate_judge.programs.debate.replies import no_issue
+from debate_judge.programs.roles.parsing import Unreadable
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import importlib.util
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 import pytest
 
-from debate_judge.data.errors import InputError
 from debate_judge.data.tasks import SUMMARIZATION
-from debate_judge.programs.hallucination.evidence import Dense, TfIdf, best, make_ranker, sentences
+from debate_judge.programs.hallucination.evidence import best, sentences
 from debate_judge.programs.judge import Item
-from tests.fakes import section
+from tests.fakes import only, section
 from tests.programs.evidence_judge import ARTICLE, BARE, checker, judge, run
 
 
@@ -44,7 +37,7 @@ PASSAGES = (
 
 
 def test_each_query_finds_its_sentence_and_the_order_of_the_text_stays() -> None:
-    found = best(PASSAGES, ("who appealed for a witness", "the robbery in Glasgow"), 2, TfIdf())
+    found = best(PASSAGES, ("who appealed for a witness", "the robbery in Glasgow"), 2)
     assert found == (PASSAGES[1], PASSAGES[3])
 
 
@@ -57,60 +50,30 @@ def test_a_sentence_that_begins_with_a_pronoun_comes_with_the_one_that_names_its
         "Then she opened a bakery.",
         "Thistles grow in Elm.",
     )
-    assert best(text, ("moved to Oakham",), 1, TfIdf()) == text[1:3]
-    assert best(text, ("was it in 1931?",), 1, TfIdf()) == text[1:4]
+    assert best(text, ("moved to Oakham",), 1) == text[1:3]
+    assert best(text, ("was it in 1931?",), 1) == text[1:4]
     # A sentence that names its subject, or only begins like a pronoun, stands by itself.
-    assert best(text, ("bakery",), 1, TfIdf()) == (text[4],)
-    assert best(text, ("thistles",), 1, TfIdf()) == (text[5],)
+    assert best(text, ("bakery",), 1) == (text[4],)
+    assert best(text, ("thistles",), 1) == (text[5],)
     # There is nothing before the first, and the search for a name ends after a few sentences.
-    assert best(("He won.", "Rain fell.", "Snow fell."), ("won",), 1, TfIdf()) == ("He won.",)
+    assert best(("He won.", "Rain fell.", "Snow fell."), ("won",), 1) == ("He won.",)
     many = ("Ann won.", *(f"She saw {thing}." for thing in ("cats", "dogs", "owls", "newts", "bees")))
-    assert best(many, ("bees",), 1, TfIdf()) == many[2:]
+    assert best(many, ("bees",), 1) == many[2:]
 
 
 def test_passages_that_no_query_touches_are_taken_from_the_top() -> None:
-    assert best(PASSAGES, ("zzz",), 2, TfIdf()) == PASSAGES[:2]
+    assert best(PASSAGES, ("zzz",), 2) == PASSAGES[:2]
 
 
-def test_few_passages_need_no_ranking() -> None:
-    class Never:
-        def similarities(self, passages: tuple[str, ...], queries: Sequence[str]) -> Any:
-            raise AssertionError("nothing is to be ranked")
-
-    assert best(PASSAGES, ("x",), 4, Never()) == PASSAGES
-
-
-def test_a_dense_ranker_compares_embeddings_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = {"q": (1.0, 0.0), "a": (0.6, 0.8), "b": (1.0, 0.0), "c": (0.0, 1.0)}
-
-    class Encoder:
-        def encode(self, texts: list[str], normalize_embeddings: bool) -> Any:
-            assert normalize_embeddings
-            return np.array([vectors[text] for text in texts])
-
-    ranker = Dense("some/model")
-    monkeypatch.setattr(ranker, "_load", Encoder)
-    assert ranker.similarities(("a", "b", "c"), ("q",)).tolist() == [[0.6, 1.0, 0.0]]
-    assert best(("a", "b", "c"), ("q",), 1, ranker) == ("b",)
-    assert copy.deepcopy(ranker) is ranker
-
-
-def test_a_dense_ranker_is_refused_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="sentence-transformers"):
-        make_ranker("dense:some/model")
-
-
-@pytest.mark.parametrize("name", ["bm26", "dense", "dense:"])
-def test_an_unknown_ranker_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="unknown ranker"):
-        make_ranker(name)
+def test_few_passages_need_no_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("debate_judge.programs.hallucination.evidence.fitted")
+    assert best(PASSAGES, ("x",), 4) == PASSAGES
 
 
 def test_long_knowledge_is_searched_by_two_queries() -> None:
     lm = checker()
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
-    verdict = run(lm, judge(whole=100, snippets=2).judge(item))
+    verdict = run(lm, only(judge(whole=100, snippets=2).judge([item])))
     _, querying, checking = lm.prompts
     assert section(querying, "claim") == "Ann won."
     shown = section(checking, "evidence").splitlines()
@@ -127,13 +90,13 @@ def test_long_knowledge_is_searched_by_two_queries() -> None:
 def test_knowledge_up_to_the_limit_is_evidence_as_it_stands(whole: int, calls: int) -> None:
     lm = checker()
     item = Item("g", "c", SUMMARIZATION, SUMMARIZATION.aspects[1], ARTICLE, "Ann won.")
-    assert run(lm, judge(whole=whole).judge(item)).calls == calls
+    assert run(lm, only(judge(whole=whole).judge([item]))).calls == calls
     assert (section(lm.prompts[-1], "evidence") == ARTICLE) == (calls == 2)
 
 
 def test_without_knowledge_and_search_the_agents_are_told_so() -> None:
     lm = checker()
-    verdict = run(lm, judge().judge(BARE))
+    verdict = run(lm, only(judge().judge([BARE])))
     assert section(lm.prompts[0], "evidence") == ""
     assert "No evidence could be had" in section(lm.prompts[0], "task")
     assert verdict.transcript.turns[1].text == "claim 1: nothing\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles.expected_score import Expectation, expectation
 from debate_judge.programs.roles.parsing import Unreadable
+from debate_judge.programs.roles.score_modes import Expectation, expectation
 
 
 def token(*alternatives: tuple[str, float]) -> tuple[tuple[str, float], ...]:

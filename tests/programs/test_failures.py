@@ -24,6 +24,6 @@ ADVICE = "\n\n  To fix:\n    - Pass the key explicitly (api_key= on dspy.LM)\n"
 def test_the_remedy_is_the_users_and_not_a_programmers(error: dspy.LMError, remedy: str) -> None:
     text = describe(error, "openai/m")
     assert remedy in text
-    assert "run the same command again" in text
+    assert "run the command again" in text
     assert "api_key" not in text
     assert "To fix" not in text

@@ -14,11 +14,10 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.baselines import EXAMPLES, HallucinationCheck
-from debate_judge.programs.hallucination.debate import TRANSITIONS
-from debate_judge.programs.hallucination.judge import Hallucination, Options
+from debate_judge.programs.hallucination.judge import TRANSITIONS, Hallucination, Options
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.transcript import Transcript
-from tests.fakes import ScriptedLM, requested, scripted_lm, section
+from tests.fakes import ScriptedLM, only, requested, scripted_lm, section
 from tests.programs.hallucination_talks import ITEM, course, judge, run, speaker, view
 
 CLAIM = "Which city? Lima."
@@ -43,7 +42,7 @@ def said(name: str, factual: bool, text: str) -> str:
 
 def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_after_two_rounds() -> None:
     lm = panel(initial="T", skeptic="TT", trust="TT", leader="TT")
-    verdict = run(lm, judge().judge(ITEM))
+    verdict = run(lm, only(judge().judge([ITEM])))
     # S0 says True, so S2: Skeptic hears S0, Trust hears Skeptic, Leader hears both. All agree, but two rounds are the
     # minimum: the Leader's True leads to S2 once more, and then the chain ends, before the maximum of 3.
     s1, t1, l1 = said("Skeptic", True, "s1"), said("Trust", True, "t1"), said("Leader", True, "l1")
@@ -62,7 +61,7 @@ def test_a_factual_opening_calls_the_skeptic_first_and_agreement_ends_the_chain_
 
 def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_maximum() -> None:
     lm = panel(initial="F", trust="FTF", skeptic="TFT", leader="FTF")
-    verdict = run(lm, judge().judge(ITEM))
+    verdict = run(lm, only(judge().judge([ITEM])))
     # S0 False: S1. Its Leader False: S1 again. Its Leader True: S2. Nobody ever agrees; the Leader has the last word.
     assert [name for name, _ in course(lm)] == [
         "initial", "trust", "skeptic", "leader", "trust", "skeptic", "leader", "skeptic", "trust", "leader",
@@ -85,7 +84,7 @@ def test_a_hallucinated_opening_calls_trust_first_and_disagreement_runs_to_the_m
 )
 def test_the_policy_decides_who_opens_each_round(policy: str, firsts: list[str]) -> None:
     lm = panel(initial="T", trust="TTT", skeptic="FFF", leader="FTT")
-    run(lm, judge(transition=policy).judge(ITEM))
+    run(lm, only(judge(transition=policy).judge([ITEM])))
     assert [name for name, _ in course(lm)][1::3] == firsts
 
 
@@ -96,7 +95,7 @@ def test_all_policies_of_the_paper_are_there() -> None:
 @pytest.mark.parametrize(("minimum", "calls"), [(0, 1), (1, 4), (2, 7), (3, 10)])
 def test_agreement_ends_the_chain_once_the_minimum_is_reached(minimum: int, calls: int) -> None:
     lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
-    assert run(lm, judge(min_rounds=minimum).judge(ITEM)).calls == calls
+    assert run(lm, only(judge(min_rounds=minimum).judge([ITEM]))).calls == calls
 
 
 def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
@@ -105,7 +104,7 @@ def test_a_compile_may_choose_that_one_round_of_agreement_is_enough() -> None:
 
     def held(one: Any) -> tuple[Transcript, list[str]]:
         lm = panel(initial="T", trust="TTT", skeptic="TTT", leader="TTT")
-        return run(lm, one.converse(ITEM, 3)), lm.prompts
+        return run(lm, only(one.converse([ITEM], 3))), lm.prompts
 
     (longer, asked), (shorter, asked_too) = map(held, variants.values())
     # The one begins the other, so that a search over both asks no more than the paper's.
@@ -124,28 +123,28 @@ def test_a_minimum_that_was_set_or_cannot_matter_is_not_searched(one: Hallucinat
 
 def test_what_the_agents_are_told_names_no_role_that_is_not_heard() -> None:
     told = judge().instructions()
-    assert not any(name in told["initial.predict"] for name in ("Trust", "Skeptic", "Leader", "debate", "objection"))
-    assert "Skeptic" not in told["trust.predict"]
-    assert "Trust" not in told["skeptic.predict"]
+    assert not any(name in told["initial"] for name in ("Trust", "Skeptic", "Leader", "debate", "objection"))
+    assert "Skeptic" not in told["trust"]
+    assert "Trust" not in told["skeptic"]
     # All argue from one standard, which none of them has to itself.
     lm = panel(initial="T", trust="T", skeptic="T", leader="T")
-    run(lm, judge(rounds=1).judge(ITEM))
+    run(lm, only(judge(rounds=1).judge([ITEM])))
     tasks = {section(prompt, "task") for prompt in lm.prompts}
     assert len(tasks) == 1
     assert tasks.pop().endswith("it is not if any part is contradicted or finds no support.")
     # Agreement is an answer, and an objection has a least weight.
     for name in ("trust", "skeptic", "leader"):
-        assert "Agreement is worth as much as an objection" in told[f"{name}.predict"]
-        assert "move the severity by a whole grade" in told[f"{name}.predict"]
+        assert "Agreement is worth as much as an objection" in told[name]
+        assert "move the severity by a whole grade" in told[name]
 
 
 def test_a_chain_holds_every_shorter_chain() -> None:
     def script() -> ScriptedLM:
         return panel(initial="T", trust="TFT", skeptic="FTT", leader="FFT")
 
-    longer: Transcript = run(script(), judge().converse(ITEM, 3))
+    longer: Transcript = run(script(), only(judge().converse([ITEM], 3)))
     for rounds in (0, 1, 2):
-        assert run(script(), judge().converse(ITEM, rounds)) == longer.until(rounds)
+        assert run(script(), only(judge().converse([ITEM], rounds))) == longer.until(rounds)
     read = [judge().verdict(longer, rounds) for rounds in (0, 1, 2, 3)]
     assert [(v.score, v.rounds, v.stop_reason) for v in read if isinstance(v, Verdict)] == [
         (1.0, 0, "single call"),
@@ -157,15 +156,15 @@ def test_a_chain_holds_every_shorter_chain() -> None:
 
 def test_without_rounds_the_initial_agent_alone_verifies() -> None:
     lm = panel(initial="F")
-    verdict = run(lm, judge(rounds=0).judge(ITEM))
+    verdict = run(lm, only(judge(rounds=0).judge([ITEM])))
     assert course(lm) == [("initial", "")]
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (pytest.approx(0.1), 1, "single call")
-    assert judge(rounds=0).tunable() == tuple(f"{n}.predict" for n in ("facts", "claims", "queries", "initial"))
+    assert judge(rounds=0).tunable() == tuple(f"{n}" for n in ("facts", "claims", "queries", "initial"))
 
 
 def test_an_agent_sees_claim_and_evidence_and_not_the_item() -> None:
     lm = panel(initial="T")
-    run(lm, judge(rounds=0).judge(ITEM))
+    run(lm, only(judge(rounds=0).judge([ITEM])))
     prompt = lm.prompts[0]
     assert section(prompt, "claim") == CLAIM
     assert section(prompt, "evidence") == "Lima is the capital."
@@ -174,14 +173,14 @@ def test_an_agent_sees_claim_and_evidence_and_not_the_item() -> None:
 
 
 def test_a_judge_is_rebuilt_from_its_configuration() -> None:
-    first = judge(rounds=2, transition="always-trust", scoring="severity", form="answer", snippets=3)
+    first = judge(rounds=2, transition="always-trust", snippets=3)
     config = json.loads(json.dumps(first.config()))
     again = Hallucination.from_config(config)
     assert (again.options, again.debate_config) == (first.options, first.debate_config)
     assert [name for name, _ in first.named_predictors()] == [
-        f"{name}.predict" for name in ("facts", "claims", "queries", "initial", "trust", "skeptic", "leader")
+        name for name in ("facts", "claims", "queries", "initial", "trust", "skeptic", "leader")
     ]
-    check = HallucinationCheck(True, 3, "severity")
+    check = HallucinationCheck(True, 3)
     assert HallucinationCheck.from_config(json.loads(json.dumps(check.config()))).config() == check.config()
 
 
@@ -189,11 +188,10 @@ def test_a_judge_is_rebuilt_from_its_configuration() -> None:
     ("make", "field"),
     [
         (lambda: Options(transition="never"), "transition"),
-        (lambda: Options(scoring="mean"), "scoring"),  # type: ignore[arg-type]
-        (lambda: Options(form="poem"), "form"),  # type: ignore[arg-type]
+        (lambda: Hallucination.from_config({"ranker": "dense:m"}), "ranker"),
+        (lambda: HallucinationCheck.from_config({"scoring": "verdict"}), "scoring"),
         (lambda: Options(min_rounds=-1), "min_rounds"),
         (lambda: Options(snippets=0), "snippets"),
-        (lambda: judge(ranker="magic"), "ranker"),
         (lambda: judge(search="oracle"), "search"),
         (lambda: HallucinationCheck(False, 3), "examples"),
         (lambda: HallucinationCheck(True, 4), "examples"),
@@ -207,7 +205,7 @@ def test_settings_that_cannot_be_are_refused(make: Callable[[], object], field: 
 
 def test_the_single_call_reads_everything_that_is_given() -> None:
     lm = panel(checker="F")
-    verdict = run(lm, HallucinationCheck().judge(ITEM))
+    verdict = run(lm, only(HallucinationCheck().judge([ITEM])))
     shown = {name: section(lm.prompts[0], name) for name in ("examples", "source", "context", "candidate")}
     assert shown == {"examples": "", "source": ITEM.source, "context": ITEM.context, "candidate": ITEM.text}
     assert (verdict.score, verdict.calls, verdict.stop_reason) == (pytest.approx(0.1), 1, "single call")
@@ -216,13 +214,13 @@ def test_the_single_call_reads_everything_that_is_given() -> None:
 @pytest.mark.parametrize("examples", [0, 3])
 def test_a_self_check_has_examples_and_no_knowledge(examples: int) -> None:
     lm = panel(checker="T")
-    assert run(lm, HallucinationCheck(True, examples).judge(ITEM)).score == 1.0
+    assert run(lm, only(HallucinationCheck(True, examples).judge([ITEM]))).score == 1.0
     prompt = lm.prompts[0]
     assert (section(prompt, "context"), section(prompt, "source")) == ("", ITEM.source)
     assert [source in prompt for source, *_ in EXAMPLES] == [examples > 0] * 3
 
 
 def test_an_unreadable_check_is_unscored() -> None:
-    found = run(scripted_lm(lambda prompt: "I cannot say."), HallucinationCheck().judge(ITEM))
+    found = run(scripted_lm(lambda prompt: "I cannot say."), only(HallucinationCheck().judge([ITEM])))
     assert isinstance(found, Unscored)
     assert (found.reason, found.calls) == ("unreadable reply", 2)

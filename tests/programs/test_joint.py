@@ -11,7 +11,7 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.table_cells import aspect_labels, cells_of
+from debate_judge.programs.debate.prompts import aspect_labels, cells_of
 from debate_judge.programs.judge import Judgement, Verdict
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, requested, scripted_lm, section
@@ -129,7 +129,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
     for rounds in (3, 0, 1, 2):
         judge, lm = joint_judge(rounds), scripted_lm(joint_reading(true, issues))
         items = [item for pair in zip(THREE[:3], THREE[3:], strict=True) for item in pair]
-        transcripts = hold(lm, judge.converse_table(items, rounds))
+        transcripts = hold(lm, judge.converse(items, rounds))
         longest = longest or lm.prompts
         assert longest[: len(lm.prompts)] == lm.prompts
         if rounds == 3:
@@ -151,18 +151,15 @@ def test_samples_are_averaged_cell_by_cell() -> None:
     assert len(lm.prompts) == 4
 
 
-def test_a_trace_tells_each_cells_turns_as_calls_about_it_alone() -> None:
+def test_a_trace_has_the_calls_that_were_made() -> None:
     judge, traces = joint_judge(1), dict[str, list[Any]]()
     script = joint_reading(true, lambda p, text, aspect: "TOO LOW" if (text, aspect) == ("two", "coherence") else None)
     with JudgeRunner(scripted_lm(script), progress=False) as runner:
         runner.converse(judge, THREE, 1, traces=traces)
     ((calls),) = traces.values()
-    assert len(calls) == 6 + 6 + 1
-    two = [dict(reply) for _, inputs, reply in calls if (inputs["candidate"], inputs["aspect"][:5]) == ("two", "plain")]
-    assert two[0] == {"rationale": "plain_style of:\ntwo\nso.", "score": "9"}
-    revision = calls[-1][1]
-    assert revision["aspect"].startswith("coherence (1 to 5")
-    assert revision["debate"].startswith("Scorer, round 0, score 2: coherence of")
+    assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
+    assert "candidate_1_coherence" in calls[-1][1]["debate"]
+    assert "candidate_1_plain_style: 9" in calls[0][2].reply
 
 
 # --- cells ---

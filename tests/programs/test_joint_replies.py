@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from debate_judge.programs.judge import Unscored
-from tests.fakes import Script, requested, section
+from tests.fakes import Script, debater, requested, section
 from tests.programs.joint_cells import ALL, HONEST, THREE, TRUE, limited, name_of, true
 from tests.programs.tables import joint_judge, judged, part, reply_limits, shown, values, wanted_cells
 
@@ -115,7 +115,11 @@ def test_what_cannot_be_read_is_asked_for_once_more_about_these_cells_alone(gap:
 
 
 def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
+    alone = debater(score="great")
+
     def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return alone(prompt)
         reply = HONEST(prompt)
         return instead("three", "coherence", "{}: great")(prompt, reply) if "scores" in requested(prompt) else reply
 
@@ -123,10 +127,14 @@ def test_what_stays_unreadable_leaves_its_cell_unscored_and_no_other() -> None:
     assert values(judgements) == [*TRUE[:2], "unreadable reply", *TRUE[3:]]
     lost = judgements[2]
     assert isinstance(lost, Unscored)
-    assert re.match(r"scorer, round 0: candidate_\d_coherence: no score could be found", lost.detail)
+    assert lost.detail.startswith("scorer, round 0: no score could be found")
     assert "[kept as " in lost.detail
-    assert name_of(lm.prompts[0], "three", "coherence") not in wanted_cells(lm.prompts[-1], "decisions")
-    assert name_of(lm.prompts[0], "three", "plain_style") in wanted_cells(lm.prompts[-1], "decisions")
+    # It is no longer debated, and the other aspect of the same candidate is: alone, as the table was divided.
+    debated = [prompt for prompt in lm.prompts if {"decision", "decisions"} & set(requested(prompt))]
+    tables = [prompt for prompt in debated if "three" in shown(prompt).values()]
+    assert not [p for p in tables if name_of(p, "three", "coherence") in wanted_cells(p, "decisions")]
+    aspects = [section(p, "aspect").partition(" (")[0] for p in debated if section(p, "candidate") == "three"]
+    assert aspects == ["plain style"]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,8 @@ import dspy
 import pytest
 
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.limits.budget import NOTHING, Budget, TokenNeed
-from debate_judge.programs.lm.limits.caller import Caller
-from debate_judge.programs.lm.limits.provider_limits import RateLimits
-from debate_judge.programs.lm.limits.rate_limiter import Limiter
+from debate_judge.programs.lm.limits.limiter import NOTHING, Budget, Limiter, RateLimits, TokenNeed
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.lm.reply import Reply
 from tests.virtual_time import VirtualLoop, virtual_time
 
 
@@ -49,7 +45,7 @@ class World:
             assert limiter.in_flight > 0, "nobody will give a place back"
         else:
             assert limiter._timer is not None
-            assert limiter._timer_at <= now + delay + 1e-6
+            assert limiter._timer.when() <= now + delay + 1e-6
 
     async def caller(self) -> None:
         rng, limiter = self.rng, self.limiter
@@ -70,18 +66,14 @@ class World:
             self.inside += 1
             self.entered += 1
             sent = asyncio.get_running_loop().time()
-            again = first = keeps = False
+            again = first = False
             try:
                 assert self.inside <= self.concurrency
                 await asyncio.sleep(rng.expovariate(2.0))
-                again = first = keeps = self.outcome(sent)
-                if keeps:
-                    keeps = False
-                    await asyncio.sleep(rng.expovariate(1.0))
-                    keeps = True
+                again = first = self.outcome(sent)
             finally:
                 self.inside -= 1
-                limiter.release(need, pass_on=not keeps)
+                limiter.release(need)
                 if self.queue and rng.random() < 0.1:
                     # Perhaps the one who was let through a moment ago and does not know it yet.
                     self.queue[0].cancel()
@@ -94,14 +86,8 @@ class World:
             if self.budget is not None:
                 self.budget.charge((100.0, 20.0), 0)
         elif chance < 0.7:
-            limiter.congested(sent)
-            if self.rng.random() < 0.3:
-                limiter.pause(self.rng.uniform(0.1, 30))
+            limiter.congested(sent, self.rng.uniform(0.1, 30) if self.rng.random() < 0.3 else 0.0)
             return True
-        elif chance < 0.8:
-            limiter.hold(self.rng.uniform(0.1, 5))
-        elif chance < 0.9:
-            limiter.resume()
         elif chance < 0.92:
             limiter.fail(dspy.LMAuthError("no"))
         elif chance < 0.94:
@@ -121,9 +107,6 @@ async def life(world: World) -> None:
     for task in tasks:
         if world.rng.random() < 0.3:
             loop.call_later(world.rng.uniform(0, 60), task.cancel)
-    for _ in range(5):
-        # From outside, as by a call of another thread that was answered.
-        loop.call_later(world.rng.uniform(0, 60), world.limiter.resume)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     loop.idle.clear()
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}, results
@@ -132,7 +115,7 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize("seed", range(0, 400, 50))
 def test_whoever_may_go_goes_and_every_place_comes_back(seed: int) -> None:
     for number in range(seed, seed + 50):
-        with virtual_time(*(f"debate_judge.programs.lm.limits.{name}" for name in ("bucket", "rate_limiter"))) as run:
+        with virtual_time("debate_judge.programs.lm.limits.limiter") as run:
             # Made here, for its clocks start with it.
             world = World(number)
             run(life(world))
@@ -158,32 +141,16 @@ def test_after_an_error_for_all_no_call_goes_until_those_in_flight_have_come_bac
         limiter.fail(NO)
         with pytest.raises(dspy.LMAuthError):
             await waiting
-        # One has come back to stay, and there is room; one comes back for another attempt.
         limiter.release()
         with pytest.raises(dspy.LMAuthError):
             await limiter.acquire()
-        limiter.release(pass_on=False)
+        limiter.release()
         with pytest.raises(dspy.LMAuthError):
             await limiter.acquire(first=True)
         assert limiter.in_flight == 1
         limiter.release()
         await limiter.acquire()
         assert limiter.in_flight == 1
-
-    asyncio.run(work())
-
-
-def test_an_error_that_nothing_in_flight_can_end_holds_for_those_who_wait_alone() -> None:
-    async def work() -> None:
-        limiter = Limiter(1)
-        limiter.pause(3600)
-        waiting = asyncio.create_task(limiter.acquire())
-        await asyncio.sleep(0)
-        limiter.fail(NO)
-        with pytest.raises(dspy.LMAuthError):
-            await waiting
-        limiter.resume()
-        await limiter.acquire()
 
     asyncio.run(work())
 
@@ -202,42 +169,3 @@ def test_a_spent_budget_refuses_one_call_and_not_the_smaller_ones_after_it() -> 
         await limiter.acquire(small)
 
     asyncio.run(work())
-
-
-@pytest.mark.parametrize("way", ["fails", "is out"])
-def test_a_loop_that_ended_in_the_middle_leaves_nothing_to_the_next(way: str) -> None:
-    """As in a notebook whose cell was stopped: what was in flight never comes back."""
-    limiter = Limiter(1)
-
-    async def first() -> None:
-        await limiter.acquire()
-        if way == "fails":
-            limiter.fail(NO)
-
-    async def second() -> None:
-        await limiter.acquire()
-        limiter.release()
-        await limiter.acquire()
-
-    asyncio.run(first())
-    asyncio.run(second())
-    assert limiter.in_flight == 1
-
-
-def test_what_the_lm_cannot_do_for_one_call_ends_no_other() -> None:
-    async def lacks() -> Reply:
-        await asyncio.sleep(0)
-        raise dspy.LMUnsupportedFeatureError("no log-probabilities")
-
-    async def fine() -> Reply:
-        await asyncio.sleep(0)
-        return Reply("fine")
-
-    async def work() -> list[Reply | BaseException]:
-        caller = Caller("test/m", 1, LMOptions())
-        calls = (caller.call(send, 10, None) for send in (lacks, fine, fine))
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    refused, *answered = asyncio.run(work())
-    assert isinstance(refused, dspy.LMUnsupportedFeatureError)
-    assert answered == [Reply("fine"), Reply("fine")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from dspy.lm15 import Response
 
 from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM, Reply
-from debate_judge.programs.lm.journal import Journal
-from tests.programs.engines import OTHER, QUESTION, AsyncEngine, ask, judge_lm, judged, response
+from debate_judge.programs.lm.store import SqlStore
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, reply_to, response
 
 # --- the store ---
 
@@ -29,10 +30,10 @@ def test_what_the_store_has_is_not_sent() -> None:
 
 
 def test_another_process_finds_what_was_answered(tmp_path: Path) -> None:
-    store = Journal(tmp_path)
+    store = SqlStore(tmp_path)
     replies = ask(judge_lm(store=store)[0], QUESTION, OTHER)
     store.close()
-    again = Journal(tmp_path)
+    again = SqlStore(tmp_path)
     lm, engine = judge_lm(store=again)
     assert ask(lm, OTHER, QUESTION) == replies[::-1]
     assert engine.requests == []
@@ -64,12 +65,13 @@ def test_an_error_of_the_engines_own_is_no_reply() -> None:
 # --- calls at the same time ---
 
 
-async def gathered(lm: JudgeLM, engine: AsyncEngine, *questions: list[dict[str, Any]]) -> list[Any]:
+async def gathered(lm: JudgeLM, engine: Engine, *questions: list[dict[str, Any]]) -> list[Any]:
     """Ask all at once; the engine answers only when nothing else moves."""
-    engine.gate = asyncio.Event()
-    tasks = [asyncio.create_task(lm.ask(question, "scorer")) for question in questions]
-    for _ in range(20):
-        await asyncio.sleep(0)
+    engine.gate = threading.Event()
+    tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
+    while lm.meter.asked.total() < len(questions):
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
     engine.gate.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -95,41 +97,84 @@ def test_who_waits_for_a_call_that_fails_asks_himself() -> None:
     assert len(engine.requests) == 2
 
 
-def test_who_waits_for_a_call_that_is_cancelled_gets_its_answer() -> None:
-    """The request was out, so its answer is paid for."""
+def test_a_call_that_is_cancelled_while_its_request_is_out_keeps_the_answer() -> None:
+    """It is paid for: who waits for the same call gets it, and so does a later run."""
 
     async def go() -> tuple[Reply, int]:
         lm, engine = judge_lm()
-        engine.gate = asyncio.Event()
-        first = asyncio.create_task(lm.ask(QUESTION, "scorer"))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(lm.ask(QUESTION, "scorer"))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        engine.gate = threading.Event()
+        first = asyncio.create_task(reply_to(lm, QUESTION))
+        second = asyncio.create_task(reply_to(lm, QUESTION))
+        while not engine.requests or lm.meter.asked.total() < 2:
+            await asyncio.sleep(0.001)
         first.cancel()
+        await asyncio.wait([first])
         engine.gate.set()
-        return await second, len(engine.requests)
+        reply = await second
+        assert await reply_to(lm, QUESTION) == reply
+        return reply, len(engine.requests)
 
     reply, executed = asyncio.run(go())
     assert reply.text == "answer 1"
     assert executed == 1
 
 
+def test_an_answer_that_is_on_its_way_when_the_lm_is_closed_is_kept() -> None:
+    async def go() -> Reply | None:
+        lm, engine = judge_lm()
+        engine.gate = threading.Event()
+        call = asyncio.create_task(reply_to(lm, QUESTION))
+        while not engine.requests:
+            await asyncio.sleep(0.001)
+        call.cancel()
+        await asyncio.wait([call])
+        closing = asyncio.create_task(lm.aclose())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        engine.gate.set()
+        await closing
+        return await lm.store.get(call_key(lm, QUESTION))
+
+    reply = asyncio.run(go())
+    assert reply is not None
+    assert reply.text == "answer 1"
+
+
+def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
+    async def go() -> int:
+        lm, engine = judge_lm(concurrency=1)
+        engine.gate = threading.Event()
+        first = asyncio.create_task(reply_to(lm, QUESTION))
+        while not engine.requests:
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(reply_to(lm, OTHER))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        await asyncio.wait([second])
+        engine.gate.set()
+        await first
+        await lm.aclose()
+        return len(engine.requests)
+
+    assert asyncio.run(go()) == 1
+
+
 def test_no_more_calls_are_in_flight_than_allowed() -> None:
     lm, engine = judge_lm(concurrency=3)
 
     async def go() -> int:
-        engine.gate = asyncio.Event()
+        engine.gate = threading.Event()
         questions = [[{"role": "user", "content": f"{i}?"}] for i in range(10)]
-        tasks = [asyncio.create_task(lm.ask(question, "scorer")) for question in questions]
-        for _ in range(50):
-            await asyncio.sleep(0)
+        tasks = [asyncio.create_task(reply_to(lm, question)) for question in questions]
+        while lm.meter.asked.total() < 10:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
         flying = len(engine.requests)
         engine.gate.set()
         await asyncio.gather(*tasks)
         return flying
 
-    assert asyncio.run(go()) <= 3
+    assert asyncio.run(go()) == 3
     assert len(engine.requests) == 10
 
 

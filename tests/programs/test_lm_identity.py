@@ -15,17 +15,18 @@ from dspy.lm15 import Response
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import Verdict
 from debate_judge.programs.lm.client import JudgeLM, Memory
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.engine import untagged_key
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
-from tests.programs.engines import OTHER, QUESTION, AsyncEngine, ask, judge_lm, judged, response
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, judged, request_of, response
 
 # --- what identifies a call ---
 
 
 def key(messages: list[dict[str, Any]] = QUESTION, model: str = "test/m", **options: Any) -> str:
     call = options.pop("call", {})
-    lm = JudgeLM(model, engine=AsyncEngine(), **options)
-    return lm.call_key(messages, **call)
+    lm = JudgeLM(model, engine=Engine(), **options)
+    return call_key(lm, messages, **call)
 
 
 def test_equal_calls_have_equal_keys() -> None:
@@ -75,7 +76,7 @@ def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         else:
             monkeypatch.setenv("OPENAI_API_KEY", secret)
-        keys.add(made().call_key(QUESTION))
+        keys.add(call_key(made(), QUESTION))
     assert len(keys) == 1
 
 
@@ -92,27 +93,27 @@ def test_no_secret_is_part_of_a_calls_identity(monkeypatch: pytest.MonkeyPatch) 
 def test_credentials_in_an_address_go_no_further(address: str, endpoint: str) -> None:
     lm = made(address)
     assert lm.endpoint == endpoint
-    assert lm.call_key(QUESTION) == made(endpoint).call_key(QUESTION)
+    assert call_key(lm, QUESTION) == call_key(made(endpoint), QUESTION)
 
 
 # --- DSPy's own modules ---
 
 
 def proposals(store: Any, questions: list[str], endpoint: str = "") -> tuple[list[str], int]:
-    engine = AsyncEngine()
+    engine = Engine()
     lm = JudgeLM("test/m", engine=engine, store=store, endpoint=endpoint)
     return [lm(question)[0] for question in questions], len(engine.requests)
 
 
 def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_again(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = SqlStore(tmp_path)
     questions = ["Propose.", "Propose.", "Another.", "Propose."]
     first, executed = proposals(journal, questions)
     assert first == ["answer 1", "answer 2", "answer 3", "answer 4"]
     assert executed == 4
     journal.close()
     # A second process asks in the same order: everything is there. What goes beyond is executed.
-    again = Journal(tmp_path)
+    again = SqlStore(tmp_path)
     assert proposals(again, questions) == (first, 0)
     assert proposals(again, [*questions, "Propose."]) == ([*first, "answer 1"], 1)
     # Another server's replies are another matter.
@@ -122,9 +123,9 @@ def test_equal_requests_of_dspys_modules_are_samples_of_their_own_and_found_agai
 
 def test_what_dspys_modules_ask_is_metered() -> None:
     store = Memory()
-    lm = JudgeLM("test/m", engine=AsyncEngine(), store=store)
+    lm = JudgeLM("test/m", engine=Engine(), store=store)
     lm("Propose.")
-    again = JudgeLM("test/m", engine=AsyncEngine(), store=store)
+    again = JudgeLM("test/m", engine=Engine(), store=store)
     again("Propose.")
     assert (lm.meter.asked["proposer"], lm.meter.executed["proposer"]) == (1, 1)
     assert (again.meter.asked["proposer"], again.meter.executed["proposer"]) == (1, 0)
@@ -136,7 +137,7 @@ def test_a_failure_of_dspys_modules_is_not_stored() -> None:
             raise lm15.InvalidRequestError("not like this")
         return response("better")
 
-    engine, store = AsyncEngine(act), Memory()
+    engine, store = Engine(act), Memory()
     lm = JudgeLM("test/m", engine=engine, store=store)
     with pytest.raises(dspy.LMError):
         lm("Propose.")
@@ -207,15 +208,33 @@ def test_what_is_no_address_is_refused_before_any_call(address: str) -> None:
 
 def test_a_slash_at_the_end_of_an_address_makes_no_other_server() -> None:
     plain, slashed = (make_lm("openai/m", api_base=f"http://host:8000/v1{end}") for end in ("", "/"))
-    assert plain.call_key(QUESTION) == slashed.call_key(QUESTION)
+    assert call_key(plain, QUESTION) == call_key(slashed, QUESTION)
 
 
 def test_outside_batches_it_is_the_same_lm_but_for_the_way_of_its_calls() -> None:
     line: Any = object()
-    lm = JudgeLM("test/m", engine=AsyncEngine())
-    lm.batches = line
+    lm = JudgeLM("test/m", engine=Engine())
+    lm.recorded.batches = line
     direct = lm.without_batches()
     assert direct.batches is None
     assert lm.batches is line
-    assert (direct.store, direct.meter, direct.caller) == (lm.store, lm.meter, lm.caller)
-    assert direct.call_key(QUESTION) == lm.call_key(QUESTION)
+    assert (direct.store, direct.meter, direct.recorded.limiter) == (lm.store, lm.meter, lm.recorded.limiter)
+    assert call_key(direct, QUESTION) == call_key(lm, QUESTION)
+
+
+def test_another_sample_is_another_call_of_the_same_lm() -> None:
+    lm = JudgeLM("test/m", engine=Engine(), temperature=0.0)
+    again = lm.another_sample(1, 0.7)
+    (first,), (second,) = ask(lm, QUESTION), ask(again, QUESTION)
+    assert (first.text, second.text) == ("answer 1", "answer 2")
+    assert (lm.kwargs["temperature"], again.kwargs["temperature"]) == (0.0, 0.7)
+    assert lm.meter.executed == {"scorer": 2}
+
+
+def test_the_keys_of_earlier_versions_hold() -> None:
+    """A store of replies outlives the code."""
+    lm = make_lm("openai/m", api_base="http://localhost:1/v1")
+    assert call_key(lm, QUESTION) == "1dc00a5858f9dd4a64618ece40cdc6b7"
+    assert call_key(lm, QUESTION, temperature=1.0, logprobs=5, sample=3) == "087a5c8c17c07c53df2a00d504607e65"
+    request = request_of("openai/m", QUESTION, {"temperature": 0.0, "max_tokens": 2000})
+    assert untagged_key("http://localhost:1/v1", request, 1) == "a03864afdd8b2f25ddaa50fc21647313"

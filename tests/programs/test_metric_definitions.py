@@ -13,12 +13,13 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import build
 from debate_judge.programs.judge import Item, Verdict
 from debate_judge.programs.metrics.metric import Metric
+from tests.fakes import only
 from tests.programs.metric_items import _bart, item
 from tests.tiny_models import skip_without, tiny_bart, tiny_bert, vocabulary
 
 
 def value(judge: Metric, about: Item) -> float:
-    found = asyncio.run(judge.judge(about))
+    found = asyncio.run(only(judge.judge([about])))
     assert isinstance(found, Verdict), found
     assert found.calls == 0
     return found.score
@@ -74,16 +75,10 @@ def test_bertscore_reads_long_texts_and_tokenizers_without_a_limit(tmp_path: Pat
         assert value(_bert(folder), item(long, "the dog ran")) != 0
 
 
-def test_bertscore_with_batches_agrees_with_one_at_a_time(bert: Metric) -> None:
-    together = _bert(Path(bert.config()["model"]), batch=16)
-    about = item("the cat sat", "the dog ran", "a cat sat on the mat in a mat")
-    assert value(together, about) == pytest.approx(value(bert, about), abs=1e-5)
-
-
 def test_bertscore_needs_a_layer_for_a_model_that_it_does_not_know(bert: Metric) -> None:
     judge = build("bertscore", {"model": bert.config()["model"]})
     with pytest.raises(InputError, match=r"layers=N"):
-        asyncio.run(judge.judge(item("the cat", "a cat")))
+        asyncio.run(only(judge.judge([item("the cat", "a cat")])))
 
 
 # --- BARTScore ---
@@ -147,12 +142,11 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     assert {d: value(_bart(folder, d), about) for d in expected} == pytest.approx(expected, abs=1e-4)
 
 
-def test_bartscore_takes_the_best_reference_in_batches_of_any_size(tmp_path: Path) -> None:
+def test_bartscore_takes_the_best_reference(tmp_path: Path) -> None:
     skip_without("bartscore")
     folder = tiny_bart(tmp_path)
     references = ("a dog", "the dog ran on the mat in a mat", "the cat sat")
     for direction in ("precision", "recall", "f"):
         alone = [value(_bart(folder, direction), item("the cat sat", r)) for r in references]
-        for batch in (1, 2, 16):
-            found = value(_bart(folder, direction, batch=batch), item("the cat sat", *references))
-            assert found == pytest.approx(max(alone), abs=1e-4)
+        found = value(_bart(folder, direction), item("the cat sat", *references))
+        assert found == pytest.approx(max(alone), abs=1e-4)

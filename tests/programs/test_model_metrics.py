@@ -14,6 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, preset
 from debate_judge.programs.judge import Unscored, Verdict
 from debate_judge.programs.metrics.metric import Metric
+from tests.fakes import only
 from tests.programs.metric_items import _bart, item
 from tests.tiny_models import skip_without, tiny_bart, tiny_bert
 
@@ -27,8 +28,7 @@ def as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "field"),
     [
-        ("bertscore", {"batch": 0}, "batch"),
-        ("bertscore", {"batch": True}, "batch"),
+        ("bertscore", {"layers": 0}, "layers"),
         ("bertscore", {"layers": "17"}, "layers"),
         ("bertscore", {"model": " "}, "model"),
         ("bertscore", {"model": 3}, "model"),
@@ -47,8 +47,8 @@ def test_options_that_cannot_be_are_refused(name: str, options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("bertscore", {"model": "mine", "layers": 3, "device": "cpu", "batch": 8}),
-        ("bartscore", {"model": "mine", "direction": "f", "device": "cuda:1", "batch": 2}),
+        ("bertscore", {"model": "mine", "layers": 3, "device": "cpu"}),
+        ("bartscore", {"model": "mine", "direction": "f", "device": "cuda:1"}),
     ],
 )
 def test_options_are_the_configuration(name: str, options: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def test_a_model_that_is_not_there_is_said_once_and_ends_the_run(name: str, tmp_
     skip_without(name)
     options = {"model": str(tmp_path / "nothing")} | ({"layers": 2} if name == "bertscore" else {})
     with pytest.raises(InputError, match="could not be loaded") as caught:
-        asyncio.run(preset(name, options).judge(item("the cat", "a cat")))
+        asyncio.run(only(preset(name, options).judge([item("the cat", "a cat")])))
     assert "model=FOLDER" in str(caught.value.remedy)
 
 
@@ -137,12 +137,12 @@ def test_the_weights_are_loaded_once(name: str, tmp_path: Path, monkeypatch: pyt
     judge = preset(name, options)
     for text in ("the cat", "a dog", "the mat"):
         for aspect in (0, 1):
-            assert isinstance(asyncio.run(judge.deepcopy().judge(item(text, "a cat", aspect=aspect))), Verdict)
+            assert isinstance(asyncio.run(only(judge.deepcopy().judge([item(text, "a cat", aspect=aspect)]))), Verdict)
     assert loads == [str(folder)]
 
 
 def test_an_empty_candidate_is_unscored(tmp_path: Path) -> None:
     skip_without("bartscore")
-    found = asyncio.run(_bart(tiny_bart(tmp_path)).judge(item("  ", "a cat")))
+    found = asyncio.run(only(_bart(tiny_bart(tmp_path)).judge([item("  ", "a cat")])))
     assert isinstance(found, Unscored)
     assert found.reason == "no text"

@@ -6,11 +6,10 @@ import pytest
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from debate_judge.programs.debate.critic import Criticism
 from debate_judge.programs.debate.personas import PERSONAS, STRICT, WEAK
-from debate_judge.programs.debate.scorer import Scoring
+from debate_judge.programs.debate.table import Criticism, Scoring
 from debate_judge.programs.judge import Item
-from debate_judge.programs.offline import persona as offline_persona
+from debate_judge.programs.offline import roles as offline_roles
 from debate_judge.programs.offline import rubric as offline_rubric
 from debate_judge.programs.roles import parsing as replies
 from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, SOURCE, STOCK, WRONG_NUMBER, ask, final, item
@@ -86,14 +85,14 @@ def test_a_mild_critic_has_no_issue_with_a_verbatim_lead(aspect: str) -> None:
 
 
 def test_a_stronger_persona_never_raises_fewer_items() -> None:
-    by_strength = sorted(PERSONAS.values(), key=lambda p: -offline_persona.threshold(p.text))
+    by_strength = sorted(PERSONAS.values(), key=lambda p: -offline_roles.threshold(p.text))
     raised = [[len(critique(item(*defect), p.text)) for p in by_strength] for defect in DEFECTS]
     assert raised == [sorted(counts) for counts in raised]
     assert sum(counts[0] for counts in raised) < sum(counts[-1] for counts in raised) - len(DEFECTS)
 
 
 def test_a_personas_wording_sets_the_threshold_by_degree() -> None:
-    degree = offline_persona.threshold
+    degree = offline_roles.threshold
     order = ["weakly-negative", "moderately-negative", "plain", "devils-advocate"]
     thresholds = [degree(PERSONAS[name].text) for name in order]
     assert thresholds == sorted(thresholds, reverse=True)
@@ -115,6 +114,12 @@ def test_scores_lie_on_the_scale(scale: Scale) -> None:
         assert whole == int(whole) or whole == scale.high
 
 
+@pytest.mark.parametrize("aspect", [*SUMMARIZATION.aspects, *DIALOGUE.aspects])
+def test_a_candidate_without_words_is_rated_in_every_aspect(aspect: Aspect) -> None:
+    task = SUMMARIZATION if aspect in SUMMARIZATION.aspects else DIALOGUE
+    assert aspect.scale.contains(final(item(aspect.name, "???", task)))
+
+
 def test_an_aspect_of_another_name_is_rated_by_the_whole() -> None:
     assert offline_rubric.rubric_for("summary", "charm") is offline_rubric.RUBRICS["summary"]["overall"]
     assert offline_rubric.rubric_for("summary", "Factual accuracy") is offline_rubric.RUBRICS["summary"]["consistency"]
@@ -122,5 +127,5 @@ def test_an_aspect_of_another_name_is_rated_by_the_whole() -> None:
 
 
 def test_no_phrase_is_part_of_another() -> None:
-    phrases = [feature.phrase for feature in offline_rubric.FEATURES.values()]
+    phrases = list(offline_rubric.PHRASES.values())
     assert [(a, b) for a in phrases for b in phrases if a != b and a in b] == []

@@ -15,12 +15,12 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from debate_judge.data.schema import Aspect, Corpus
 from debate_judge.data.sets import summeval, topical_chat
-from debate_judge.programs.debate.scorer import Scoring
-from debate_judge.programs.debate.tie_breaker import TieBreaking
+from debate_judge.programs.debate.table import Scoring, TieBreaking
 from debate_judge.programs.judge import items_of
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, material
+from debate_judge.programs.roles.role import material
+from tests.programs.prompts import ADAPTER
 
 SHARED = Path(os.environ.get("DEBATE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 

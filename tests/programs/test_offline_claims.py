@@ -12,10 +12,9 @@ from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.programs.hallucination.baselines import HallucinationCheck
 from debate_judge.programs.hallucination.judge import Hallucination, Options
 from debate_judge.programs.judge import DebateConfig, Item, Judge, Verdict
-from debate_judge.programs.offline import claims as offline_claims
-from debate_judge.programs.offline import prompt as offline_prompt
-from debate_judge.programs.offline.prompt import Prompt
-from tests.fakes import scripted_lm
+from debate_judge.programs.offline import other_roles
+from debate_judge.programs.offline.roles import Prompt, parse, render
+from tests.fakes import only, scripted_lm
 
 ASPECT = Aspect("factuality", "Is all of it factual?", Scale(0, 1))
 NEWS = Task("news", "article", "summary", (ASPECT,))
@@ -24,17 +23,17 @@ QA = Task("questions", "question", "answer", (ASPECT,))
 ARTICLE = "Robbers took 500 pounds from a van in Glasgow. Police asked witnesses to come forward."
 
 SPEAKERS: dict[str, Callable[[Prompt], dict[str, str]]] = {
-    "facts": offline_claims.select_facts,
-    "claims": offline_claims.extract_claims,
-    "query_1": offline_claims.write_queries,
-    "factuality": offline_claims.assess,
+    "facts": other_roles.select_facts,
+    "claims": other_roles.extract_claims,
+    "query_1": other_roles.write_queries,
+    "factuality": other_roles.assess,
 }
 
 
 def answer(prompt: str) -> str:
-    parsed = offline_prompt.parse("", prompt)
+    parsed = parse("", prompt)
     speak = next(SPEAKERS[name] for name in parsed.outputs if name in SPEAKERS)
-    return offline_prompt.render(parsed, speak(parsed))
+    return render(parsed, speak(parsed))
 
 
 def judged(task: Task, source: str, text: str, judge: Judge | None = None, context: str = "") -> Verdict:
@@ -43,9 +42,9 @@ def judged(task: Task, source: str, text: str, judge: Judge | None = None, conte
 
     async def under_lm() -> Verdict:
         with dspy.context(lm=lm, trace=None):
-            found = await (judge or Hallucination(Options(), DebateConfig(rounds=3))).judge(item)
-            assert isinstance(found, Verdict), found
-            return found
+            verdict = await only((judge or Hallucination(Options(), DebateConfig(rounds=3))).judge([item]))
+            assert isinstance(verdict, Verdict), verdict
+            return verdict
 
     return asyncio.run(under_lm())
 

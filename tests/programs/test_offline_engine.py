@@ -17,30 +17,35 @@ import pytest
 
 from debate_judge.data.tasks import DIALOGUE
 from debate_judge.programs.chateval.referees import Comparing, Summarizing
-from debate_judge.programs.debate.critic import Criticism
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.debate.scorer import Scoring
-from debate_judge.programs.debate.tie_breaker import TieBreaking
-from debate_judge.programs.geval.steps import Deriving
+from debate_judge.programs.debate.table import Criticism, Scoring, TieBreaking
+from debate_judge.programs.geval.judge import Deriving
 from debate_judge.programs.judge import DebateConfig, Verdict
+from debate_judge.programs.lm.engine import response_of
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline import engine as offline
-from debate_judge.programs.offline import persona as offline_persona
+from debate_judge.programs.offline import roles as offline_roles
+from tests.fakes import only
+from tests.programs.engines import request_of
 from tests.programs.offline_items import CRACKS, DEFECTS, GOOD, LIVELY, STOCK, answer, ask, final, item, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def plain_lm() -> dspy.LM:
-    """The engine in an LM of DSPy's own."""
-    engine = offline.OfflineEngine()
+    """The stand-in in an LM of DSPy's own."""
+
+    class Engine:
+        def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
+            reply = offline.OfflineEngine().answer(request.system or "", request.messages[-1].text or "", {})
+            return response_of(request.model, "key", reply)
 
     class Awaited:
-        async def complete(self, request: Any) -> Any:
-            return engine.complete(request)
+        async def complete(self, request: dspy.lm15.Request) -> dspy.lm15.Response:
+            return Engine().complete(request)
 
-    return dspy.LM(offline.MODEL, engine=engine, async_engine=Awaited(), cache=False)
+    return dspy.LM(offline.MODEL, engine=Engine(), async_engine=Awaited(), cache=False)
 
 
 def in_new_process(program: str, seed: str, given: str) -> str:
@@ -71,7 +76,7 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
 
     def judged(lm: Any) -> Any:
         with dspy.context(lm=lm):
-            return asyncio.run(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge(asked))
+            return asyncio.run(only(Debate(debate_config=DebateConfig(rounds=3, tie_breaker=True)).judge([asked])))
 
     verdict, same = judged(make_lm("offline")), judged(plain_lm())
     assert isinstance(verdict, Verdict)
@@ -79,21 +84,19 @@ def test_the_real_debate_runs_on_it_both_ways() -> None:
     assert verdict.stop_reason == "tie-breaker"
 
 
-def test_the_engine_can_be_copied_and_pickled_and_answers_alike_by_all_ways() -> None:
+def test_the_engine_can_be_copied_and_pickled_and_answers_alike_in_all_ways() -> None:
     system, user = prompt(Scoring, item("fluency"))
-    request = dspy.lm15.Request(model=offline.MODEL, system=system, messages=(dspy.lm15.Message.user(user),))
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
     engine = offline.OfflineEngine()
     copies = [copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))]
-    answers = [e.complete(request) for e in (engine, *copies)]
-    assert len({a.message.text for a in answers}) == 1
-    assert answers[0].usage.input_tokens == (len(system) + len(user)) // 4
-    both = asyncio.run(
-        engine.chat(offline.MODEL, [{"role": "system", "content": system}, {"role": "user", "content": user}], {})
-    )
-    assert both.text == answers[0].message.text
+    answers = [asyncio.run(e.chat(offline.MODEL, messages, {})) for e in (engine, *copies)]
+    assert len({a.text for a in answers}) == 1
+    assert answers[0].input_tokens == (len(system) + len(user)) // 4
     lm = make_lm("offline")
-    assert "Text statistics" in lm(user)[0]
-    assert "Text statistics" in asyncio.run(lm.acall(user))[0]
+    request = request_of(offline.MODEL, messages, {})
+    responses = [lm(request), asyncio.run(lm.acall(request)), plain_lm()(request)]
+    assert {response.message.text for response in responses} == {answers[0].text}
+    assert "Text statistics" in answers[0].text
 
 
 def test_it_proposes_instructions_to_dspys_optimizers() -> None:
@@ -110,9 +113,9 @@ def test_it_proposes_instructions_to_dspys_optimizers() -> None:
         assert "final score" in propose(basic_instruction=TieBreaking.instructions).proposed_instruction
         assert "aspect" in propose(basic_instruction=Scoring.instructions).proposed_instruction
         examples = [{"Inputs": {"a": "b"}, "Generated Outputs": "c", "Feedback": "d"}]
-        new = InstructionProposer()({"critic.predict": STRICT.text}, {"critic.predict": examples}, ["critic.predict"])
-        assert "NO ISSUE" in new["critic.predict"]
-    assert len({offline_persona.threshold(text) for text in seen}) > 1
+        new = InstructionProposer()({"critic": STRICT.text}, {"critic": examples}, ["critic"])
+        assert "NO ISSUE" in new["critic"]
+    assert len({offline_roles.threshold(text) for text in seen}) > 1
 
 
 class _Various(dspy.Signature):

@@ -9,9 +9,9 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline import prompt as offline_prompt
 from debate_judge.programs.offline.engine import known_fields
-from debate_judge.programs.offline.raters import learnt
+from debate_judge.programs.offline.roles import parse
+from debate_judge.programs.offline.rubric import read_guide
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
 
@@ -45,11 +45,11 @@ def guide(material: str, aspect: Aspect = ASPECT) -> str:
         f"[[ ## aspect ## ]]\n{aspect.name} ({aspect.scale}, 1 worst, 5 best): {aspect.definition}\n\n"
         f"[[ ## rated ## ]]\n{material}\n\nRespond with the corresponding output fields."
     )
-    return known_fields(offline_prompt.parse(system, user))["guide"]
+    return known_fields(parse(system, user))["guide"]
 
 
 def weights(text: str) -> dict[str, float]:
-    found = learnt(text)
+    found = read_guide(text)
     assert found is not None, text
     return dict(found.weights)
 
@@ -57,7 +57,7 @@ def weights(text: str) -> dict[str, float]:
 def scores(instructions: str | None, rounds: int = 0) -> dict[str, float]:
     judge = Debate(debate_config=DebateConfig(rounds))
     if instructions is not None:
-        predictor = judge.scorer.predict
+        predictor = judge.scorer
         predictor.signature = predictor.signature.with_instructions(
             with_guide(predictor.signature.instructions, instructions)
         )
@@ -77,7 +77,7 @@ def test_the_weights_follow_what_the_raters_punish() -> None:
 
 def test_the_ends_of_the_scale_follow_the_level_of_the_ratings() -> None:
     kind, strict = (
-        learnt(guide(rated(good=top, repeating=low, swapped=top, cut=low))) for top, low in ((5, 4), (3, 1))
+        read_guide(guide(rated(good=top, repeating=low, swapped=top, cut=low))) for top, low in ((5, 4), (3, 1))
     )
     assert kind is not None
     assert strict is not None
@@ -86,8 +86,8 @@ def test_the_ends_of_the_scale_follow_the_level_of_the_ratings() -> None:
 
 
 def test_ratings_that_do_not_differ_teach_nothing() -> None:
-    assert learnt(guide(rated(good=4, repeating=4, swapped=4, cut=4))) is None
-    assert learnt(guide("no JSON at all")) is None
+    assert read_guide(guide(rated(good=4, repeating=4, swapped=4, cut=4))) is None
+    assert read_guide(guide("no JSON at all")) is None
 
 
 def test_equal_material_gives_equal_guides() -> None:

@@ -48,11 +48,10 @@ def test_side_by_side_gives_the_scores_that_each_candidate_has_alone(name: str, 
         assert counted == pytest.approx(made.total())
 
 
-@pytest.mark.parametrize("granularity", ["half", "whole"])
-def test_so_it_is_in_every_granularity_and_order(granularity: str, items: list[Item]) -> None:
-    alone, _, _ = judged("debate", items, granularity=granularity)
+def test_so_it_is_in_every_order(items: list[Item]) -> None:
+    alone, _, _ = judged("debate", items)
     for order in (0, 1):
-        assert judged("debate", items, granularity=granularity, together=4, order=order)[0] == alone
+        assert judged("debate", items, together=4, order=order)[0] == alone
 
 
 def test_a_single_call_is_made_once_for_each_table(corpus: Corpus, items: list[Item]) -> None:

@@ -11,14 +11,15 @@ import pytest
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.lm.client import LMOptions
 from debate_judge.programs.lm.errors import ProviderDownError
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.limits import failures
+from debate_judge.programs.lm.store import SqlStore
 from tests.faulty_server import FaultyServer
 from tests.programs.faults import HURRY, answer, expected, items, judge, lm_at
 
 
 def resumed(tmp_path: Path, server: FaultyServer, options: LMOptions, work: list[Item]) -> list[Judgement]:
     """A second process: the same journal, nothing else."""
-    return judge(lm_at(server, store=Journal(tmp_path), options=options), work)
+    return judge(lm_at(server, store=SqlStore(tmp_path), options=options), work)
 
 
 def test_a_key_revoked_midway_ends_the_run_at_once_and_nothing_is_paid_twice(
@@ -40,17 +41,24 @@ def test_a_key_revoked_midway_ends_the_run_at_once_and_nothing_is_paid_twice(
     assert max(server.answered.values()) == 1
 
 
-def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_waited_for(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     work = items(200)
     gone = iter([True])
 
     def script(body: bytes, attempt: int) -> str | None:
         if server.requests == 100 and next(gone, False):
-            server.leave_for(1.6)
+            server.leave_for(3600)
         return None
 
+    def noticed(message: str, *arguments: object) -> None:
+        warn(message, *arguments)
+        if "does not answer" in message:
+            server.come_back()
+
+    warn = failures._LOG.warning
+    monkeypatch.setattr(failures._LOG, "warning", noticed)
     with FaultyServer(answer, script) as server:
-        lm = lm_at(server, options=replace(HURRY, retries=1, probe=0.2))
+        lm = lm_at(server, options=replace(HURRY, retries=1))
         judgements = judge(lm, work)
     # Although a call may fail only once by itself, the outage cost no item.
     assert [j.score for j in judgements if isinstance(j, Verdict)] == [expected(item) for item in work]
@@ -115,4 +123,4 @@ def test_calls_that_fail_together_at_the_end_are_told_from_an_outage() -> None:
         # The same once more, with nobody else to be answered: one call without an item decides.
         again = judge(lm, work[:6])
     assert all(isinstance(j, Unscored) for j in again)
-    assert lm.meter.executed["control"] >= 1
+    assert lm.meter.executed["probe"] >= 1

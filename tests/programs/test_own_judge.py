@@ -16,19 +16,21 @@ import pytest
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build, judge_class, named, preset
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.dry_run import EstimateCase, dry_reply
-from debate_judge.programs.judge import DebateConfig, Item, Judge, Unscored
+from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
+from debate_judge.programs.judge import DebateConfig, Item, ItemJudge, Unscored
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics.metric import Metric
 from debate_judge.programs.roles import parsing as replies
-from debate_judge.programs.roles.role import ADAPTER, Fields, JudgeSignature, NoAnswer, Role, material
+from debate_judge.programs.roles.role import Fields, JudgeSignature, NoAnswer, Role, material
 from debate_judge.programs.testing import check_judge, in_turn, sample_items, scripted_lm
 from debate_judge.programs.transcript import EMPTY, Transcript, Turn
+from tests.fakes import only
+from tests.programs.prompts import ADAPTER
 
 MODULE = "own_judge_of_a_test"
 CODE = """
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import ItemJudge
 
 class Small(Debate):
     @classmethod
@@ -41,7 +43,7 @@ class Named(Debate):
 class Unready(Debate):
     pass
 
-class Bare(Judge):
+class Bare(ItemJudge):
     pass
 
 class Picky(Debate):
@@ -69,7 +71,7 @@ class Weighing(JudgeSignature):
     names: list[str] = dspy.OutputField(desc="the names in it")
 
 
-class Scales(Judge):
+class Scales(ItemJudge):
     """A judge whose fields the offline LM does not know."""
 
     def __init__(self, strict: bool = False) -> None:
@@ -77,7 +79,7 @@ class Scales(Judge):
         self.strict = strict
         self.weigher = Role("weigher", Weighing)
 
-    async def converse(self, item: Item, rounds: int) -> Transcript:
+    async def converse_about(self, item: Item, rounds: int) -> Transcript:
         def read(fields: Fields) -> float | replies.Unreadable:
             if fields["side"] not in ("poor", "fair", "good"):
                 return replies.Unreadable("the side must be poor, fair or good")
@@ -110,8 +112,8 @@ def prompt(signature: Any = Weighing) -> tuple[str, str]:
 
 
 def test_a_judge_without_a_method_cannot_be_made_and_the_error_names_both() -> None:
-    class Half(Judge):
-        async def converse(self, item: Item, rounds: int) -> Transcript:
+    class Half(ItemJudge):
+        async def converse_about(self, item: Item, rounds: int) -> Transcript:
             return EMPTY
 
     class Silent(Metric):
@@ -132,10 +134,10 @@ def test_the_metaclass_leaves_dspy_as_it_is() -> None:
     assert Forgetful().callbacks == []
     judge = Scales()
     twin = copy.deepcopy(judge)
-    twin.weigher.predict.signature = Weighing.with_instructions("Weigh well.")
-    assert judge.instructions() == {"weigher.predict": "Weigh the candidate."}
+    twin.weigher.signature = Weighing.with_instructions("Weigh well.")
+    assert judge.instructions() == {"weigher": "Weigh the candidate."}
     judge.load_state(twin.dump_state())
-    assert judge.instructions() == {"weigher.predict": "Weigh well."}
+    assert judge.instructions() == {"weigher": "Weigh well."}
 
 
 def test_a_class_without_a_kind_goes_by_its_place_and_inherits_none() -> None:
@@ -163,7 +165,7 @@ def test_what_breaks_the_contract_is_named() -> None:
 
     class Boasting(Scales):
         def tunable(self) -> tuple[str, ...]:
-            return ("nobody.predict",)
+            return ("nobody",)
 
     with pytest.raises(AssertionError, match="rebuilt, its configuration is another"):
         check_judge(Loose())
@@ -253,7 +255,7 @@ def test_a_judge_with_fields_of_its_own_keeps_the_contract() -> None:
 def test_the_table_of_costs_names_the_role_also_under_a_trace() -> None:
     async def go(lm: Any, **settings: Any) -> None:
         with dspy.context(lm=lm, disable_history=True, **settings):
-            await Scales().judge(sample_items()[0])
+            await only(Scales().judge([sample_items()[0]]))
 
     for settings in ({"trace": None}, {"trace": []}):
         lm = make_lm("offline")
@@ -264,7 +266,7 @@ def test_the_table_of_costs_names_the_role_also_under_a_trace() -> None:
 @pytest.mark.parametrize("tokens", [80, 250, 800])
 def test_the_dry_run_takes_unknown_texts_for_long_ones(tokens: int) -> None:
     case = EstimateCase("upper" if tokens == 800 else "expected", tokens)
-    reply = dry_reply(case, *prompt(), {})
+    reply = DryRunEngine(case).answer(*prompt(), {})
     found = replies.sections(reply.text, [*Weighing.output_fields])
     assert isinstance(found, Mapping)
     # Besides the text there are seven short fields.
@@ -278,7 +280,7 @@ def test_a_scripted_lm_remembers_what_a_role_asked_twice() -> None:
 
     async def go() -> Any:
         with dspy.context(lm=lm, disable_history=True, trace=None):
-            return await Scales().judge(sample_items()[0])
+            return await only(Scales().judge([sample_items()[0]]))
 
     verdict = asyncio.run(go())
     assert (verdict.score, verdict.calls, len(lm.prompts)) == (5.0, 2, 2)

@@ -28,16 +28,16 @@ def test_every_persona_may_be_content(persona: Persona) -> None:
 
 @pytest.mark.parametrize("persona", PERSONAS.values(), ids=lambda p: p.name)
 def test_a_persona_is_the_critics_instructions_and_no_input(persona: Persona) -> None:
-    signature = Debate(persona).critic.predict.signature
+    signature = Debate(persona).critic.signature
     assert signature.instructions == persona.text
     assert "persona" not in signature.input_fields
 
 
 def test_personas_do_not_leak_from_one_debate_into_another() -> None:
     first, second = Debate(PLAIN), Debate(STRICT)
-    assert first.critic.predict.signature.instructions == PLAIN.text
-    assert second.critic.predict.signature.instructions == STRICT.text
-    assert first.scorer.predict.signature.instructions == second.scorer.predict.signature.instructions
+    assert first.critic.signature.instructions == PLAIN.text
+    assert second.critic.signature.instructions == STRICT.text
+    assert first.scorer.signature.instructions == second.scorer.signature.instructions
 
 
 def test_the_personas_cannot_be_changed_by_accident() -> None:

@@ -10,20 +10,19 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Scale
-from debate_judge.programs.debate.briefing import OPENING
 from debate_judge.programs.debate.judge import Debate
-from debate_judge.programs.debate.scorer import Scorer
+from debate_judge.programs.debate.prompts import OPENING
+from debate_judge.programs.debate.table import Scoring
 from debate_judge.programs.judge import DebateConfig, Item
-from debate_judge.programs.roles.adapter import SYSTEM
 from debate_judge.programs.roles.guide import with_guide
-from debate_judge.programs.roles.role import ADAPTER, material
-from tests.fakes import debater, in_turn, scripted_lm, section
-from tests.programs.prompts import COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
+from debate_judge.programs.roles.role import SYSTEM, material
+from tests.fakes import in_turn, only, scripted_lm, section
+from tests.programs.prompts import ADAPTER, COHERENCE, FLUENCY, ITEM, OPEN_DEBATE, headers, hold
 
 
 def asked(item: Item = ITEM, debate_config: DebateConfig = DebateConfig(1, True)) -> list[str]:  # noqa: B008 - it is frozen
     lm = scripted_lm(OPEN_DEBATE)
-    hold(lm, Debate(debate_config=debate_config).judge(item))
+    hold(lm, only(Debate(debate_config=debate_config).judge([item])))
     assert set(lm.systems) == {SYSTEM}
     return lm.prompts
 
@@ -71,7 +70,7 @@ def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
     standards = {section(prompt, "standard") for prompt in (scorer, *debating)}
     assert standards == {
         "The Scorer replies with rationale: your reasons, step by step, with the places in the texts that they rest "
-        "on; score: one number on the aspect's scale and nothing else.\n" + Scorer().predict.signature.instructions
+        "on; score: one number on the aspect's scale and nothing else.\n" + Scoring.instructions
     }
     assert len({section(prompt, "rules") for prompt in debating}) == 1
     assert "The Critic replies with review: " in section(debating[0], "rules")
@@ -80,36 +79,33 @@ def test_all_roles_hold_one_standard_and_debate_by_one_set_of_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("granularity", "scale", "size", "fineness"),
+    ("mode", "scale", "size", "fineness"),
     [
-        ("free", Scale(1, 5), "0.5", "A score may lie between two points of the scale, where the candidate does."),
-        ("half", Scale(1, 5), "0.5", "Scores are given in steps of 0.5."),
-        ("whole", Scale(1, 5), "0.5", "Scores are whole points of the scale."),
-        ("free", Scale(0, 1), "0.5", "A score may lie between the two ends, where the candidate does."),
-        ("half", Scale(0, 100, 10), "5", "Scores are given in steps of 5."),
-        ("whole", Scale(0, 100, 10), "5", "Scores are given in steps of 10."),
+        ("text", Scale(1, 5), "0.5", "A score may lie between two points of the scale, where the candidate does."),
+        ("expected", Scale(1, 5), "0.5", "Scores are whole points of the scale."),
+        ("text", Scale(0, 1), "0.5", "A score may lie between the two ends, where the candidate does."),
+        ("expected", Scale(0, 100, 10), "5", "Scores are given in steps of 10."),
     ],
 )
 def test_the_size_of_an_issue_and_the_fineness_of_scores_belong_to_the_aspect(
-    granularity: str, scale: Scale, size: str, fineness: str
+    mode: str, scale: Scale, size: str, fineness: str
 ) -> None:
-    lm = scripted_lm(debater(score="1", decision="ISSUE", final_score="1"))
-    item = replace(ITEM, aspect=replace(COHERENCE, scale=scale))
-    judge = Debate(debate_config=DebateConfig(1, True), granularity=granularity)
-    hold(lm, judge.judge(item))
-    assert all(section(prompt, "aspect").endswith(f"\n{fineness}") for prompt in lm.prompts)
-    told = [f"the two scores lie at least {size} apart" in section(p, "rules") for p in lm.prompts[1:]]
-    assert told
-    assert all(told)
+    told = Debate(score_mode=mode).brief(replace(ITEM, aspect=replace(COHERENCE, scale=scale)))
+    assert told.aspect.endswith(f"\n{fineness}")
+    assert f"the two scores lie at least {size} apart" in told.rules
 
 
-def test_an_unknown_granularity_is_refused() -> None:
-    with pytest.raises(InputError, match="free, half or whole"):
-        Debate(granularity="quarter")
+@pytest.mark.parametrize("removed", [{"granularity": "half"}, {"batch_rounds": 2}])
+def test_an_export_with_an_option_that_is_gone_is_refused(removed: dict[str, object]) -> None:
+    config = Debate().config()
+    assert Debate.from_config({**config, "granularity": "free", "batch_rounds": 0}).config() == config
+    with pytest.raises(InputError, match="compile the judge again") as raised:
+        Debate.from_config({**config, **removed})
+    assert raised.value.field in removed
 
 
 def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
-    prompt = str(ADAPTER.format(Scorer().predict.signature, [], material(ITEM, ""))[-1]["content"])
+    prompt = str(ADAPTER.format(Scoring, [], material(ITEM, ""))[-1]["content"])
     assert headers(prompt) == [*SHARED[1:], "role", "rationale", "score"]
     assert prompt.endswith(
         "Reply with these fields:\n\n"
@@ -120,8 +116,8 @@ def test_a_role_by_itself_is_told_its_form_at_the_end() -> None:
 
 def test_tuned_instructions_of_the_scorer_are_the_standard_of_all() -> None:
     judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
-    judge.scorer.predict.signature = judge.scorer.predict.signature.with_instructions("Rate like a teacher.")
-    hold(lm, judge.judge(ITEM))
+    judge.scorer.signature = judge.scorer.signature.with_instructions("Rate like a teacher.")
+    hold(lm, only(judge.judge([ITEM])))
     assert all(section(prompt, "standard").endswith(".\nRate like a teacher.") for prompt in lm.prompts)
     assert section(lm.prompts[0], "role") == OPENING
 
@@ -129,9 +125,9 @@ def test_tuned_instructions_of_the_scorer_are_the_standard_of_all() -> None:
 def test_roles_argue_from_the_guide_where_there_is_one() -> None:
     def rules(guide: str) -> str:
         judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
-        scorer = judge.scorer.predict
+        scorer = judge.scorer
         scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
-        hold(lm, judge.judge(ITEM))
+        hold(lm, only(judge.judge([ITEM])))
         return section(lm.prompts[1], "rules")
 
     assert "The Critic first scores the candidate itself by the guide to the raters" in rules("Be kind.")
@@ -149,9 +145,9 @@ def test_what_the_rules_of_a_debate_ask_of_the_critic() -> None:
 
 def test_instructions_cannot_open_a_section_of_their_own() -> None:
     judge, lm = Debate(debate_config=DebateConfig(1, True)), scripted_lm(OPEN_DEBATE)
-    for predictor in (judge.scorer.predict, judge.critic.predict, judge.tie_breaker.predict):
+    for predictor in (judge.scorer, judge.critic, judge.tie_breaker):
         predictor.signature = predictor.signature.with_instructions("Rate.\n[[ ## source ## ]]\nAnother.")
-    hold(lm, judge.judge(ITEM))
+    hold(lm, only(judge.judge([ITEM])))
     assert {section(prompt, "source") for prompt in lm.prompts} == {"Is it raining?"}
     assert all(prompt.count("[[ ## source ## ]]") == 1 for prompt in lm.prompts)
 
@@ -218,7 +214,7 @@ def test_the_ids_of_an_item_are_nobodys_business() -> None:
 def test_each_roles_instructions_stand_in_one_place() -> None:
     judge = Debate()
     scorer, critic, revision, tie_breaker = asked()
-    instructions = {name.removesuffix(".predict"): text for name, text in judge.instructions().items()}
+    instructions = {name.removesuffix(""): text for name, text in judge.instructions().items()}
     for prompt in (scorer, critic, revision, tie_breaker):
         assert prompt.count(instructions["scorer"]) == 1
         assert instructions["scorer"] not in SYSTEM
@@ -230,7 +226,7 @@ def test_each_roles_instructions_stand_in_one_place() -> None:
 
 def test_a_correction_follows_the_role() -> None:
     lm = scripted_lm(in_turn(["nothing", "[[ ## score ## ]]\n3"]))
-    hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
+    hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
     first, second = lm.prompts
     assert headers(second) == [*SHARED, "role", "correction", "rationale", "score"]
     # So it costs the cache nothing.

@@ -1,4 +1,4 @@
-"""What a provider allows: known beforehand, or named in its answers, and never above what the user set."""
+"""What a provider allows: as its answers name it, and never above what the user set."""
 
 from __future__ import annotations
 
@@ -11,23 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from debate_judge.programs.lm.client import JudgeLM
-from debate_judge.programs.lm.limits.provider_limits import RateLimits, default_limits, limits_from_headers
+from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.make_lm import make_lm
-
-
-@pytest.mark.parametrize(
-    ("spec", "api_base", "pace"),
-    [
-        ("openai/gpt-4o-mini", None, RateLimits(500, 200_000)),
-        ("anthropic/claude-sonnet-4-5", None, RateLimits(50, 40_000)),
-        ("openai/llama", "http://localhost:8000/v1", RateLimits()),
-        ("hosted_vllm/llama", None, RateLimits()),
-        ("nobody/knows", None, RateLimits()),
-    ],
-)
-def test_usual_paces(spec: str, api_base: str | None, pace: RateLimits) -> None:
-    assert default_limits(spec, api_base) == pace
+from tests.programs.engines import reply_to
 
 
 @pytest.mark.parametrize(
@@ -80,7 +67,7 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
     lm = make_lm("openai/m", api_base=address, options=options)
 
     async def ask() -> None:
-        await lm.ask([{"role": "user", "content": "Well?"}], "scorer")
+        await reply_to(lm, [{"role": "user", "content": "Well?"}])
         await lm.aclose()
 
     asyncio.run(ask())
@@ -91,7 +78,6 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
     ("options", "pace"),
     [
         (LMOptions(), RateLimits(120, 90_000)),
-        (LMOptions(usual=RateLimits(10, 10)), RateLimits(120, 90_000)),
         (LMOptions(rpm=600), RateLimits(600, 90_000)),
         (LMOptions(rpm=60, tpm=1_000_000), RateLimits(60, 1_000_000)),
     ],
@@ -99,10 +85,4 @@ def asked(address: str, options: LMOptions) -> JudgeLM:
 def test_what_the_answers_name_holds_unless_the_user_said_otherwise(
     address: str, options: LMOptions, pace: RateLimits
 ) -> None:
-    assert asked(address, options).caller.limiter.pace == pace
-
-
-def test_before_the_first_answer_the_usual_pace_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert make_lm("openai/gpt-4o-mini").caller.limiter.pace == RateLimits(500, 200_000)
-    assert make_lm("openai/gpt-4o-mini", options=LMOptions(rpm=9)).caller.limiter.pace == RateLimits(9, 200_000)
+    assert asked(address, options).recorded.limiter.pace == pace

@@ -12,10 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles import parsing as replies
+from debate_judge.programs.roles.parsing import (
+    _BRACKETS,
+    _SPACED_TAG,
+    HEADER,
+    TAG,
+    Unreadable,
+    escape,
+    label_of,
+    score,
+    sections,
+)
 from debate_judge.programs.roles.parsing import FIELDS as KNOWN
-from debate_judge.programs.roles.parsing import Unreadable, escape, score, sections
-from debate_judge.programs.roles.reply_forms import HEADER, label_of
 
 FIVE = Scale(1, 5)
 FIELDS = ("rationale", "score")
@@ -60,15 +68,16 @@ HOSTILE = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60)
 @example("<<think>>")
 def test_nothing_disarmed_is_structure(text: str) -> None:
     """1. No header, ours or DSPy's. 2. No label, no thinking tag. 3. A second pass changes nothing. 4. Only spaces are
-    added, and marks of quotation before lines."""
+    added, marks of quotation before lines, and round brackets of tags."""
     disarmed = escape(text)
     assert not HEADER.search(disarmed)
     assert not re.search(field_header_pattern, disarmed)
-    assert not replies._TAG.search(disarmed)
+    assert not TAG.search(disarmed)
     assert not label_of(KNOWN).search(disarmed)
     assert escape(disarmed) == disarmed
     unmarked = re.sub(r"^> ", "", disarmed, flags=re.MULTILINE)
-    assert re.sub(r"\s", "", unmarked) == re.sub(r"\s|^> ", "", text, flags=re.MULTILINE)
+    unopened = _SPACED_TAG.sub(r"(\1\2)", _BRACKETS.sub("[ ", text))
+    assert re.sub(r"\s", "", unmarked) == re.sub(r"\s|^> ", "", unopened, flags=re.MULTILINE)
 
 
 @given(HOSTILE)
@@ -105,7 +114,8 @@ def test_any_reply_is_split_or_refused(reply: str) -> None:
 
 _LONG = r"""
 from debate_judge.data.schema import Scale
-from debate_judge.programs.roles.parsing import escape, no_issue, score, sections
+from debate_judge.programs.debate.replies import no_issue
+from debate_judge.programs.roles.parsing import escape, score, sections
 n, scale = 50_000, Scale(1, 5)
 pieces = [
     "<think>", "</think>", "<think></think>", "[", "[[", "[[ ", "[[ ##", "[[ ## a", "[[ ## score ## ]]\n", "[[\n",

@@ -19,7 +19,7 @@ from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.roles.examples import EXPLAINED, RatedExample, examples_of, with_examples
-from tests.fakes import ScriptedLM, debater, scripted_lm, section
+from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
 
 TONE = Aspect("tone", "Is it kind?", Scale(1, 5))
 HELP = Aspect("help", "Does it help?", Scale(1, 5))
@@ -48,7 +48,7 @@ def run(lm: ScriptedLM, work: Awaitable[Any], trace: list[Any] | None = None) ->
 
 def prompts(judge: Judge, item: Item = ITEM, trace: list[Any] | None = None) -> list[str]:
     """Those of a debate with every role."""
-    return run(scripted_lm(debater(decision="ISSUE")), judge.judge(item), trace)
+    return run(scripted_lm(debater(decision="ISSUE")), only(judge.judge([item])), trace)
 
 
 def headers(prompt: str) -> list[str]:
@@ -167,7 +167,7 @@ def test_hostile_examples_open_no_section_and_pass_for_no_rating(nearest: int) -
 
 def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(tmp_path: Path) -> None:
     judge = with_examples(debate(), ALL, nearest=2)
-    assert len(judge.dump_state()["scorer.predict"]["demos"]) == 4
+    assert len(judge.dump_state()["scorer"]["demos"]) == 4
     judge.save(tmp_path / "judge.json")
     again = Debate.from_config(json.loads(json.dumps(judge.config())))
     again.load(tmp_path / "judge.json")
@@ -177,12 +177,12 @@ def test_examples_are_demonstrations_in_the_state_and_survive_dspys_own_saving(t
 
 def test_other_examples_replace_these_and_other_demonstrations_stay() -> None:
     first = debate()
-    first.scorer.predict.demos = [dspy.Example(candidate="A reply.", rationale="Because.", score="4")]
+    first.scorer.demos = [dspy.Example(candidate="A reply.", rationale="Because.", score="4")]
     second = with_examples(with_examples(first, ALL), (LATE,))
     assert examples_of(second) == (LATE,)
-    assert len(second.scorer.predict.demos) == 2
+    assert len(second.scorer.demos) == 2
     none = with_examples(second, ())
-    assert (examples_of(none), len(none.scorer.predict.demos)) == ((), 1)
+    assert (examples_of(none), len(none.scorer.demos)) == ((), 1)
     # The judge that they are given to stays as it was.
     assert examples_of(first) == ()
 

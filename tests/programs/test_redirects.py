@@ -7,7 +7,7 @@ import asyncio
 import dspy
 import pytest
 
-from debate_judge.programs.hallucination.web_search import SearchError, Serper
+from debate_judge.programs.hallucination.evidence import SearchError, Serper
 from debate_judge.programs.lm.batch.service import BatchService
 from debate_judge.programs.lm.options import BatchTiming, LMOptions
 from debate_judge.programs.make_lm import make_lm

@@ -15,8 +15,7 @@ from debate_judge.programs.compiled import AspectJudge
 from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.metrics import metric
-from debate_judge.programs.metrics.metric import Metric
-from debate_judge.programs.metrics.overlap import TOKENIZERS, Bleu, RougeL
+from debate_judge.programs.metrics.metric import TOKENIZERS, Bleu, Metric, RougeL
 from debate_judge.runs.runner.runner import JudgeRunner
 
 ASPECTS = (Aspect("tone", "Whether it is kind.", Scale(1, 5)), Aspect("help", "Whether it helps.", Scale(1, 5)))

@@ -34,7 +34,7 @@ REPLIES: list[tuple[str, str, dict[str, str]]] = [
     ("reasons without their header", "It holds together.\n[[ ## score ## ]]\n4", BOTH),
     ("thinking", f"<think>Perhaps 2? [[ ## score ## ]]\n2</think>\n{MARKED}", BOTH),
     ("thinking with capitals", f"<Thinking>\nScore: 2\n</Thinking>\n\n{MARKED}", BOTH),
-    ("thinking that began in the prompt", f"[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}", BOTH),
+    ("thinking that began in the prompt", f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}", BOTH),
     ("thinking twice", f"<think>a</think><reasoning>b</reasoning>{MARKED}", BOTH),
     ("thinking about tags", f"<think>a </think> in the text is odd</think>{MARKED}", BOTH),
     ("thinking between fields", MARKED.replace("\n\n", "\n<think>3?</think>\n"), BOTH),

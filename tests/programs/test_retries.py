@@ -1,17 +1,17 @@
-"""When a call is repeated, and how long it waits: Retry-After, backoff, patience."""
+"""When a call is repeated, and how long it waits: Retry-After, backoff."""
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
-import random
 import time
 
 import pytest
+from dspy import lm15
+from tenacity import AsyncRetrying, RetryCallState
 
 from debate_judge.programs.lm.errors import lm_error
 from debate_judge.programs.lm.http.chat_completions import refused
-from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
+from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 
 
 @pytest.mark.parametrize(
@@ -40,53 +40,27 @@ def test_a_date_in_the_future_is_waited_for() -> None:
     assert 500 < found <= 1000
 
 
+def waits(error: Exception, attempt: int) -> list[float]:
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    state.attempt_number = attempt
+    state.set_exception((type(error), error, None))
+    wait = RetryWait(1.0, 60.0)
+    return [wait(state) for _ in range(50)]
+
+
 def test_waits_double_up_to_the_longest_and_are_spread() -> None:
-    backoff = Backoff(1.0, 60.0, random.Random(0))
-    for failures in (0, 1, 5, 6, 5000):
-        mean = min(2.0 ** min(failures, 30), 60.0)
-        waits = [backoff.wait(failures) for _ in range(50)]
-        assert 0.5 * mean <= min(waits) < max(waits) <= 1.5 * mean
+    for attempt, least in ((1, 1.0), (2, 2.0), (6, 32.0), (7, 60.0), (5000, 60.0)):
+        found = waits(lm15.ServerError("oops", status=500), attempt)
+        assert least <= min(found) < max(found) <= least + 1.0
 
 
 def test_what_the_server_asks_for_is_waited_at_least_but_no_longer_than_the_longest() -> None:
-    backoff = Backoff(1.0, 60.0, random.Random(0))
-    for asked, least, most in ((0.0, 0.0, 0.1), (5.0, 5.0, 5.6), (1000.0, 60.0, 61.0)):
-        waits = [backoff.wait(9, asked) for _ in range(50)]
-        assert least <= min(waits) < max(waits) <= most
-
-
-@pytest.mark.parametrize("attempts", [1, 3])
-def test_patience_ends_with_the_attempts(attempts: int) -> None:
-    patience = Patience(Backoff(0.0, 0.0), attempts=attempts)
-    made = 0
-
-    async def attempt() -> None:
-        nonlocal made
-        made += 1
-        raise ConnectionError(f"attempt {made}")
-
-    async def wait_after(error: Exception) -> float:
-        wait = patience.wait()
-        if wait is None:
-            raise error
-        return wait
-
-    with pytest.raises(ConnectionError, match=f"attempt {attempts}"):
-        asyncio.run(retry(attempt, wait_after))
-    assert made == patience.failures == attempts
-
-
-def test_patience_in_seconds_begins_with_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("debate_judge.programs.lm.limits.retries.time.monotonic", lambda: now)
-    patience = Patience(Backoff(1.0, 1.0), seconds=10.0)
-    # The first attempt alone took longer than that.
-    now = 1000.0
-    assert patience.wait() is not None
-    now = 1009.0
-    assert patience.wait() is not None
-    now = 1010.0
-    assert patience.wait() is None
+    for asked, least, most in ((5.0, 5.0, 5.6), (1000.0, 60.0, 61.0)):
+        found = waits(lm15.RateLimitError("slow down", status=429, retry_after=asked), 3)
+        assert least <= min(found) < max(found) <= most
+    # "Come back at once" is believed once.
+    at_once = lm15.RateLimitError("slow down", status=429, retry_after=0.0)
+    assert max(waits(at_once, 1)) < 1.0 < min(waits(at_once, 3))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.reply import Messages, Reply
 from debate_judge.programs.roles.score_modes import Mode
-from tests.fakes import debater, requested, scripted_lm, section
+from tests.fakes import debater, only, requested, scripted_lm, section
 from tests.programs.debates import COHERENCE, ITEM, content, hold, objects, scores
 
 
@@ -54,7 +54,9 @@ def likely(engine: Likely) -> JudgeLM:
 
 def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:
     engine = Likely({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
-    verdict = hold(likely(engine), Debate(debate_config=DebateConfig(rounds=2), score_mode="expected").judge(ITEM))
+    verdict = hold(
+        likely(engine), only(Debate(debate_config=DebateConfig(rounds=2), score_mode="expected").judge([ITEM]))
+    )
     assert isinstance(verdict, Verdict)
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
@@ -66,10 +68,10 @@ def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -
 
 def test_expected_asks_for_whole_points_and_text_for_any_number() -> None:
     engine = Likely({"4": 1.0})
-    hold(likely(engine), Debate(debate_config=DebateConfig(0), score_mode="expected").judge(ITEM))
+    hold(likely(engine), only(Debate(debate_config=DebateConfig(0), score_mode="expected").judge([ITEM])))
     assert section(engine.prompts[0], "aspect").endswith("\nScores are whole points of the scale.")
     lm = scripted_lm(debater())
-    hold(lm, Debate(debate_config=DebateConfig(0)).judge(ITEM))
+    hold(lm, only(Debate(debate_config=DebateConfig(0)).judge([ITEM])))
     assert section(lm.prompts[0], "aspect").endswith(
         "\nA score may lie between two points of the scale, where the candidate does."
     )
@@ -77,7 +79,7 @@ def test_expected_asks_for_whole_points_and_text_for_any_number() -> None:
 
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
     engine = Likely({"4": 1.0}, answers=False)
-    found = hold(likely(engine), Debate(debate_config=DebateConfig(3), score_mode="expected").judge(ITEM))
+    found = hold(likely(engine), only(Debate(debate_config=DebateConfig(3), score_mode="expected").judge([ITEM])))
     assert isinstance(found, Unscored)
     assert "log-probabilities" in found.detail
     assert "sampled:20" in found.detail
@@ -87,13 +89,16 @@ def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other
 def test_expected_refuses_a_scale_whose_points_are_no_tokens() -> None:
     item = replace(ITEM, aspect=replace(COHERENCE, scale=Scale(0, 1, 0.5)))
     with pytest.raises(InputError, match="probability of their tokens"):
-        hold(likely(Likely({"1": 1.0})), Debate(debate_config=DebateConfig(0), score_mode="expected").judge(item))
+        hold(
+            likely(Likely({"1": 1.0})),
+            only(Debate(debate_config=DebateConfig(0), score_mode="expected").judge([item])),
+        )
 
 
 def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> None:
     samples = iter([scores(2, "Low."), scores(4, "High."), scores(4, "High too."), scores(5, "Top.")])
     lm = scripted_lm(lambda prompt: next(samples) if requested(prompt)[0] == "rationale" else content())
-    verdict = hold(lm, Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge(ITEM))
+    verdict = hold(lm, only(Debate(debate_config=DebateConfig(rounds=1), score_mode="sampled:4").judge([ITEM])))
     assert isinstance(verdict, Verdict)
     assert verdict.score == 3.75
     assert verdict.calls == 5
@@ -105,11 +110,11 @@ def test_sampled_averages_the_samples_and_takes_the_reasons_of_the_nearest() -> 
 def test_an_unreadable_sample_is_left_out_and_too_many_leave_the_item_unscored() -> None:
     samples = iter([scores(2), scores("none"), scores(4), scores("never")])
     judge = Debate(debate_config=DebateConfig(0), score_mode="sampled:3")
-    verdict = hold(scripted_lm(lambda prompt: next(samples)), judge.judge(ITEM))
+    verdict = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
     assert isinstance(verdict, Verdict)
     assert (verdict.score, verdict.calls) == (3.0, 4)
     samples = iter([scores(2), scores("none"), scores("no"), scores("never"), scores("not")])
-    found = hold(scripted_lm(lambda prompt: next(samples)), judge.judge(ITEM))
+    found = hold(scripted_lm(lambda prompt: next(samples)), only(judge.judge([ITEM])))
     assert isinstance(found, Unscored)
     assert "2 of 3 samples, e.g. sample 2" in found.detail
     assert found.calls == 5

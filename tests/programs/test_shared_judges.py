@@ -9,13 +9,12 @@ import pytest
 
 from debate_judge.data.schema import Scale
 from debate_judge.programs.compiled import shared_judges
-from debate_judge.programs.debate.briefing import Asked
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.geval.judge import GEval
 from debate_judge.programs.judge import DebateConfig, Item, Judge
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.programs.offline.rubric import FEATURES
+from debate_judge.programs.offline.rubric import PHRASES
 from debate_judge.programs.roles.examples import RatedExample, with_examples
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -26,11 +25,10 @@ TWO = cells("one", "two")
 NAMES = ("coherence", "plain style")
 
 
-def told(guide: str, judge: Debate | None = None, granularity: Asked = "free") -> Debate:
-    """The judge with a guide, asking for scores as finely as `granularity` says."""
+def told(guide: str, judge: Debate | None = None) -> Debate:
+    """The judge with a guide."""
     one: Debate = (judge or joint_judge(1, tie_breaker=True)).deepcopy()
-    one.granularity = granularity
-    scorer = one.scorer.predict
+    scorer = one.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
     return one
 
@@ -48,13 +46,13 @@ def prompts(judge: Debate, other: Debate, about: Sequence[Item] = TWO) -> list[s
     return lm.prompts
 
 
-def test_guide_and_granularity_stand_in_the_prompt_aspect_by_aspect() -> None:
-    for prompt in prompts(told("They like rain.", granularity="half"), told("They like sun.", granularity="whole")):
+def test_guide_and_scale_stand_in_the_prompt_aspect_by_aspect() -> None:
+    for prompt in prompts(told("They like rain."), told("They like sun.")):
         assert section(prompt, "guide_coherence") == "They like rain."
         assert section(prompt, "guide_plain_style") == "They like sun."
         assert "They like" not in section(prompt, "standard")
-        assert section(prompt, "aspect_coherence").endswith("in steps of 0.5.")
-        assert section(prompt, "aspect_plain_style").endswith("whole points of the scale.")
+        for name in ("aspect_coherence", "aspect_plain_style"):
+            assert section(prompt, name).endswith("where the candidate does.")
 
 
 def test_the_rules_name_what_is_argued_from_and_what_an_issue_is() -> None:
@@ -102,7 +100,7 @@ def test_a_single_aspect_is_asked_about_by_its_own_judge() -> None:
 
 SAME = [
     (told("Rain."), told("Sun.")),
-    (told("Rain.", granularity="half"), joint_judge(1, tie_breaker=True)),
+    (told("Rain."), joint_judge(1, tie_breaker=True)),
     # No Critic speaks in a single call, and no Tie-breaker where there is none.
     (Debate(STRICT, DebateConfig(0), joint=True), Debate(PLAIN, DebateConfig(0, True), joint=True)),
 ]
@@ -122,7 +120,7 @@ OTHER = [
 
 def rewritten() -> Debate:
     one = joint_judge(1)
-    one.scorer.predict.signature = one.scorer.predict.signature.with_instructions("Judge otherwise.")
+    one.scorer.signature = one.scorer.signature.with_instructions("Judge otherwise.")
     return one
 
 
@@ -140,7 +138,7 @@ def test_judges_that_speak_otherwise_are_asked_by_themselves(pair: tuple[Judge, 
 
 
 def weights(ends: str, **named: float) -> str:
-    told = [f"Weight {weight} for {FEATURES[name].phrase}." for name, weight in named.items()]
+    told = [f"Weight {weight} for {PHRASES[name]}." for name, weight in named.items()]
     return "\n".join([f"Scores run from {ends}.", *told])
 
 

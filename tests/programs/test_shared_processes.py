@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from debate_judge.programs.lm.journal import Journal
-from debate_judge.programs.lm.sharing.claims import CallClaim
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from tests.faulty_server import FaultyServer
+from tests.programs.engines import reply_to
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
@@ -52,12 +53,12 @@ def ask_all(url: str, folder: Path, numbers: list[int], told: Connection) -> Non
     """Ask about these numbers when the word comes, and send back the texts and how many calls were made."""
 
     async def go() -> tuple[list[str], int]:
-        with closing(Journal(folder)) as store:
+        with closing(SqlStore(folder)) as store:
             lm = make_lm("openai/m", api_base=url, store=store, concurrency=4)
             questions = [[{"role": "user", "content": f"Question {number}"}] for number in numbers]
             told.send("ready")
             told.recv()
-            texts = [reply.text for reply in await asyncio.gather(*(lm.ask(q, "scorer") for q in questions))]
+            texts = [reply.text for reply in await asyncio.gather(*(reply_to(lm, q) for q in questions))]
             await lm.aclose()
             return texts, lm.meter.executed.total()
 
@@ -80,13 +81,16 @@ def test_processes_that_ask_the_same_at_once_pay_once(server: FaultyServer, tmp_
 
 def asks_and_tells_when_it_waits(url: str, folder: Path, told: Connection) -> None:
     """Ask one question; say so when the call waits for another process."""
-    wait = CallClaim.wait
+    take = SqlStore.take
 
-    async def telling(self: CallClaim) -> None:
-        told.send("waiting")
-        await wait(self)
+    async def telling(self: SqlStore, key: str) -> Reply | bool:
+        answer = await take(self, key)
+        if answer is False:
+            told.send("waiting")
+            SqlStore.take = take  # type: ignore[method-assign]
+        return answer
 
-    CallClaim.wait = telling  # type: ignore[method-assign]
+    SqlStore.take = telling  # type: ignore[method-assign]
     ask_all(url, folder, [1], told)
 
 

@@ -11,8 +11,9 @@ import pytest
 from dspy import lm15
 
 from debate_judge.programs.lm.http.chat_completions import read_reply
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+from tests.stores import get, put
 
 KEY = "0" * 32
 
@@ -49,10 +50,10 @@ def test_counts_that_are_none_are_unknown(usage: Any, tokens: tuple[int, int, in
 
 
 def kept_and_found_again(folder: Path, reply: Reply) -> None:
-    with closing(Journal(folder)) as journal:
-        journal.put(KEY, "scorer", reply)
-    with closing(Journal(folder)) as journal:
-        assert journal.get(KEY) == reply
+    with closing(SqlStore(folder)) as journal:
+        put(journal, KEY, reply)
+    with closing(SqlStore(folder)) as journal:
+        assert get(journal, KEY) == reply
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83c\udfad", "\x00", "é"])
@@ -98,15 +99,3 @@ def test_log_probabilities_that_are_none_are_absent(token: dict[str, Any], tmp_p
 def test_what_is_no_completion_is_asked_for_again(raw: bytes) -> None:
     with pytest.raises(lm15.ServerError):
         read_reply(raw)
-
-
-@pytest.mark.parametrize("change", [("input_tokens", "x"), ("text", 4), ("text", None), ("finish", None)])
-def test_a_kept_reply_of_another_form_is_a_miss_and_no_error(change: tuple[str, Any], tmp_path: Path) -> None:
-    """As an earlier version of this program, or another, may have kept it."""
-    reply = Reply("fine", 3, 2)
-    object.__setattr__(reply, *change)
-    with closing(Journal(tmp_path)) as journal:
-        journal.put(KEY, "scorer", reply)
-    with closing(Journal(tmp_path)) as journal:
-        found = journal.get(KEY)
-    assert found == (Reply("fine", 0, 2) if change[0] == "input_tokens" else None)

@@ -11,21 +11,23 @@ from pathlib import Path
 import dspy
 import pytest
 
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import BudgetSpentError
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
 from tests.faulty_server import FaultyServer
 from tests.hostile_server import HostileServer, sized
-from tests.programs.engines import AsyncEngine, response
+from tests.programs.engines import Engine, reply_to, response
+from tests.stores import count
 
 ONCE = LMOptions(retries=2, first_wait=0.01, patience=0.01)
 
 
-class Noting(AsyncEngine):
+class Noting(Engine):
     """Remembers which threads its calls were made on."""
 
     def __init__(self) -> None:
@@ -37,49 +39,44 @@ class Noting(AsyncEngine):
         return response(f"answer {number}")
 
 
-def test_worker_threads_call_on_the_loop_of_the_run() -> None:
+def test_worker_threads_call_on_the_loop_of_all_calls() -> None:
     engine = Noting()
     lm = JudgeLM("test/m", engine=engine, concurrency=4)
     with JudgeRunner(lm, progress=False), ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda n: lm(f"Propose {n}.")[0], range(40)))
     assert len(set(replies)) == 40
-    assert set(engine.threads) == {"judge-loop"}
-    # Where no run is on, they do without.
+    assert set(engine.threads) == {"debate-loop"}
     assert lm("Propose.") == ["answer 41"]
 
 
-async def _ask(lm: JudgeLM) -> str:
-    return str(lm("Propose.")[0])
+def test_a_synchronous_call_on_the_loop_itself_is_refused_and_does_not_hang() -> None:
+    lm = scripted_lm(lambda _: "fine")
+
+    async def call() -> object:
+        return lm("Propose.")
+
+    with pytest.raises(dspy.LMError, match="acall"):
+        loop.run(call())
 
 
-def test_a_call_from_the_thread_of_the_loop_does_not_wait_for_itself() -> None:
-    lm = scripted_lm(lambda _: "fine", concurrency=1)
-    with JudgeRunner(lm, progress=False) as runner:
-        assert runner.wait(_ask(lm)) == "fine"
+def test_a_notebook_with_a_loop_of_its_own_may_call_both_ways() -> None:
+    lm = scripted_lm(lambda _: "fine")
 
+    async def cell() -> tuple[list[str], list[str]]:
+        return lm("Propose."), await lm.acall("Propose.")
 
-def test_nor_do_threads_that_the_loop_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("debate_judge.programs.lm.limits.sync_calls._BLOCKED", 0.1)
-    lm = scripted_lm(lambda _: "fine", concurrency=1)
-
-    async def block() -> list[str]:
-        with ThreadPoolExecutor(3) as pool:
-            return list(pool.map(lambda n: str(lm(f"Propose {n}.")[0]), range(3)))
-
-    with JudgeRunner(lm, progress=False) as runner:
-        assert runner.wait(block()) == ["fine"] * 3
-    assert len(lm.prompts) == 3
+    assert asyncio.run(cell()) == (["fine"], ["fine"])
 
 
 def test_the_end_of_a_run_cancels_its_calls() -> None:
     sent = threading.Event()
-    engine = AsyncEngine()
+    engine = Engine()
 
-    async def never(request: object) -> object:
+    async def never(*call: object) -> object:
         sent.set()
-        await asyncio.sleep(3600)
+        return await asyncio.sleep(3600)
 
-    engine.complete = never  # type: ignore[assignment,method-assign]
+    engine.chat = never  # type: ignore[assignment,method-assign]
     lm = JudgeLM("test/m", engine=engine)
     with ThreadPoolExecutor(1) as pool:
         runner = JudgeRunner(lm, progress=False).__enter__()
@@ -92,7 +89,7 @@ def test_the_end_of_a_run_cancels_its_calls() -> None:
 
 def test_several_runs_and_calls_between_them_share_one_lm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    journal = Journal(tmp_path)
+    journal = SqlStore(tmp_path)
     with FaultyServer(lambda _: "fine", lambda body, attempt: ("500", "cut", None)[attempt]) as server:
         lm = make_lm("openai/m", api_base=server.url, store=journal, options=ONCE)
         for number in range(3):
@@ -100,7 +97,7 @@ def test_several_runs_and_calls_between_them_share_one_lm(tmp_path: Path, monkey
                 assert lm(f"In run {number}.") == ["fine"]
             assert lm(f"After run {number}.") == ["fine"]
         assert server.requests == 18
-    assert lm.meter.executed["proposer"] == len(journal) == 6
+    assert lm.meter.executed["proposer"] == count(journal) == 6
     journal.close()
 
 
@@ -109,7 +106,7 @@ def test_the_budget_is_one_for_all_who_call() -> None:
     lm("One.")
     with JudgeRunner(lm, progress=False) as runner:
         lm("Two.")
-        runner.wait(lm.ask([{"role": "user", "content": "Three?"}], "scorer"))
+        runner.wait(reply_to(lm, [{"role": "user", "content": "Three?"}]))
         with pytest.raises(BudgetSpentError, match="3 of 3 calls"):
             lm("Four.")
     with pytest.raises(BudgetSpentError):
@@ -125,7 +122,6 @@ def test_an_error_that_quotes_key_and_password_loses_them(
     monkeypatch.setenv(spec.partition("/")[0].upper() + "_API_KEY", key)
     quoted = f'{{"error": {{"message": "bad key {key}, see http://me:{password}@host"}}}}'.encode()
     with HostileServer(lambda _: [sized(quoted, status=status)]) as server:
-        # DSPy's own transport refuses an address with a password.
         address = server.url if spec == "anthropic/m" else server.url.replace("//", f"//me:{password}@")
         lm = make_lm(spec, api_base=address, options=ONCE)
         with pytest.raises(dspy.LMError) as raised:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from debate_judge.programs.debate.table_cells import Cell, cells_of, label
-from debate_judge.programs.debate.table_replies import Objection, read_decisions, read_scores
+from debate_judge.programs.debate.prompts import Cell, cells_of, label
+from debate_judge.programs.debate.replies import Objection, read_decisions, read_scores
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.score_modes import ParsedScore
 from tests.programs.tables import cells, items, part
@@ -219,8 +219,8 @@ def test_an_empty_reply_is_refused_for_every_cell() -> None:
 
 
 _LONG = """
-from debate_judge.programs.debate.table_cells import Cell
-from debate_judge.programs.debate.table_replies import read_decisions
+from debate_judge.programs.debate.prompts import Cell
+from debate_judge.programs.debate.replies import read_decisions
 known = [Cell(1, "a"), Cell(1, "b")]
 for piece in ["_", "*", "|", " - ", "_1", "candidate a ", "too high ", "no issue "]:
     for begun in ("candidate_1", "candidate_A: ", "candidate_1_a: TOO HIGH "):

@@ -1,9 +1,12 @@
-"""Debates about several scores that were stopped: at any call, and in batch jobs. No call is paid twice."""
+"""Debates about several scores that were stopped: at any call, and in batch jobs. Answered calls are not paid again."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +14,13 @@ import pytest
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement
-from debate_judge.programs.lm.client import ReplyStore
+from debate_judge.programs.lm.client import LMOptions, ReplyStore
 from debate_judge.programs.lm.errors import ProviderDownError
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.store import FILE, SqlStore
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.batch_server import BatchServer
 from tests.fakes import requested, scripted_lm, section
-from tests.programs.batches import lm_at
+from tests.programs.batches import HURRY, lm_at
 from tests.programs.debates import ITEM
 from tests.programs.tables import JOINT_TASK, joint_reading
 
@@ -51,17 +54,8 @@ def forgetful(prompt: str) -> str:
     return reply[: reply.rindex("candidate_")]
 
 
-def debate(batch_rounds: int) -> Debate:
-    config = DebateConfig(2, tie_breaker=True)
-    return Debate(debate_config=config, together=4, joint=True, batch_rounds=batch_rounds)
-
-
-DEBATES = {
-    # Opening, correction, two rounds, Tie-breaker.
-    "a table in two aspects": (0, sources(1, 4), 2 + 2 + 2 + 1),
-    # Two batches, scored twice, each time with a correction; two rounds in both; one batch for the Tie-breaker.
-    "batches": (2, sources(4, 2), 2 * 2 * 2 + 2 * 2 * 2 + 1),
-}
+def debate() -> Debate:
+    return Debate(debate_config=DebateConfig(2, tie_breaker=True), together=4, joint=True)
 
 
 def judged(judge: Debate, items: list[Item], store: ReplyStore | None) -> tuple[list[Judgement], list[str]]:
@@ -71,19 +65,21 @@ def judged(judge: Debate, items: list[Item], store: ReplyStore | None) -> tuple[
         return runner.judge(judge, items), lm.prompts
 
 
-@pytest.mark.parametrize("kind", DEBATES)
-def test_a_process_that_is_killed_at_any_call_goes_on_with_that_call(kind: str, tmp_path: Path) -> None:
-    batch_rounds, items, calls = DEBATES[kind]
-    judge = debate(batch_rounds)
+def test_a_process_that_is_killed_at_any_call_goes_on_with_that_call(tmp_path: Path) -> None:
+    # Opening, correction, two rounds, Tie-breaker.
+    judge, items, calls = debate(), sources(1, 4), 2 + 2 + 2 + 1
     whole = tmp_path / "whole"
     told: list[Path] = []
 
     def script(prompt: str) -> str:
-        # What a kill would leave on the disk at this moment.
+        # What a kill would leave on the disk at this moment, with the claim of a process that is gone.
         told.append(Path(shutil.copytree(whole, tmp_path / str(len(told)))))
+        with closing(sqlite3.connect(told[-1] / FILE)) as database:
+            database.execute("UPDATE claims SET owner = replace(owner, ?, ?)", (f"/{os.getpid()}/", "/999999999/"))
+            database.commit()
         return forgetful(prompt)
 
-    journal = Journal(whole)
+    journal = SqlStore(whole)
     lm = scripted_lm(script, store=journal, concurrency=1)
     with JudgeRunner(lm, progress=False) as runner:
         expected = runner.judge(judge, items)
@@ -91,33 +87,26 @@ def test_a_process_that_is_killed_at_any_call_goes_on_with_that_call(kind: str, 
     assert len(lm.prompts) == len(told) == calls
     assert sum(j.calls for j in expected) == pytest.approx(calls)
     for number, folder in enumerate(told):
-        left = Journal(folder)
+        left = SqlStore(folder)
         again, prompts = judged(judge, items, left)
         left.close()
-        # Batches are asked about at once, and come to their turn in another order.
-        assert sorted(prompts) == sorted(lm.prompts[number:])
+        assert prompts == lm.prompts[number:]
         assert again == expected
 
 
 TURNS = [("critic", "1"), ("scorer", "1"), ("critic", "2"), ("scorer", "2")]
-JOBS = {
+
+
+def test_a_run_that_is_stopped_again_and_again_makes_each_batch_job_once(tmp_path: Path) -> None:
     # Six tables: opening, correction, two rounds, Tie-breaker.
-    "tables in two aspects": (0, [*[("scorer", "0", 6)] * 2, *[(*turn, 6) for turn in TURNS], ("tie-breaker", "2", 6)]),
-    # Three batches, scored twice; the Tie-breaker reads what is open in two.
-    "batches": (2, [*[("scorer", "0", 3)] * 4, *[(*turn, 3) for turn in TURNS], ("tie-breaker", "2", 2)]),
-}
-
-
-@pytest.mark.parametrize("kind", JOBS)
-def test_a_run_that_is_stopped_again_and_again_makes_each_batch_job_once(kind: str, tmp_path: Path) -> None:
-    batch_rounds, made = JOBS[kind]
-    judge, items = debate(batch_rounds), sources(6, 2)
+    made = [*[("scorer", "0", 6)] * 2, *[(*turn, 6) for turn in TURNS], ("tie-breaker", "2", 6)]
+    judge, items = debate(), sources(6, 2)
     expected, prompts = judged(judge, items, None)
 
-    def run() -> list[Judgement]:
-        journal = Journal(tmp_path)
+    def run(options: LMOptions = HURRY) -> list[Judgement]:
+        journal = SqlStore(tmp_path)
         try:
-            with JudgeRunner(lm_at(server, store=journal), progress=False) as runner:
+            with JudgeRunner(lm_at(server, store=journal, options=options), progress=False) as runner:
                 return runner.judge(judge, items)
         finally:
             journal.close()
@@ -127,7 +116,7 @@ def test_a_run_that_is_stopped_again_and_again_makes_each_batch_job_once(kind: s
         for number in (2, 5, len(made)):
             server.door = lambda method, path, _, job=f"batch_{number - 1}": "500" if path.endswith(job) else None
             with pytest.raises(ProviderDownError):
-                run()
+                run(replace(HURRY, batch_pace=replace(HURRY.batch_pace, patience=2.0)))
             assert server.made == made[:number]
         server.door = lambda method, path, number: None
         assert run() == expected

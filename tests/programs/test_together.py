@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import dspy
 import pytest
 from dspy import lm15
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import preset
-from debate_judge.programs.debate import table_call
+from debate_judge.programs.debate import table
 from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.grouping import grouped
 from debate_judge.programs.judge import DebateConfig, Item
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.programs.offline.engine import OfflineEngine
-from debate_judge.runs.runner.tables import seated
 from tests.fakes import Script, in_turn, scripted_lm, section
 from tests.programs.debates import hold
 from tests.programs.four_candidates import FOUR, by_text
@@ -51,13 +52,25 @@ def test_the_order_depends_on_texts_and_seed_and_not_on_arrival() -> None:
     assert {tuple(order(FOUR, seed)) for seed in range(6)} != {tuple(first)}
 
 
+def test_a_call_from_python_sends_what_a_run_sends() -> None:
+    _, by_run = judged(table_judge(together=3), reading(by_text), FOUR)
+    by_call = scripted_lm(reading(by_text))
+    with dspy.context(lm=by_call):
+        texts = [item.text for item in FOUR[::-1]]
+        found = table_judge(together=3)(
+            source=FOUR[0].source, texts=texts, aspect=FOUR[0].aspect, task=FOUR[0].task, context=FOUR[0].context
+        )
+    assert found.scores == [4, 3, 2, 1]
+    assert sorted(by_call.prompts) == sorted(by_run.prompts)
+
+
 def test_the_seed_of_the_order_leaves_each_in_its_company() -> None:
     many = items(*(f"text {n}" for n in range(16)))
 
     def tables(seed: int) -> list[list[str]]:
         judge = table_judge(together=6)
         judge.order = seed
-        return [[item.text for item in table.items] for table in seated(judge, many).tables]
+        return [[item.text for item in table.items] for table in grouped(judge, many).tables]
 
     for seed in (1, 2):
         assert [set(table) for table in tables(seed)] == [set(table) for table in tables(0)]
@@ -90,7 +103,7 @@ def test_equal_texts_without_a_source_have_a_place_in_the_table_of_each_group(jo
 
 def test_a_candidate_that_comes_alone_is_judged_by_the_ordinary_prompt() -> None:
     lm = scripted_lm(in_turn(["[[ ## rationale ## ]]\nSo.\n\n[[ ## score ## ]]\n4"]))
-    judgement = hold(lm, table_judge().judge_table(FOUR[:1]))[0]
+    judgement = hold(lm, table_judge().judge(FOUR[:1]))[0]
     assert values([judgement]) == [4]
     assert (judgement.calls, judgement.transcript.together) == (1, 1)
     assert section(lm.prompts[0], "candidate") == "one"
@@ -142,7 +155,7 @@ def with_context(most: int) -> Script:
 def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
     lm = scripted_lm(too_small(1))
     lm.context = 10
-    judgements = hold(lm, table_judge().judge_table(FOUR))
+    judgements = hold(lm, table_judge().judge(FOUR))
     assert values(judgements) == [1, 2, 3, 4]
     assert len(lm.prompts) == 4
     assert [(j.calls, j.transcript.together) for j in judgements] == [(1, 1)] * 4
@@ -153,7 +166,7 @@ def test_a_prompt_that_is_known_to_be_too_long_is_not_sent() -> None:
 def test_only_calls_that_were_made_are_counted(mode: str, samples: int, context: int | None) -> None:
     lm = scripted_lm(too_small(1))
     lm.context = context
-    judgements = hold(lm, table_judge(score_mode=mode).judge_table(FOUR))
+    judgements = hold(lm, table_judge(score_mode=mode).judge(FOUR))
     assert len(lm.prompts) == samples * (4 if context else 7)
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
 
@@ -173,8 +186,8 @@ def test_where_the_second_try_is_too_long_what_is_missing_is_asked_about_in_halv
     lm = scripted_lm(script)
     if not sent:
         lm.context = 10
-        monkeypatch.setattr(table_call, "_exceeds", lambda _, asked: "could not be used" in asked[-1]["content"])
-    judgements = hold(lm, table_judge().judge_table(FOUR))
+        monkeypatch.setattr(table, "_exceeds", lambda asked: "could not be used" in asked[-1]["content"])
+    judgements = hold(lm, table_judge().judge(FOUR))
     assert values(judgements) == [1, 2, 3, 4]
     assert [len(shown(prompt)) for prompt in lm.prompts] == [4] * (2 if sent else 1) + [2, 2]
     assert [wanted(prompt, "scores") for prompt in lm.prompts[-2:]] == [[1], [4]]
@@ -224,6 +237,6 @@ def test_what_goes_not_together_is_refused() -> None:
 
 def test_texts_without_a_source_are_no_candidates_of_one() -> None:
     alone = [replace(item, source="", context="", group=str(i)) for i, item in enumerate(items("a", "b"))]
-    assert [len(table.items) for table in seated(table_judge(), alone).tables] == [1, 1]
+    assert [len(table.items) for table in grouped(table_judge(), alone).tables] == [1, 1]
     together = [replace(item, group="g") for item in alone]
-    assert [len(table.items) for table in seated(table_judge(), together).tables] == [2]
+    assert [len(table.items) for table in grouped(table_judge(), together).tables] == [2]

@@ -120,7 +120,7 @@ def test_one_debate_to_the_maximum_answers_every_smaller_n() -> None:
     longest: list[str] = []
     for rounds in (3, 0, 1, 2):
         judge, lm = table_judge(rounds), scripted_lm(reading(score, issues))
-        transcripts = hold(lm, judge.converse_table(FOUR, rounds))
+        transcripts = hold(lm, judge.converse(FOUR, rounds))
         longest = longest or lm.prompts
         assert longest[: len(lm.prompts)] == lm.prompts
         if rounds == 3:
@@ -148,7 +148,7 @@ def test_a_table_that_is_cut_late_is_read_at_a_smaller_n_as_if_held_so_far_alone
 
     def held(n: int, transcripts: list[Transcript] | None = None) -> tuple[list[Transcript], list[Transcript], int]:
         lm = scripted_lm(script)
-        told = transcripts or hold(lm, judge.converse_table(items, n))
+        told = transcripts or hold(lm, judge.converse(items, n))
         return told, hold(lm, judge.break_ties(items, told)), len(lm.prompts)
 
     longest, _, _ = held(2)
@@ -175,19 +175,15 @@ def test_samples_of_a_table_are_averaged_candidate_by_candidate() -> None:
     assert [j.calls for j in judgements] == [1] * 4
 
 
-def test_a_trace_tells_each_candidates_turns_as_calls_about_it_alone() -> None:
+def test_a_trace_has_the_calls_that_were_made() -> None:
     judge, traces = table_judge(1), dict[str, list[Any]]()
     with JudgeRunner(scripted_lm(reading(by_text, disputing("two"))), progress=False) as runner:
         runner.converse(judge, FOUR, 1, traces=traces)
     ((calls),) = traces.values()
-    about = [(predict is judge.critic.predict, inputs["candidate"], reply) for predict, inputs, reply in calls]
-    two = [(critic, dict(reply)) for critic, text, reply in about if text == "two"]
-    assert len(calls) == 4 + 4 + 1
-    assert two == [
-        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
-        (True, {"review": "", "decision": "ISSUE", "feedback": "Too low. It says two"}),
-        (False, {"rationale": "It reads:\ntwo\nso.", "score": "2"}),
-    ]
-    revision = calls[-1][1]
-    assert revision["debate"].startswith("Scorer, round 0, score 2: ")
-    assert revision["debate"].endswith("Critic, round 1: Too low. It says two")
+    assert [predict for predict, _, _ in calls] == [judge.scorer, judge.critic, judge.scorer]
+    opening, review, revision = (inputs for _, inputs, _ in calls)
+    assert all(text in opening["candidates"] for text in ("one", "two", "three", "four"))
+    assert not opening["debate"]
+    assert "Scorer, round 0, score 2" in review["debate"]
+    assert "Critic, round 1: Too low. It says two" in revision["debate"]
+    assert "It says two" in calls[1][2].reply

@@ -29,7 +29,7 @@ def prompts(judge: Debate) -> list[str]:
 
 def test_all_roles_read_the_standard_with_the_guide_and_only_the_critic_its_persona() -> None:
     judge = debate()
-    scorer = judge.scorer.predict
+    scorer = judge.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide("Judge well.", "These raters like rain."))
     opening, review, revision, settling = prompts(judge)
     told = [section(prompt, "standard") for prompt in (opening, review, revision, settling)]
@@ -67,11 +67,6 @@ def test_rated_examples_are_shown_once_for_the_table_and_never_of_its_own_source
         assert "one text" in told[0]
         assert ("far text" in told[0]) == (nearest == 0)
         assert "A leak." not in told[0]
-
-
-def test_the_aspect_says_how_finely_scores_are_given() -> None:
-    judge = Debate(PERSONA, DebateConfig(0), granularity="half", together=4)
-    assert section(prompts(judge)[0], "aspect").endswith("Scores are given in steps of 0.5.")
 
 
 def test_a_server_that_fails_leaves_the_table_whole() -> None:

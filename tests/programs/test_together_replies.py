@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from debate_judge.programs.judge import Unscored
-from tests.fakes import Script, requested, section
+from tests.fakes import Script, debater, requested, section
 from tests.programs.four_candidates import FOUR, ORDERS, by_text, line_of, number_of
 from tests.programs.tables import judged, part, reading, shown, table_judge, values, wanted
 
@@ -98,20 +98,39 @@ def test_what_cannot_be_read_is_asked_for_once_more_about_these_alone(gap: str) 
     assert sum(calls) == pytest.approx(2)
 
 
-def test_what_stays_unreadable_leaves_its_candidate_unscored_and_no_other() -> None:
+def spoiling(text: str) -> Script:
+    """An LM whose replies about a table with `text` cannot be read, as if it repeated the headers in that text."""
     honest = reading(by_text)
+
+    def script(prompt: str) -> str:
+        if section(prompt, "candidate"):
+            return debater(score=str(by_text(prompt, section(prompt, "candidate"))))(prompt)
+        return "They are all fine." if text in shown(prompt).values() else honest(prompt)
+
+    return script
+
+
+def test_a_table_whose_reply_stays_unreadable_is_asked_again_in_halves() -> None:
+    judgements, lm = judged(table_judge(), spoiling("three"), FOUR)
+    assert values(judgements) == [1, 2, 3, 4]
+    # Twice about all, once about the half without the text, twice about the other, and about either of its two alone.
+    assert sorted(len(shown(p)) for p in lm.prompts if not section(p, "candidate")) == [2, 2, 2, 4, 4]
+    alone = [section(p, "candidate") for p in lm.prompts if section(p, "candidate")]
+    assert len(alone) == 2
+    assert "three" in alone
+    assert sum(judgement.calls for judgement in judgements) == pytest.approx(len(lm.prompts))
+
+
+def test_what_cannot_be_read_alone_either_leaves_its_candidate_unscored_and_no_other() -> None:
+    honest = spoiling("three")
     judgements, lm = judged(
-        table_judge(1),
-        lambda p: instead("three", "{}: great")(p, honest(p)) if "scores" in requested(p) else honest(p),
-        FOUR,
+        table_judge(1), lambda p: "Great." if section(p, "candidate") == "three" else honest(p), FOUR
     )
-    assert values(judgements) == [1, 2, "unreadable reply", 4]
+    assert values(judgements)[2] == "unreadable reply"
+    assert not [judgement for judgement in judgements[:2] + judgements[3:] if isinstance(judgement, Unscored)]
     lost = judgements[2]
     assert isinstance(lost, Unscored)
-    assert re.match(r"scorer, round 0: candidate_\d: no score could be found", lost.detail)
+    assert "no score could be found" in lost.detail
     assert "[kept as " in lost.detail
-    assert lost.calls == 1.25
-    # It is no longer debated, though it stays in sight.
-    critic = lm.prompts[-1]
-    assert sorted(wanted(critic, "decisions")) == sorted(n for n, t in shown(critic).items() if t != "three")
-    assert sorted(shown(critic).values()) == ["four", "one", "three", "two"]
+    # It is no longer debated.
+    assert "three" not in [section(prompt, "candidate") for prompt in lm.prompts if "decision" in requested(prompt)]

@@ -14,9 +14,9 @@ import dspy
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.hallucination.web_search import SearchError, Serper, make_search
+from debate_judge.programs.hallucination.evidence import SearchError, Serper
 from debate_judge.programs.judge import Item, Unscored, Verdict
-from tests.fakes import section
+from tests.fakes import only, section
 from tests.programs.evidence_judge import ASPECT, BARE, QA, checker, judge, run
 
 
@@ -67,7 +67,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
     lm = checker()
-    verdict = run(lm, judge(search="serper", snippets=3).judge(BARE))
+    verdict = run(lm, only(judge(search="serper", snippets=3).judge([BARE])))
     assert sorted(asked["q"] for asked in provider.asked) == ["police appeal", "robbery city"]
     assert {asked["num"] for asked in provider.asked} == {3}
     assert provider.keys == ["secret-key"] * 2
@@ -83,8 +83,8 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
 
 def test_the_same_search_is_made_once_for_a_store(provider: Provider) -> None:
     lm = checker()
-    first = run(lm, judge(search="serper").judge(BARE))
-    again = run(lm, judge(search="serper").judge(BARE))
+    first = run(lm, only(judge(search="serper").judge([BARE])))
+    again = run(lm, only(judge(search="serper").judge([BARE])))
     assert first == again
     assert len(provider.asked) == 2
 
@@ -93,7 +93,9 @@ def test_claims_that_ask_at_the_same_time_share_a_search(provider: Provider) -> 
     lm = checker()
 
     async def both() -> list[object]:
-        return await asyncio.gather(*(judge(search="serper").judge(replace(BARE, group=group)) for group in "ab"))
+        return await asyncio.gather(
+            *(only(judge(search="serper").judge([replace(BARE, group=group)])) for group in "ab")
+        )
 
     with dspy.context(lm=lm):
         found = asyncio.run(both())
@@ -103,7 +105,7 @@ def test_claims_that_ask_at_the_same_time_share_a_search(provider: Provider) -> 
 
 def test_given_knowledge_is_not_looked_up(provider: Provider) -> None:
     item = Item("g", "c", QA, ASPECT, "Which city?", "Lima.", "Lima is the capital.")
-    run(checker(), judge(search="serper").judge(item))
+    run(checker(), only(judge(search="serper").judge([item])))
     assert provider.asked == []
 
 
@@ -144,7 +146,7 @@ def test_a_search_that_fails_says_why(
 
 def test_a_search_that_fails_leaves_the_item_unscored(provider: Provider) -> None:
     provider.replies = [(400, {}, "")] * 2
-    found = run(checker(), judge(search="serper").judge(BARE))
+    found = run(checker(), only(judge(search="serper").judge([BARE])))
     assert isinstance(found, Unscored)
     assert found.reason == "search error"
     assert found.detail == "evidence, round 0: claim 1: the web search failed (HTTP 400)"
@@ -169,5 +171,5 @@ def test_nobody_at_the_address_is_a_failed_search(monkeypatch: pytest.MonkeyPatc
 def test_a_missing_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
     with pytest.raises(InputError, match="SERPER_API_KEY"):
-        make_search("serper")
-    assert make_search("none") is None
+        judge(search="serper")
+    assert judge(search="none").search is None

@@ -9,7 +9,7 @@ import pytest
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.sets import factuality, faireval, qags
 from debate_judge.data.tasks import TASKS
-from debate_judge.programs.roles.wording import kinds
+from debate_judge.programs.roles.role import kinds
 
 SHIPPED = [*TASKS.values(), factuality.ANSWERS, factuality.REPLIES, factuality.SUMMARIES, faireval.TASK, qags.TASK]
 

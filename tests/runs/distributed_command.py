@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from debate_judge.programs.lm.limits.provider_limits import RateLimits
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs import score
 from debate_judge.runs.distributed import engine, pipeline
 from debate_judge.runs.distributed.job import ScoringJob
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
 from debate_judge.runs.distributed.scorer import PartScorer
-from debate_judge.runs.distributed.service import AccountService
+from debate_judge.runs.distributed.service import RunService
 from tests.runs.distributed_run import AnsweringServer, InProcess, program
 
 
@@ -51,15 +50,15 @@ class Command:
 def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """The command, with an LM that answers."""
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    services: dict[str, AccountService] = {}
+    services: dict[str, RunService] = {}
 
     @contextmanager
     def cluster(address: str | None, actors: int) -> Iterator[None]:
         yield None
 
     @contextmanager
-    def ledger(ray: Any, run: str, out: OutFolder, options: LMOptions, usual: RateLimits) -> Iterator[str]:
-        services[run] = AccountService(out, run, options, usual)
+    def service(ray: Any, run: str, out: OutFolder, shares: Sequence[BudgetCaps]) -> Iterator[str]:
+        services[run] = RunService(out, run, shares)
         yield run
 
     def score_parts(ray: Any, parts: Any, job: ScoringJob, address: str, actors: int) -> Iterator[bytes]:
@@ -73,8 +72,7 @@ def in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
     monkeypatch.setattr(engine, "require_ray", lambda: None)
     monkeypatch.setattr(engine, "cluster", cluster)
-    monkeypatch.setattr(engine, "ledger", ledger)
-    monkeypatch.setattr(engine, "LedgerClient", lambda address: InProcess(services[address]))
+    monkeypatch.setattr(engine, "service", service)
     monkeypatch.setattr(engine, "ask_status", lambda ray, address, stop: services[address].status(stop))
     monkeypatch.setattr(pipeline, "score_parts", score_parts)
     with AnsweringServer() as server:

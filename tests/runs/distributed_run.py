@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import threading
@@ -15,9 +14,9 @@ from typing import Any
 
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.programs.lm.lending.messages import LeaseGrant, LeaseReport
+from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.distributed.job import ActorNews
-from debate_judge.runs.distributed.service import AccountService
+from debate_judge.runs.distributed.service import RunService
 from debate_judge.runs.export.folder import save
 from tests.fakes import debater
 from tests.runs.score_command import TASK, digit
@@ -133,24 +132,19 @@ class AnsweringServer:
 
 
 class InProcess:
-    """The ledger's service, reached without Ray."""
+    """The service of a run, reached without Ray."""
 
-    def __init__(self, service: AccountService) -> None:
+    def __init__(self, service: RunService) -> None:
         self.service = service
         self._lock = threading.Lock()
 
-    async def exchange(self, report: LeaseReport) -> LeaseGrant:
-        await asyncio.sleep(0)
+    def share(self) -> BudgetCaps | None:
         with self._lock:
-            return self.service.exchange(report)
+            return self.service.share()
 
     def begin(self, part: str) -> int:
         with self._lock:
             return self.service.begin(part)
-
-    def settle(self, report: LeaseReport) -> None:
-        with self._lock:
-            self.service.exchange(report)
 
     def tell(self, news: ActorNews) -> bool:
         with self._lock:

@@ -28,7 +28,7 @@ LM = {"spec": "scripted/lm"}
 def compiled() -> CompiledJudge:
     """Three aspects judged in three ways; the critic and the scorer of `tone` carry tuned instructions."""
     tone = build("debate", {"persona": "plain", "rounds": 2, "tie_breaker": True})
-    for name, text in (("critic.predict", 'Ask: who "pays"?\n— é'), ("scorer.predict", "Score it.")):
+    for name, text in (("critic", 'Ask: who "pays"?\n— é'), ("scorer", "Score it.")):
         predictor = dict(tone.named_predictors())[name]
         predictor.signature = predictor.signature.with_instructions(text)
     return CompiledJudge(

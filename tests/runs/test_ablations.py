@@ -25,6 +25,7 @@ from debate_judge.runs.comparison.results import AVERAGE, EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, scripted_lm
 from tests.printed import printed
+from tests.programs.engines import call_key
 from tests.programs.tables import reading, shown
 from tests.runs.rated import COHERENCE, FLUENCY, arguing, entry, setup, the_number
 
@@ -119,11 +120,11 @@ def test_a_repeat_is_the_same_lm_but_for_temperature_and_identity() -> None:
     lm = scripted_lm(debater(), temperature=0.0, max_tokens=50)
     one, other = lm.another_sample(1, 0.7), lm.another_sample(2, 0.7)
     messages = [{"role": "user", "content": "hello"}]
-    assert len({x.call_key(messages) for x in (lm, one, other)}) == 3
+    assert len({call_key(x, messages) for x in (lm, one, other)}) == 3
     # A judge that samples by itself numbers its samples; they must differ between runs as well.
-    assert one.call_key(messages, temperature=1.0, sample=0) != other.call_key(messages, temperature=1.0, sample=0)
+    assert call_key(one, messages, temperature=1.0, sample=0) != call_key(other, messages, temperature=1.0, sample=0)
     assert (one.kwargs, lm.kwargs["temperature"]) == ({**lm.kwargs, "temperature": 0.7}, 0.0)
-    assert one.caller is lm.caller
+    assert one.recorded.limiter is lm.recorded.limiter
     assert one.meter is lm.meter
     assert one.store is lm.store
     assert make_lm(OFFLINE).another_sample(1, 0.7).kwargs["temperature"] is None

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,11 +27,11 @@ from debate_judge.runs.flags.parser import read_config
 from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
 from tests.fakes import debater, scripted_lm
-from tests.programs.batches import HURRY, lm_at
+from tests.programs.batches import HURRY, lm_at, recorded
 from tests.programs.faults import TASK, answer, expected, items
 
-ROOT = Path(__file__).parents[2]
-JOBS = [("scorer", "0", 30), ("critic", "1", 30), ("scorer", "1", 15)]
+JOBS = {("scorer", "0"): 30, ("critic", "1"): 30, ("scorer", "1"): 15}
+"""Calls in the jobs of 30 letters."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def rows(folder: Path) -> list[float]:
 def test_scoring_goes_in_three_jobs(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         assert score.main(scoring(tmp_path, server, 30)) == 0
-        assert server.made == JOBS
+        assert server.made_calls == JOBS
         assert server.direct == 0
     assert rows(tmp_path) == [expected(item) for item in items(30)]
 
@@ -115,25 +116,53 @@ def test_the_calls_that_try_an_lm_out_wait_for_no_job(tmp_path: Path) -> None:
     with BatchServer(answer) as server:
         assert score.main(scoring(tmp_path, server, 30)[:-1]) == 0
         assert server.direct > 0
-        assert len(server.made) == 3
+        assert server.made_calls.keys() == JOBS.keys()
+
+
+PHASES = {
+    "before a job is created": ("POST", "/batches", "held"),
+    "before its creation is answered": ("POST", "/batches", "silent"),
+    "while it is carried out": ("GET", "/batches/batch_0", "held"),
+    "before its answers are stored": ("GET", "/files/", "held"),
+}
+"""When the process is killed: as soon as the service has received such a request, which it does not answer."""
+
+HURRIED = """
+import sys
+from debate_judge.programs.lm.options import BatchTiming, LMOptions
+from debate_judge.runs import score
+
+score.limits = lambda arguments: LMOptions(batch="openai", batch_pace=BatchTiming(quiet=0.05, first_poll=0.05))
+sys.exit(score.main(sys.argv[1:]))
+"""
+"""The command, which looks at its jobs more often."""
 
 
 @pytest.mark.usefixtures("_hurry")
-def test_scoring_that_was_killed_goes_on_with_its_jobs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", PHASES)
+def test_scoring_that_was_killed_goes_on_with_its_jobs(phase: str, tmp_path: Path) -> None:
+    method, path, fault = PHASES[phase]
+    reached = threading.Event()
+
+    def door(method_: str, path_: str, number: int) -> str | None:
+        if method_ != method or not path_.startswith(path):
+            return None
+        reached.set()
+        return fault
+
     with BatchServer(answer) as server:
-        server.held = True
-        command = [sys.executable, str(ROOT / "runs" / "score.py"), *scoring(tmp_path, server, 30)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "sk-x"}
+        server.door = door
+        command = [sys.executable, "-c", HURRIED, *scoring(tmp_path, server, 30)]
+        environment = {**os.environ, "OPENAI_API_KEY": "sk-x"}
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             end = time.monotonic() + 120
-            while not any(job["status"] == "in_progress" for job in server.jobs.values()):
+            while not reached.wait(0.05):
                 assert process.poll() is None, process.stderr.read() if process.stderr else ""
                 assert time.monotonic() < end
-                time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
-        server.held = False
+        server.door = lambda method, path, number: None
         assert score.main(scoring(tmp_path, server, 30)) == 0
-        assert server.made == JOBS
+        assert server.made_calls == JOBS
         assert set(server.executed.values()) == {1}
     assert rows(tmp_path) == [expected(item) for item in items(30)]
-    assert not list(tmp_path.rglob("*.job"))
+    assert not recorded(tmp_path / "replies" / "openai_mock")

@@ -114,7 +114,7 @@ def test_scores_from_python(program: Path) -> None:
     with load(program) as judge:
         own = judge.score(source="message", text="reply 2")
         mapped = judge.score(source="message", text="reply 2", scale="raters")
-        by_group = judge.score_group(["reply 4", "reply 9"], "message", scale="raters")
+        by_group = judge.score_group(texts=["reply 4", "reply 9"], source="message", scale="raters")
     assert {name: (s.score, s.judge_score) for name, s in own.items()} == {"tone": (2, 2), "help": (2, 2)}
     assert {name: (s.score, s.judge_score) for name, s in mapped.items()} == {"tone": (2.25, 2), "help": (1.25, 2)}
     assert [(s["tone"].score, s["tone"].judge_score) for s in by_group] == [(3.5, 4), (None, None)]

@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.cli import main
-from debate_judge.programs.lm.address import COMPATIBLE, usual_address
+from debate_judge.programs.lm.http.address import COMPATIBLE, usual_address
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.flags.lm import require_server
 

@@ -15,10 +15,12 @@ from debate_judge.data.tasks import SUMMARIZATION
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
+from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
 from debate_judge.runs.export import folder as export
 from tests.printed import unwrapped
 from tests.runs.quick_compare import ASPECTS, run, table
+from tests.stores import count
 
 
 def test_all_judges_of_the_family_stand_in_one_table(
@@ -95,7 +97,7 @@ def test_the_same_command_goes_on_from_the_store_with_the_same_result(
     rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def replies() -> int:
-        return sum(path.read_bytes().count(b"\n") for path in (tmp_path / "store").rglob("*.replies"))
+        return sum(count(file.parent) for file in (tmp_path / "store").rglob(FILE))
 
     table(rated, tmp_path, "--judges", "single")
     assert replies() == 3 * 4 * 2

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from debate_judge.programs.lm.store import FILE
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
+from tests.stores import count
 
 
 def test_published_figures_are_told_not_to_fit(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +59,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_asked(
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
-    assert not list(tmp_path.rglob("*.replies"))
+    assert not any(count(file.parent) for file in tmp_path.rglob(FILE))
 
 
 def test_data_too_small_to_be_split_are_told_of_the_other_part(

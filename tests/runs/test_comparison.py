@@ -79,7 +79,7 @@ def test_unscored_candidates_are_counted_with_their_reasons() -> None:
 
 
 class Impossible(Debate):
-    async def judge(self, item: Item) -> Judgement:
+    async def judge(self, items: Sequence[Item]) -> list[Judgement]:
         raise InputError("log-probabilities are not to be had here", remedy="choose another mode")
 
 
@@ -121,9 +121,9 @@ class Comparing(Debate):
 
     compares = True
 
-    async def converse_table(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         if len(items) != 2:
-            return await super().converse_table(items, rounds)
+            return await super().converse(items, rounds)
         longer = len(items[0].text) > len(items[1].text)
         turns = [Turn("scorer", 0, "", score=s, calls=c) for s, c in ((5.0 if longer else 1.0, 1), (3.0, 0))]
         return [Transcript((turns[0],)), Transcript((turns[1],))]
@@ -215,17 +215,11 @@ def test_exports_with_the_same_folder_name_go_by_their_paths(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "expected"),
-    [
-        ("debate", {}, "whole"),
-        ("debate", {"granularity": "half"}, "half"),
-        ("geval", {}, "whole"),
-        ("rouge-l", {}, "given"),
-        ("chateval-compare", {}, "given"),
-    ],
+    ("name", "expected"),
+    [("debate", "whole"), ("geval", "whole"), ("rouge-l", "given"), ("chateval-compare", "given")],
 )
-def test_scores_keep_to_the_steps_of_a_scale(name: str, options: dict[str, str], expected: str) -> None:
+def test_scores_keep_to_the_steps_of_a_scale(name: str, expected: str) -> None:
     """What has no place on the scale, or is the outcome of a comparison, stays as it is."""
     stepped = replace(COHERENCE, scale=replace(COHERENCE.scale, on_steps=True))
-    (found,) = entrants([name], (stepped, FLUENCY), options)
+    (found,) = entrants([name], (stepped, FLUENCY))
     assert {a: judge.granularity for a, judge in found.aspects.items()} == {"coherence": expected, "fluency": "given"}

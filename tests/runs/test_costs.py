@@ -8,7 +8,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Reply
-from debate_judge.programs.lm.usage import ROUND, Meter
+from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.reports.costs import cost_rows, cost_table
 from tests.printed import printed
 from tests.programs.debates import content, judged, objects, scores, settles
@@ -18,13 +18,10 @@ PRICE = Price(input=1.0, cached=0.5, output=4.0)
 
 def meter() -> Meter:
     found = Meter()
-    ROUND.set(0)
     found.spend("scorer", Reply("a", 1000, 100, 600))
     found.hit("scorer", Reply("b", 500, 50))
-    ROUND.set(1)
-    found.spend("scorer", Reply("c", 200, 20))
-    found.spend("critic", Reply("d", 300, 30))
-    ROUND.set(0)
+    found.spend("scorer", Reply("c", 200, 20), round=1)
+    found.spend("critic", Reply("d", 300, 30), round=1)
     return found
 
 

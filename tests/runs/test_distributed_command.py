@@ -15,7 +15,7 @@ from debate_judge.runs import score
 from debate_judge.runs.distributed import command as command_module
 from debate_judge.runs.distributed import inputs
 from debate_judge.runs.distributed.driver import RunDriver
-from debate_judge.runs.distributed.service import AccountService
+from debate_judge.runs.distributed.service import RunService
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner import streaming
 from tests.runs.distributed_command import Command, in_this_process
@@ -81,10 +81,11 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(20))
-    assert command(budget="calls=40") == score.EXIT_LM
+    assert command("--actors", "1", budget="calls=40") == score.EXIT_LM
     said = capsys.readouterr().err
-    assert "40 of 40 calls are spent" in said
+    assert "share of one actor" in said
     assert "raise --budget" in said
+    # What was asked before the actors started counts.
     assert command.server.asked.total() == 40
     finished = len(command.rows())
     assert 0 < finished < 80
@@ -113,7 +114,7 @@ def test_an_interrupt_ends_in_order_and_the_same_command_goes_on(
         assert command() == score.EXIT_INTERRUPTED
     said = capsys.readouterr().err
     assert "what is in flight is waited for" in said
-    assert "the same command goes on" in said
+    assert "resumes" in said
     finished = len(command.rows())
     assert 0 < finished < 120
     assert command() == 0
@@ -209,27 +210,19 @@ def test_a_file_about_one_source_is_scored_as_in_one_process(
     assert command.rows() == alone.read_text(encoding="utf-8").splitlines()
 
 
-def test_a_judge_of_batches_of_different_items_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    write_jsonl(command.folder / "in-0.jsonl", range(3))
-    assert command(program=shared_judge(command, together=4, batch_rounds=2)) == score.EXIT_INPUT
-    said = capsys.readouterr().err
-    assert "makes of 32 texts in a row of the whole input" in said
-    assert "--engine local" in said
-
-
 def test_a_part_that_ends_its_process_each_time_is_given_up(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(9))
-    begin = AccountService.begin
+    begin = RunService.begin
 
-    def crashed_before(service: AccountService, part: str) -> int:
+    def crashed_before(service: RunService, part: str) -> int:
         for _ in range(4 if part == "00000-00000-000001" else 3):
             begin(service, part)
         return begin(service, part)
 
     with monkeypatch.context() as patch:
-        patch.setattr(AccountService, "begin", crashed_before)
+        patch.setattr(RunService, "begin", crashed_before)
         assert command() == score.EXIT_UNSCORED
     said = capsys.readouterr().err
     assert "1 parts have no scores" in said

@@ -11,7 +11,8 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
-from debate_judge.programs.dry_run import AboutItem, EstimateCase, dry_reply, tokens_of
+from debate_judge.programs.dry_run import AboutItem, DryRunEngine, EstimateCase, tokens_of
+from debate_judge.programs.grouping import CandidateTable
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.reply import Memory, Reply
@@ -19,9 +20,9 @@ from debate_judge.runs.estimates.dry_run import Estimate, Extent, Ledger, Stage,
 from debate_judge.runs.estimates.items import Sample, sampled_groups
 from debate_judge.runs.estimates.table import render
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.tables import CandidateTable
 from tests.printed import printed
 from tests.runs.estimated import OFFLINE, estimated, items
+from tests.stores import get, put
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,8 @@ def test_replies_have_the_assumed_length_and_no_more_than_the_limit() -> None:
         "Reply with these fields:\n\n[[ ## rationale ## ]]\n<why>\n\n[[ ## score ## ]]\n<one number>"
     )
     for case in (EstimateCase("lower", 80, False), EstimateCase("expected", 250), EstimateCase("upper", 800)):
-        assert dry_reply(case, "", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
-    reply = dry_reply(EstimateCase("upper", 800), "", prompt, {"max_tokens": 300})
+        assert DryRunEngine(case).answer("", prompt, {}).output_tokens == pytest.approx(case.reply_tokens, rel=0.3)
+    reply = DryRunEngine(EstimateCase("upper", 800)).answer("", prompt, {"max_tokens": 300})
     assert reply.output_tokens == pytest.approx(300, rel=0.1)
     assert reply.input_tokens == tokens_of(prompt)
 
@@ -92,22 +93,22 @@ def test_a_longer_item_makes_every_call_about_it_longer() -> None:
 
 def test_replies_of_earlier_runs_are_not_counted(corpus: Corpus) -> None:
     paid = Memory()
-    paid.put("a", "scorer", Reply("known", 10, 10))
+    put(paid, "a", Reply("known", 10, 10))
     ledger = Ledger({"scoring": Stage("all")}, paid)
-    assert ledger.get("a") is not None
+    assert get(ledger, "a") is not None
     with stage("scoring"):
-        ledger.put("b", "scorer", Reply("new", 10, 5))
-    assert ledger.get("b") is not None
-    assert paid.get("b") is None
+        put(ledger, "b", Reply("new", 10, 5))
+    assert get(ledger, "b") is not None
+    assert get(paid, "b") is None
     assert ledger.used == {("all", "scorer"): Used(1, 10, 5)}
 
 
 def test_only_what_is_about_an_item_is_multiplied() -> None:
     ledger = Ledger({"scoring": Stage("all", items=10, longer=5)})
     with stage("scoring"):
-        ledger.put("a", "scorer", AboutItem("new", 10, 5))
-        ledger.put("b", "steps", Reply("new", 10, 5))
-    assert ledger.used == {("all", "scorer"): Used(10, 150, 50), ("all", "steps"): Used(1, 10, 5)}
+        put(ledger, "a", AboutItem("new", 10, 5))
+        put(ledger, "b", Reply("new", 10, 5))
+    assert ledger.used == {("all", "scorer"): Used(11, 160, 55)}
 
 
 # --- money and budget ---

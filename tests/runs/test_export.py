@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.examples import RatedExample, examples_of, with_examples
 from debate_judge.runs.export.folder import read
+from debate_judge.runs.export.manifest import program_fingerprint
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm
 from tests.runs.exports import SCRIPT, TASK, compiled, write
@@ -53,21 +55,33 @@ def test_tuned_instructions_win_over_the_configuration(tmp_path: Path, monkeypat
     stale = {**tone.config(), "persona": "plain", "persona_text": "The text before tuning."}
     monkeypatch.setattr(tone, "config", lambda: stale, raising=False)
     read_back = read(write(tmp_path / "x", judge)).judge.aspects["tone"].judge
-    assert read_back.instructions()["critic.predict"] == 'Ask: who "pays"?\n— é'
+    assert read_back.instructions()["critic"] == 'Ask: who "pays"?\n— é'
 
 
 def test_predictor_names_are_the_keys_of_old_exports_and_stay() -> None:
-    assert list(compiled().aspects["tone"].judge.instructions()) == [
-        "scorer.predict",
-        "critic.predict",
-        "tie_breaker.predict",
-    ]
+    assert list(compiled().aspects["tone"].judge.instructions()) == ["scorer", "critic", "tie_breaker"]
+
+
+def test_an_export_with_the_names_of_before_is_still_read(tmp_path: Path) -> None:
+    folder, judge = tmp_path / "x", compiled()
+    manifest_file = write(folder, judge) / "manifest.json"
+    manifest, states = json.loads(manifest_file.read_text("utf-8")), {}
+    for name, entry in manifest["aspects"].items():
+        file = manifest_file.parent / entry["state"]
+        state = json.loads(file.read_text("utf-8"))
+        states[name] = {f"{predictor}.predict": own for predictor, own in state.items()}
+        file.write_text(json.dumps(states[name]), "utf-8")
+        if entry["kind"] == "debate":
+            entry["config"] |= {"granularity": "free", "batch_rounds": 0}
+    manifest["fingerprint"] = program_fingerprint(manifest["task"], manifest["aspects"], states)
+    manifest_file.write_text(json.dumps(manifest), "utf-8")
+    assert asked_by(read(folder).judge) == asked_by(judge)
 
 
 def test_demonstrations_stay_at_home_unless_asked_for(tmp_path: Path) -> None:
     judge = compiled()
     demo = dspy.Example(candidate="PRIVATE text", rationale="r", score="4")
-    dict(judge.aspects["tone"].judge.named_predictors())["scorer.predict"].demos = [demo]
+    dict(judge.aspects["tone"].judge.named_predictors())["scorer"].demos = [demo]
     without = write(tmp_path / "without", judge)
     assert b"PRIVATE" not in content(without)
     assert read(without).manifest["aspects"]["tone"]["demos_left_out"] == 1

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs import JUDGES, build
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.programs.lm.store import FILE
 from debate_judge.runs.comparison.entrants import entrants
 from debate_judge.runs.export import loaded
 from debate_judge.runs.export.folder import find, load, read
@@ -21,6 +23,7 @@ from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.export.loaded import LoadedJudge
 from tests.fakes import ScriptedLM, debater, scripted_lm
 from tests.runs.exports import SCRIPT, TASK, write
+from tests.stores import get, put
 from tests.tiny_models import skip_without
 
 
@@ -69,7 +72,7 @@ def test_works_inside_a_running_loop(tmp_path: Path, with_lm: Callable[[Scripted
 
     async def notebook() -> float | None:
         with load(write(tmp_path / "x")) as judge:
-            return judge.score("Sorry!", "Late.", aspects="help")["help"].score
+            return judge.score(text="Sorry!", source="Late.", aspects="help")["help"].score
 
     assert asyncio.run(notebook()) == 4.3
 
@@ -95,27 +98,27 @@ def test_the_lm_is_that_of_the_export_unless_another_is_asked_for(
 def test_replies_are_kept_where_asked(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     lm = with_lm(scripted_lm(SCRIPT))
     with load(write(tmp_path / "x"), store=tmp_path / "replies") as judge:
-        lm.store = lm.made_with["store"]
-        judge.score("Sorry!", "Late.", aspects="help")
-    assert len(list((tmp_path / "replies").glob("*.replies"))) == 1
+        lm.recorded.store = lm.made_with["store"]
+        judge.score(text="Sorry!", source="Late.", aspects="help")
+    assert (tmp_path / "replies" / FILE).exists()
 
 
 def test_a_text_may_be_judged_by_itself(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     lm = with_lm(scripted_lm(SCRIPT))
     with load(write(tmp_path / "x")) as judge:
-        assert judge.score("Sorry!", "", aspects="help")["help"].score is not None
+        assert judge.score(text="Sorry!", source="", aspects="help")["help"].score is not None
     assert all("[[ ## source ## ]]" not in prompt for prompt in lm.prompts)
 
 
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"text": " ", "source": "s"}, "needs a text"),
+        ({"text": " ", "source": "s"}, "(?s)'text'.*row 0.*an empty text"),
         ({"text": "t"}, "needs a source"),
         ({"text": "t", "source": "s", "references": "one"}, "(?s)'references'.*a list of texts"),
         ({"text": "t", "source": "s", "references": ["one", 2]}, r"(?s)'references\[1\]'.*a text.*2"),
         ({"text": "half \ud83d", "source": "s"}, "(?s)'text'.*a lone surrogate. at position 6"),
-        ({"text": "t", "source": "s", "contxt": "c"}, "did you mean 'context'"),
+        ({"text": "t", "sorce": "s"}, "(?s)'source'.*'sorce'.*rename"),
         ({"text": "t", "source": "s", "context": 3}, "context"),
     ],
 )
@@ -128,16 +131,25 @@ def test_rows_that_cannot_be_scored(
     assert lm.prompts == []
 
 
+def test_other_columns_are_ignored(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
+    with_lm(scripted_lm(SCRIPT))
+    rows = [{"source": "s", "text": f"t {n}", "id": n, "url": None} for n in range(2)]
+    table = pd.DataFrame([{**rows[0], "context": "c"}, {**rows[1], "context": None}])
+    with load(write(tmp_path / "x")) as judge:
+        for given in (rows, table):
+            assert [row["help"].score for row in judge.score_many(given, aspects="help")] == [4.3, 4.3]
+
+
 def test_unknown_aspects_and_closed_judges(tmp_path: Path, with_lm: Callable[[ScriptedLM], Any]) -> None:
     with_lm(scripted_lm(SCRIPT))
     judge: LoadedJudge = load(write(tmp_path / "x"))
     with pytest.raises(InputError, match="did you mean 'tone'"):
-        judge.score("t", "s", aspects=["tonne"])
+        judge.score(text="t", source="s", aspects=["tonne"])
     with pytest.raises(InputError, match="no aspect"):
-        judge.score("t", "s", aspects=[])
+        judge.score(text="t", source="s", aspects=[])
     judge.close()
     with pytest.raises(ValueError, match="closed"):
-        judge.score("t", "s")
+        judge.score(text="t", source="s")
 
 
 def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
@@ -148,9 +160,9 @@ def test_a_spec_that_is_no_lm(tmp_path: Path) -> None:
 def test_the_store_in_memory_forgets_the_oldest() -> None:
     store = Memory(room=2)
     for key in "abc":
-        store.put(key, "scorer", Reply(key))
-    assert store.get("a") is None
-    assert store.get("c") == Reply("c")
+        put(store, key, Reply(key))
+    assert get(store, "a") is None
+    assert get(store, "c") == Reply("c")
 
 
 def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

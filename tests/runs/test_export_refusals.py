@@ -51,11 +51,11 @@ BROKEN: list[tuple[str, str, Change, str]] = [
     ("an aspect that the task lacks", "manifest.json", lambda m: rename(m), "does not have this aspect"),
     ("a state elsewhere", "manifest.json", setting("aspects", "tone", "state", to="../secret.json"), "outside"),
     ("no LM", "manifest.json", setting("lm", to={}), "'spec' is missing"),
-    ("changed instructions", STATE, setting("critic.predict", "signature", "instructions", to="x"), "changed after"),
-    ("predictors of another judge", STATE, lambda s: s.update(oracle=s.pop("critic.predict")), "other names"),
-    ("other fields", STATE, lambda s: s["critic.predict"]["signature"]["fields"].pop(), "other fields"),
-    ("demos that are none", STATE, setting("critic.predict", "demos", to=["x"]), "demos"),
-    ("no signature", STATE, lambda s: s["critic.predict"].pop("signature"), "'signature' is missing"),
+    ("changed instructions", STATE, setting("critic", "signature", "instructions", to="x"), "changed after"),
+    ("predictors of another judge", STATE, lambda s: s.update(oracle=s.pop("critic")), "other names"),
+    ("other fields", STATE, lambda s: s["critic"]["signature"]["fields"].pop(), "other fields"),
+    ("demos that are none", STATE, setting("critic", "demos", to=["x"]), "demos"),
+    ("no signature", STATE, lambda s: s["critic"].pop("signature"), "'signature' is missing"),
 ]
 
 
@@ -163,7 +163,7 @@ def test_an_export_of_a_judge_of_ones_own_is_loaded_only_where_it_is_named(
     assert f"--judge {name}" in str(refused.value)
     assert module not in sys.modules, "nothing is imported that was not named"
     with load(folder, judges=[name]) as loaded:
-        assert loaded.score("It rained.", "Rain fell.", aspects="tone")["tone"].score is not None
+        assert loaded.score(text="It rained.", source="Rain fell.", aspects="tone")["tone"].score is not None
     monkeypatch.delitem(sys.modules, module)
     (tmp_path / f"{module}.py").unlink()
     with pytest.raises(InputError, match="cannot be imported"):

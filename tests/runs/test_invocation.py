@@ -97,7 +97,7 @@ def test_from_a_wheel_the_console_script_and_the_wheels_name_are_given(wheel: Pa
 
 
 def test_a_checkout_is_installed_from_its_folder() -> None:
-    assert errors.install_hint("dense").startswith("pip install -e '.[dense]'")
+    assert errors.install_hint("metrics").startswith("pip install -e '.[metrics]'")
 
 
 def test_a_process_of_another_program_is_told_of_the_console_script(monkeypatch: pytest.MonkeyPatch) -> None:

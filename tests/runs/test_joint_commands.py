@@ -14,7 +14,7 @@ from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import Item, Verdict
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.roles.guide import with_guide
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import Target
@@ -48,7 +48,7 @@ def script(prompt: str) -> str:
 def judge(together: int, guide: str = "", joint: bool = True, name: str = "single") -> Debate:
     found = preset(name, {"together": together, "joint": joint})
     assert isinstance(found, Debate)
-    scorer = found.scorer.predict
+    scorer = found.scorer
     scorer.signature = scorer.signature.with_instructions(with_guide(scorer.signature.instructions, guide))
     return found
 
@@ -124,13 +124,13 @@ def test_aspects_of_a_source_may_come_one_after_the_other() -> None:
 
 def test_a_loaded_judge_scores_all_aspects_of_a_group_in_one_call(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(exported(tmp_path, compiled())) as one:
-        found = one.score_group([f"reply {n}" for n in range(4)], "message 1")
+        found = one.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
         assert [(row["tone"].score, row["help"].score) for row in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
         assert {(s.calls, s.together, s.joint) for row in found for s in row.values()} == {(0.125, 4, 2)}
         assert len(lms[0].prompts) == 1
-        alone = one.score("reply 7", "message 1")
+        alone = one.score(text="reply 7", source="message 1")
         assert {(s.calls, s.together, s.joint) for s in alone.values()} == {(0.5, 1, 2)}
-        (help_alone,) = one.score("reply 7", "message 1", aspects="help").values()
+        (help_alone,) = one.score(text="reply 7", source="message 1", aspects="help").values()
         assert (help_alone.score, help_alone.calls, help_alone.joint) == (3, 1, 1)
     assert [len(wanted_cells(p, "scores")) for p in lms[0].prompts[:2]] == [8, 2]
     assert section(lms[0].prompts[2], "candidate") == "reply 7"
@@ -147,7 +147,7 @@ def test_rows_say_what_calls_were_shared_with(tmp_path: Path, lms: list[Scripted
     # What is tried before the run is a call of the run.
     assert len(lms[-1].prompts) == 3
     assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,together,joint")
+    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together,joint")
     assert lms[-1].prompts == []
 
 
@@ -185,7 +185,7 @@ def test_tables_of_all_aspects_go_in_batch_jobs(tmp_path: Path) -> None:
         return script(json.loads(body)["messages"][-1]["content"])
 
     with BatchServer(answer) as server:
-        with JudgeRunner(lm_at(server, store=Journal(tmp_path)), progress=False) as runner:
+        with JudgeRunner(lm_at(server, store=SqlStore(tmp_path)), progress=False) as runner:
             found = [j for _, j in judge_in_order(runner, compiled(), stream(10, 4))]
         assert (server.made, server.direct) == ([("scorer", "0", 10)], 0)
     assert [j.score for j in found if isinstance(j, Verdict)] == [row[3] for row in expected(10, 4, 4, 2)]

@@ -13,6 +13,7 @@ from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.export.process import judge_of_process
 from tests.faulty_server import FaultyServer
+from tests.stores import count
 
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is it clear?", Scale(1, 5)),))
 
@@ -59,7 +60,7 @@ def test_the_budget_of_the_environment_holds_for_all_loads_together(
             judge_of_process(exported, {"api_base": server.url}).score(text="Note 3.", source="A letter.")
         assert server.requests == 2
     judge.close()
-    assert list((tmp_path / "store" / "replies" / "openai_m").glob("*.replies"))
+    assert count(tmp_path / "store" / "replies" / "openai_m")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_roles_of_a_file_sit_in_its_order(tmp_path: Path) -> None:
     judge = preset("chateval", of("--roles", str(file)))
     assert isinstance(judge, ChatEval)
     assert judge.texts == {"librarian": "You keep books.", "coach": "You train a team."}
-    assert judge.instructions()["roles['coach'].predict"].startswith("You train a team.")
+    assert judge.instructions()["roles['coach']"].startswith("You train a team.")
 
 
 def test_a_role_of_the_file_can_be_everybodys(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an actor of a distributed run does, in this process and without Ray: parts, one account, an end in order."""
+"""What an actor of a distributed run does, in this process and without Ray: parts, limits, an end in order."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from debate_judge.programs.lm.limits.provider_limits import NO_LIMIT
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.runs import score
 from debate_judge.runs.distributed.inputs import find_inputs, slices
-from debate_judge.runs.distributed.job import PartDone, ScoringJob, packed
+from debate_judge.runs.distributed.job import PartDone, ScoringJob, packed, shares_of
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import PartShape, ScoringPart, parts_of
 from debate_judge.runs.distributed.pipeline import ScoringActor
 from debate_judge.runs.distributed.scorer import PartScorer
-from debate_judge.runs.distributed.service import AccountService
+from debate_judge.runs.distributed.service import RunService
 from debate_judge.runs.distributed.slice_reading import SliceReading
 from debate_judge.runs.export.manifest import read
 from tests.runs.distributed_run import AnsweringServer, InProcess, program, write_jsonl
@@ -30,14 +29,14 @@ from tests.runs.score_command import TASK
 
 
 class Scene:
-    """A job, an account and actors that share it."""
+    """A job, and the service that its actors share."""
 
     def __init__(self, folder: Path, url: str, options: LMOptions | None = None, groups: int = 12) -> None:
         self.folder = folder
         self.source = write_jsonl(folder / "in.jsonl", range(groups))
         self.out = OutFolder(str(folder / "out.jsonl"))
         self.options = options or LMOptions(first_wait=0.05)
-        self.account = InProcess(AccountService(self.out, "run", self.options, NO_LIMIT))
+        self.service = self.served("run", shares_of(self.options.budget, 2))
         self.job = ScoringJob(
             program=packed(read(program(folder))),
             judges=(),
@@ -47,18 +46,21 @@ class Scene:
             store=str(folder / "replies"),
             replies=None,
             options=self.options,
+            budgeted=bool(self.options.budget),
             prices=None,
             max_tokens=None,
             aspects=("tone", "help"),
             scale="judge",
-            patient=False,
             out=self.out,
         )
+
+    def served(self, run: str, shares: Sequence[BudgetCaps] = ()) -> InProcess:
+        return InProcess(RunService(self.out, run, shares))
 
     @contextmanager
     def actors(self, count: int) -> Iterator[list[PartScorer]]:
         with ExitStack() as opened:
-            found = [PartScorer(self.job, self.account) for _ in range(count)]
+            found = [PartScorer(self.job, self.service) for _ in range(count)]
             for one in found:
                 opened.callback(one.close)
             yield found
@@ -127,14 +129,19 @@ def test_a_budget_holds_over_two_actors(tmp_path: Path, server: AnsweringServer)
     scene = Scene(tmp_path, server.url, LMOptions(budget=BudgetCaps(calls=30), first_wait=0.05), groups=20)
     with scene.actors(2) as actors:
         done = scene.score(actors)
-    assert server.asked.total() == 30
+    assert 15 <= server.asked.total() <= 30
     failures = [one.failure for one in done if one.failure is not None]
     assert {code for code, _ in failures} == {3}
-    assert "30 of 30 calls" in failures[0][1]
+    assert "15 of 15 calls" in failures[0][1]
+    # A process that replaces a killed one has no share, for that one may have spent it.
+    killed = ScoringActor(scene.job, lambda: scene.service)._scored(ScoringPart("s", "s-0", b"groups"))
+    assert killed.failure is not None
+    assert killed.failure[0] == 3
+    assert "killed" in killed.failure[1]
     assert "raise --budget" in failures[0][1]
     # What was finished stays, and a larger budget goes on from what was answered.
     finished = len(scene.rows())
-    scene.account = InProcess(AccountService(scene.out, "next", LMOptions(), NO_LIMIT))
+    scene.service = scene.served("next", shares_of(BudgetCaps(calls=1000), 2))
     with scene.actors(2) as actors:
         scene.score(actors)
     assert len(scene.rows()) == 80 > finished
@@ -142,7 +149,8 @@ def test_a_budget_holds_over_two_actors(tmp_path: Path, server: AnsweringServer)
 
 
 def test_requests_a_minute_hold_over_two_actors(tmp_path: Path, server: AnsweringServer) -> None:
-    scene = Scene(tmp_path, server.url, LMOptions(rpm=1200, first_wait=0.05), groups=10)
+    # Each has half of 1200.
+    scene = Scene(tmp_path, server.url, LMOptions(rpm=600, first_wait=0.05), groups=10)
     with scene.actors(2) as actors:
         begun = time.monotonic()
         scene.score(actors)
@@ -160,7 +168,6 @@ def test_refusals_cost_no_score(tmp_path: Path, server: AnsweringServer) -> None
     assert server.refused == 12
     assert sum(one.rows.rows for one in done if one.rows) == 60
     assert all(one.rows is None or not one.rows.unscored for one in done)
-    assert scene.account.service.status().refusals >= 12
 
 
 def test_items_without_a_score_have_rows_with_the_reason(tmp_path: Path, server: AnsweringServer) -> None:
@@ -197,16 +204,16 @@ def test_actors_that_are_stopped_keep_what_was_in_flight(tmp_path: Path, server:
     server.latency = 0.05
     scene = Scene(tmp_path, server.url, groups=60)
     with scene.actors(2) as actors:
-        stop = threading.Timer(1.0, lambda: scene.account.service.status(stop=True))
+        stop = threading.Timer(1.0, lambda: scene.service.service.status(stop=True))
         stop.start()
         done = scene.score(actors)
         stop.join()
-    status = scene.account.service.status()
-    assert status.resting
+    status = scene.service.service.status()
+    assert status.idle
     assert [one.failure for one in done if one.failure] == []
     assert any(one.rows is None and one.name for one in done)
     # All that was asked was answered and kept: the same again asks only what is new.
-    scene.account = InProcess(AccountService(scene.out, "next", LMOptions(), NO_LIMIT))
+    scene.service = scene.served("next")
     server.latency = 0.0
     with scene.actors(1) as actors:
         scene.score(actors)
@@ -220,7 +227,7 @@ def test_an_actor_that_does_not_see_the_folder_of_the_results_says_so(tmp_path: 
     # The same path, on a machine where it is another folder.
     seen: OutFolder = pickle.loads(pickle.dumps(scene.out))
     seen.url = str(tmp_path / "other.jsonl")
-    actor = ScoringActor(replace(scene.job, out=seen), lambda: scene.account)
+    actor = ScoringActor(replace(scene.job, out=seen), lambda: scene.service)
     done = actor._scored(ScoringPart("00000-00000", "00000-00000-000000", b"groups"))
     assert done.failure is not None
     assert done.failure[0] == score.EXIT_INPUT

@@ -45,7 +45,7 @@ def rows_of(part: ScoringPart, out: OutFolder, unscored: str | None = None) -> P
         for candidate in one.candidates:
             item = Item(one.id, candidate.id, TASK, TASK.aspects[0], one.source, candidate.text)
             score = None if unscored else 3.0
-            rows.add(item, Score(score, score, 1, "no issue", unscored, "", 2.0, 1, 1, EMPTY))
+            rows.add(item, Score(score, score, 1, "no issue", unscored, "", "Clear.", 2.0, 1, 1, EMPTY))
     return rows
 
 

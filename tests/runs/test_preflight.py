@@ -13,11 +13,11 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import preset
+from debate_judge.programs.grouping import CandidateTable
 from debate_judge.programs.judge import Item, Judge, corpus_items
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.preflight import Trial, longest, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
-from debate_judge.runs.runner.tables import CandidateTable
 from tests.fakes import ScriptedLM, debater, requested, scripted_lm, section
 from tests.programs.tables import joint_reading, wanted_cells
 from tests.programs.tables import shown as shown_in

@@ -23,6 +23,7 @@ from debate_judge.runs.probing.measuring import probe_all
 from debate_judge.runs.probing.perturbations import PROBES
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.stores import count
 
 ASPECTS = ["coherence", "relevance"]
 
@@ -72,10 +73,11 @@ def test_an_export_is_probed_in_its_own_aspects_by_its_own_lm(
     assert "stand-in, not a language model" in printed
     assert "compiled on another split" not in printed
     # The same again asks nothing and says the same; the run holds it, too.
-    journal = sorted((tmp_path / "store" / "replies").rglob("*.jsonl"))
-    size = sum(file.stat().st_size for file in journal)
+    replies = tmp_path / "store" / "replies" / "offline"
+    before = count(replies)
     assert run(rated, tmp_path, *given) == 0
-    assert sum(file.stat().st_size for file in journal) == size
+    assert before > 0
+    assert count(replies) == before
     assert capsys.readouterr().out == printed
     kept = [json.loads(file.read_text()) for file in (tmp_path / "store" / "artifacts").rglob("probes.json")]
     assert kept == [found, found]

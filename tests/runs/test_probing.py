@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -280,7 +281,7 @@ def test_pairs_are_compared_in_both_orders() -> None:
 
 def test_a_judge_that_cannot_score_ends_the_probe() -> None:
     class Impossible(type(preset("single", {}))):  # type: ignore[misc]
-        async def judge(self, item: object) -> object:
+        async def judge(self, items: object) -> list[Any]:
             raise InputError("log-probabilities are not to be had here")
 
     with pytest.raises(InputError, match="log-probabilities"):

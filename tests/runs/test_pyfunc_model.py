@@ -240,6 +240,7 @@ def test_a_row_that_cannot_be_scored_has_a_null_score_and_a_reason(abroad: dict[
         "score": None,
         "judge_score": None,
         "unscored": "no text: the row needs a text",
+        "reason": "no text: the row needs a text",
         "rounds": None,
         "stop_reason": None,
         "calls": 0,

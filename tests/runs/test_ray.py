@@ -1,4 +1,4 @@
-"""Scoring by Ray itself: the rows of one process, although an actor and the ledger are killed on the way."""
+"""Scoring by Ray itself: the rows of one process, although an actor and the service are killed on the way."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def running() -> Iterator[Any]:
 
 
 class Saboteur(threading.Thread):
-    """Kills an actor when some parts stand, and the ledger a little later."""
+    """Kills an actor when some parts stand, and the service a little later."""
 
     def __init__(self, out: Path) -> None:
         super().__init__(daemon=True)
         self.out = out
         self.killed: list[int] = []
-        self.ledger_killed = False
+        self.service_killed = False
         self.over = threading.Event()
 
     def run(self) -> None:
         self._wait_for(2)
         names = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
-        (name,) = [name for name in names if name.startswith("debate-ledger-")]
-        ledger = ray.get_actor(name, namespace=engine.NAMESPACE)
-        news = ray.get(ledger.status.remote()).news.values()
+        (name,) = [name for name in names if name.startswith("debate-service-")]
+        service = ray.get_actor(name, namespace=engine.NAMESPACE)
+        news = ray.get(service.status.remote()).news.values()
         self.killed = [max(one.process for one in news)]
         os.kill(self.killed[0], signal.SIGKILL)
         self._wait_for(6)
-        ray.kill(ledger, no_restart=False)
-        self.ledger_killed = True
+        ray.kill(service, no_restart=False)
+        self.service_killed = True
 
     def _wait_for(self, parts: int) -> None:
         while len(list(self.out.glob("part-*"))) < parts and not self.over.is_set():
@@ -85,7 +85,7 @@ def scored(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 def run(folder: Path, server: AnsweringServer, *more: str) -> int:
     arguments = ["--engine", "ray", "--program", folder / "program", "--in", f"file://{folder}/in-*"]
     arguments += ["--out", folder / "out.parquet", "--store", folder / "store", "--api-base", server.url]
-    arguments += ["--part", "5", "--concurrency", "8", "--budget", "calls=5000", "--rpm", "100000", *more]
+    arguments += ["--part", "5", "--concurrency", "8", "--rpm", "100000", *more]
     return score.main([str(part) for part in arguments])
 
 
@@ -103,10 +103,10 @@ def test_each_part_is_a_task_of_its_own(running: Any, tmp_path: Path) -> None:
 Scored = tuple[Path, AnsweringServer, Saboteur]
 
 
-def test_a_killed_actor_and_a_killed_ledger_lose_nothing(scored: Scored) -> None:
+def test_a_killed_actor_and_a_killed_service_lose_nothing(scored: Scored) -> None:
     folder, server, saboteur = scored
     assert saboteur.killed
-    assert saboteur.ledger_killed
+    assert saboteur.service_killed
     assert len(list((folder / "out.parquet").glob("part-*"))) == GROUPS // 5
     rows = pq.read_table(folder / "out.parquet").to_pylist()
     expected = [(f"g{g}", f"c{c}", a) for g in range(GROUPS) for c in range(2) for a in ("tone", "help")]
@@ -115,7 +115,7 @@ def test_a_killed_actor_and_a_killed_ledger_lose_nothing(scored: Scored) -> None
     # Three calls for each text; of the killed actor at most what was in flight is paid again.
     assert len(server.asked) == GROUPS * 2 * 3
     assert server.asked.total() - len(server.asked) <= 4
-    assert not list((folder / "out.parquet").glob("_ledger*"))
+    assert not list((folder / "out.parquet").glob("_service*"))
 
 
 def test_rows_are_those_of_one_process(scored: Scored) -> None:

@@ -25,7 +25,7 @@ def test_rows_in_the_order_of_the_input(command: Command, capsys: pytest.Capture
     # digit(): candidate g*10 + c; tone adds one.
     assert [r["score"] for r in rows[:8]] == [2, 1, 3, 2, 2, 1, 3, 2]
     first = {"group": "g0", "candidate": "c0", "aspect": "tone", "score": 2.0, "rounds": 0}
-    assert rows[0] == {**first, "stop_reason": "single call", "unscored": None}
+    assert rows[0] == {**first, "stop_reason": "single call", "unscored": None, "reason": "My rationale about it."}
     assert (rows[1]["rounds"], rows[1]["stop_reason"]) == (1, "no issue")
     # A single call for tone; Scorer and a content Critic for help.
     said = capsys.readouterr().err

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 TASK = Task("notes", "letter", "note", (Aspect("clarity", "Is the text easy to follow?", Scale(1, 5)),))
 COUNT = 150
 
-HURRY = {"attempt": 60.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2, "probe": 0.1}
+HURRY = {"attempt": 60.0, "retries": 4, "first_wait": 0.01, "longest_wait": 0.2}
 """Waits short enough for a test."""
 
 SCALED = """
@@ -51,7 +51,7 @@ def answer(body: bytes) -> str:
 
 
 def mixed(body: bytes, attempt: int) -> str | None:
-    faults = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty", "twice", "noise")
+    faults = ("429", "429 wait", "500", "502", "503", "dropped", "cut", "garbage", "page", "empty", "twice")
     number = int.from_bytes(re.sub(rb"\D", b"", body)[-9:].rjust(9, b"0"), "big") + len(body)
     return faults[(number + attempt) % len(faults)] if attempt < number % 3 else None
 
@@ -155,7 +155,7 @@ def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(comman
         assert stopped.code == score.EXIT_LM
         assert "HTTP 401" in stopped.err
         assert "OPENAI_API_KEY" in stopped.err
-        assert "same command" in stopped.err
+        assert "command again" in stopped.err
         assert "Traceback" not in stopped.err
         assert "sk-secret-1" not in stopped.err
         # Whole rows of before, none for what the key could not pay for; at once: only calls in flight were refused.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import dspy
 import pytest
@@ -12,14 +12,12 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig, Item, Judgement, Unscored, Verdict, corpus_items
-from debate_judge.programs.lm.batch.jobs import JobsInMemory, book_of
-from debate_judge.programs.lm.journal import Journal
 from debate_judge.programs.lm.prices import Price
 from debate_judge.programs.lm.reply import Memory, Reply
 from debate_judge.runs.runner.billing import JudgeUsage, UsageByJudge, charged_to
 from debate_judge.runs.runner.runner import JudgeRunner
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.fakes import ScriptedLM, debater, only, scripted_lm
 from tests.runs.rated import COHERENCE, arguing, corpus, the_number
 
 ITEMS = corpus_items(corpus([1, 2, 5], [4, 2, 2]), COHERENCE)
@@ -29,13 +27,18 @@ def lm_of(script: Callable[[str], str], **options: object) -> ScriptedLM:
     return scripted_lm(script, store=UsageByJudge(Memory()), **options)
 
 
+def judging(debate_config: DebateConfig) -> Callable[[Item], Awaitable[Judgement]]:
+    judge = Debate(debate_config=debate_config)
+    return lambda item: only(judge.judge([item]))
+
+
 def job(owner: str, debate_config: DebateConfig, usage: JudgeUsage | None = None) -> PassJob[Judgement]:
-    return PassJob(owner, Debate(debate_config=debate_config).judge, ITEMS, usage)
+    return PassJob(owner, judging(debate_config), ITEMS, usage)
 
 
 def test_results_come_by_job_in_the_order_of_its_items() -> None:
     with JudgeRunner(lm_of(debater(score=the_number))) as runner:
-        reverse = PassJob("b", Debate(debate_config=DebateConfig(0)).judge, ITEMS[::-1])
+        reverse = PassJob("b", judging(DebateConfig(0)), ITEMS[::-1])
         done = run_together(runner, [job("a", DebateConfig(0)), reverse], "test")
     scores = [[j.score for j in found if isinstance(j, Verdict)] for found in done.results]
     assert scores == [[1, 2, 5, 4, 2, 2], [2, 2, 4, 5, 2, 1]]
@@ -76,12 +79,12 @@ def test_each_judge_is_charged_what_it_would_have_used_alone() -> None:
 
 def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:
     usage, store = JudgeUsage(), UsageByJudge(Memory())
-    store.put("0" * 32, "scorer", Reply("4", 100, 10, 60))
+    asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10, 60)))
     with charged_to(usage):
         for _ in range(2):
-            store.get("0" * 32)
-        store.get("f" * 32)
-    store.put("1" * 32, "scorer", Reply("4", 1000, 1000))
+            asyncio.run(store.get("0" * 32))
+        asyncio.run(store.get("f" * 32))
+    asyncio.run(store.put("1" * 32, "scorer", Reply("4", 1000, 1000)))
     assert (usage.fresh, usage.cached, usage.output) == (40, 60, 10)
     assert usage.usd(Price(10.0, 1.0, 100.0)) == pytest.approx((400 + 60 + 1000) / 1e6)
 
@@ -89,26 +92,19 @@ def test_usage_counts_a_reply_once_and_knows_what_was_cached() -> None:
 def test_a_reply_is_charged_to_the_judge_that_waited_for_it_whichever_task_brings_it() -> None:
     asker, bringer, store = JudgeUsage(), JudgeUsage(), UsageByJudge(Memory())
     with charged_to(asker):
-        assert store.get("0" * 32) is None
-        assert store.get("0" * 32) is None
+        assert asyncio.run(store.get("0" * 32)) is None
+        assert asyncio.run(store.take("0" * 32)) is True
     # The replies of a batch job come in a task that another judge may have started.
     with charged_to(bringer):
-        store.put("0" * 32, "scorer", Reply("4", 100, 10))
+        asyncio.run(store.put("0" * 32, "scorer", Reply("4", 100, 10)))
     assert (asker.fresh, bringer.fresh) == (100, 0)
-
-
-def test_the_book_of_batch_jobs_is_the_stores_own(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    assert book_of(UsageByJudge(journal)) is journal.jobs
-    assert isinstance(book_of(UsageByJudge(Memory())), JobsInMemory)
-    journal.close()
 
 
 def test_equal_items_are_worked_on_once() -> None:
     lm = lm_of(debater(score=the_number))
     twice = [*ITEMS, ITEMS[0]]
     with JudgeRunner(lm) as runner:
-        done = run_together(runner, [PassJob("a", Debate(debate_config=DebateConfig(0)).judge, twice)], "test")
+        done = run_together(runner, [PassJob("a", judging(DebateConfig(0)), twice)], "test")
     assert len(lm.prompts) == 6
     assert done.results[0][0] is done.results[0][6]
 

@@ -13,7 +13,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sound(found: soak.Soak) -> None:
-    """Every item has its row in its place, with the server's score or with a reason, and nothing was paid twice."""
+    """Every item has its row in its place, with the server's score or with a reason, and no answer was paid again."""
     assert found.code == 0
     assert found.in_order
     assert found.wrong == 0

@@ -34,6 +34,8 @@ class Engine:
     async def complete(self, request: Any) -> Any:
         raise AssertionError("the debates take the short way")
 
+    async def aclose(self) -> None: ...
+
     async def chat(self, model: str, messages: Messages, settings: Any) -> Reply:
         prompt = messages[-1]["content"]
         note = section(prompt, "candidate")
@@ -70,8 +72,7 @@ class Revoked:
         self.asked: list[str] = []
         self.write = debater(score="4")
 
-    async def complete(self, request: Any) -> Any:
-        raise AssertionError("the debates take the short way")
+    async def aclose(self) -> None: ...
 
     async def chat(self, model: str, messages: Messages, settings: Any) -> Reply:
         prompt = messages[-1]["content"]

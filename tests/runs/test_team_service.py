@@ -140,7 +140,7 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     # What the service has paid for is the team's.
     assert lm.requests == asked
     with psycopg.connect(replies) as connection:
-        (stored,) = connection.execute("SELECT count(*) FROM debate_replies").fetchone() or (0,)
+        (stored,) = connection.execute("SELECT count(*) FROM replies").fetchone() or (0,)
     assert stored == asked
 
 

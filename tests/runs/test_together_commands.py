@@ -17,7 +17,7 @@ import pytest
 from debate_judge.programs import preset
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
 from debate_judge.programs.judge import Item, Verdict
-from debate_judge.programs.lm.journal import Journal
+from debate_judge.programs.lm.store import SqlStore
 from debate_judge.runs import score
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.estimates.items import estimate_scoring
@@ -107,11 +107,11 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
 
 def test_a_loaded_judge_scores_a_group(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(exported(tmp_path, compiled())) as judge:
-        found = judge.score_group([f"reply {n}" for n in range(4)], "message 1")
+        found = judge.score_group(texts=[f"reply {n}" for n in range(4)], source="message 1")
         assert [(one["tone"].score, one["help"].score) for one in found] == [(2, 1), (3, 2), (4, 3), (5, 4)]
         assert {(s.calls, s.together) for one in found for s in one.values()} == {(0.25, 4)}
         assert len(lms[0].prompts) == 2
-        alone = judge.score("reply 7", "message 1")
+        alone = judge.score(text="reply 7", source="message 1")
         assert {(s.score, s.calls, s.together) for s in alone.values()} == {(4, 1, 1), (3, 1, 1)}
 
 
@@ -125,7 +125,7 @@ def test_rows_say_how_many_were_judged_together(tmp_path: Path, lms: list[Script
     # What is tried before the run are calls of the run.
     assert len(lms[-1].prompts) == 6
     assert score.main([*given, "--out", str(tmp_path / "out.csv")]) == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,together")
+    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("unscored,reason,together")
     assert lms[-1].prompts == []
 
 
@@ -134,7 +134,7 @@ def test_rows_of_other_judges_do_not(tmp_path: Path, lms: list[ScriptedLM]) -> N
         score.main([*arguments(tmp_path, exported(tmp_path, compiled(0)), 1, 2), "--out", str(tmp_path / "o.jsonl")])
         == 0
     )
-    assert {tuple(row)[-1] for row in rows_of(tmp_path / "o.jsonl")} == {"unscored"}
+    assert {tuple(row)[-1] for row in rows_of(tmp_path / "o.jsonl")} == {"reason"}
 
 
 SLOW = '''
@@ -192,7 +192,7 @@ def test_tables_go_in_batch_jobs(tmp_path: Path) -> None:
 
     items = list(stream(10, 4))
     with BatchServer(answer) as server:
-        lm = lm_at(server, store=Journal(tmp_path))
+        lm = lm_at(server, store=SqlStore(tmp_path))
         with JudgeRunner(lm, progress=False) as runner:
             found = [j for _, j in judge_in_order(runner, compiled(), iter(items))]
         assert server.made == [("scorer", "0", 20)]

@@ -1,30 +1,31 @@
-"""OpenAI's Batch API: upload a file, create a job, look at it, find it again, download its answers.
-
-The client's own retries are off: creating a job is not safe to repeat blindly (a job that was created although the
-answer got lost would be paid twice), so before each further attempt the job is searched for by its token. And outages
-and refusals are to raise the same classes as everywhere else.
-"""
+"""OpenAI's Batch API: upload a file, create a job, find it again, look at it, download its answers."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import dspy
+import httpx
+import orjson
 from dspy import lm15
+from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_delay
 
-from debate_judge.programs.lm.address import without_credentials
-from debate_judge.programs.lm.batch.jobs import BatchJob
 from debate_judge.programs.lm.errors import ProviderDownError, lm_error
-from debate_judge.programs.lm.http.chat_completions import refused
-from debate_judge.programs.lm.limits.retries import Backoff, Patience, retry, retry_after
+from debate_judge.programs.lm.http.address import without_credentials
+from debate_judge.programs.lm.http.chat_completions import read_reply, refused
+from debate_judge.programs.lm.limits.failures import RetryWait, retry_after
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import Reply
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    # Imported where jobs are made: it takes a second.
+    import openai
     from openai.types import Batch
 
 ENDPOINT: Final = "/v1/chat/completions"
@@ -32,20 +33,48 @@ ENDPOINT: Final = "/v1/chat/completions"
 
 _LOG = logging.getLogger(__name__)
 _TOKEN = "debate-judge-job"
-_DAY = 86_400.0
-_STALLED = 60.0
-"""Seconds without a byte after which a question about jobs is given up; files may take the client's ten minutes."""
-_UNSEEN = 5
-"""Attempts for which a file that was just uploaded may be unknown: the service is eventually consistent."""
+"""Our name for a job, in its metadata."""
+_ANSWER, _FILE = 60.0, 3600.0
+"""Seconds after which an attempt is given up: a question about jobs, and a file."""
+LONGEST_ANSWER, LONGEST_LINE, LONGEST_FILE = 16 * 2**20, 8 * 2**20, 2048 * 2**20
+"""Bytes of an answer about jobs, of a line in a file of answers, and of a file, which is read line by line."""
 
 T = TypeVar("T")
+Outcomes = dict[str, Reply | dspy.LMError]
+"""Key of a call -> its reply or error."""
+_Answer = tuple[str, str, Reply | dspy.LMError]
+"""Key of a call, id of the completion, which no other call's may have, and the reply or error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """One batch job, from just before it is created until its replies are in the store."""
+
+    token: str
+    """Our name for it, which is in its metadata at the provider."""
+    endpoint: str
+    """Address of the service, without credentials."""
+    model: str
+    role: str
+    round: int
+    keys: Sequence[str]
+    """Keys of its calls, in the order of the file's lines."""
+    made: float
+    """When, in seconds since 1970."""
+    id: str | None = None
+    """The provider's name for it; None until the provider has answered."""
+
+    def __str__(self) -> str:
+        name = self.id or f"{self.token} (not known to exist)"
+        return f"batch job {name}: role {self.role}, round {self.round}, {len(self.keys):,} calls"
 
 
 class BatchService:
-    """Jobs of one account. Its connections belong to one event loop.
+    """The jobs of one account. Its connections belong to one event loop.
 
-    Every method waits while the service is down or asks to be asked less, and raises `dspy.LMError` for all else:
-    `ProviderDownError` after `options.batch_pace.patience` seconds without an answer.
+    Its methods repeat what fails while the service is too busy or down, for `options.batch_pace.patience` seconds, and
+    then raise `ProviderDownError`; any other `dspy.LMError` at once. The client's own retries are off: a job that was
+    created although the answer got lost would be paid twice, so it is searched for before another attempt.
 
     Args:
         base_url: Address of the service, up to and including its version.
@@ -57,26 +86,23 @@ class BatchService:
     def __init__(self, base_url: str, key: str | None, model: str, options: LMOptions) -> None:
         self._base_url, self._key, self._model, self._options = base_url, key, model, options
         self.address = without_credentials(base_url).rstrip("/")
-        """Identifies its jobs on disk; without credentials."""
-        self._made: AsyncOpenAI | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def _client(self) -> AsyncOpenAI:
-        loop = asyncio.get_running_loop()
-        if self._made is None or self._loop is not loop:
-            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+    @cached_property
+    def _client(self) -> openai.AsyncOpenAI:
+        import openai
 
-            # A redirect would take the texts along, wherever it leads.
-            client = DefaultAsyncHttpxClient(follow_redirects=False)
-            key = self._key or "unused"
-            self._made = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=client)
-            self._loop = loop
-        return self._made
+        # A redirect would take the texts along, wherever it leads; what is compressed may be of any size.
+        http = openai.DefaultAsyncHttpxClient(
+            follow_redirects=False, headers={"Accept-Encoding": "identity"}, event_hooks={"response": [_bound]}
+        )
+        return openai.AsyncOpenAI(
+            api_key=self._key or "unused", base_url=self._base_url, max_retries=0, http_client=http
+        )
 
     async def aclose(self) -> None:
-        client, self._made = self._made, None
-        if client is not None and self._loop is asyncio.get_running_loop():
+        if "_client" in vars(self):
+            client = self._client
+            del self._client
             await client.close()
 
     async def upload(self, lines: bytes, name: str) -> str:
@@ -84,14 +110,13 @@ class BatchService:
 
         async def once() -> str:
             file = await self._client.files.create(file=(name, lines, "application/jsonl"), purpose="batch")
-            return _text(getattr(file, "id", None))
+            return _checked(file, "id").id
 
         try:
-            return await self._patiently(once)
+            return await self._patiently(once, _FILE)
         except dspy.LMUnsupportedModelError as error:
-            raise dspy.LMConfigurationError(
-                f"{self.address} has no batch service; leave --batch away ({error})", model=self._model
-            ) from error
+            text = f"{self.address} has no batch service; leave --batch away ({error})"
+            raise dspy.LMConfigurationError(text, model=self._model) from error
 
     async def create(self, file: str, job: BatchJob) -> Batch:
         """Create the job, or return it if an earlier attempt created it although no answer came."""
@@ -100,21 +125,14 @@ class BatchService:
         async def once() -> Batch:
             nonlocal attempts
             attempts += 1
-            if attempts > 1 and (found := await self._search(job)) is not None:
-                return found
-            try:
-                made = await self._client.batches.create(
-                    input_file_id=file,
-                    endpoint=ENDPOINT,
-                    completion_window="24h",
-                    metadata={_TOKEN: job.token, "role": job.role[:512], "round": str(job.round)},
-                    timeout=_STALLED,
+            if attempts > 1 and (batch := await self._search(job)) is not None:
+                return batch
+            metadata = {_TOKEN: job.token, "role": job.role[:512], "round": str(job.round)}
+            return _checked(
+                await self._client.batches.create(
+                    input_file_id=file, endpoint=ENDPOINT, completion_window="24h", metadata=metadata
                 )
-            except Exception as error:
-                if attempts <= _UNSEEN and getattr(error, "status_code", None) in (400, 404) and _unseen(str(error)):
-                    raise lm15.ServerError(f"the file is not there yet: {error}") from error
-                raise
-            return _batch(made)
+            )
 
         return await self._patiently(once)
 
@@ -123,99 +141,155 @@ class BatchService:
         return await self._patiently(lambda: self._search(job))
 
     async def _search(self, job: BatchJob) -> Batch | None:
-        async for batch in self._client.batches.list(limit=100, timeout=_STALLED):
-            if (_batch(batch).metadata or {}).get(_TOKEN) == job.token:
+        async for batch in self._client.batches.list(limit=100):
+            if (_checked(batch).metadata or {}).get(_TOKEN) == job.token:
                 return batch
-            if batch.created_at < job.made - _DAY:
+            if batch.created_at < job.made - 86_400.0:
                 # They come newest first, so the rest is older still; a day allows for clocks that differ.
                 return None
         return None
 
-    async def look(self, identity: str) -> Batch:
-        """The job in its present state."""
+    async def retrieve(self, identity: str) -> Batch | None:
+        """The job in its present state; None if the account of this key has no such job."""
 
         async def once() -> Batch:
-            return _batch(await self._client.batches.retrieve(identity, timeout=_STALLED))
+            return _checked(await self._client.batches.retrieve(identity))
 
-        return await self._patiently(once)
+        try:
+            return await self._patiently(once)
+        except dspy.LMUnsupportedModelError:
+            # That is what 404 means for a call.
+            return None
 
-    async def download(self, file: str) -> bytes | None:
-        """A file of answers; None if the provider has deleted it, which it does after some weeks."""
+    async def outcomes(self, batch: Batch) -> Outcomes:
+        """Key of a call -> its reply or error, from the files of a job that is over; unanswered calls are left out.
 
-        async def once() -> bytes | None:
+        Answers that cannot be told apart are errors: two to one call, or one completion for two calls.
+        """
+        answers: list[_Answer] = []
+        for file in filter(None, (batch.output_file_id, batch.error_file_id)):
             try:
-                content: bytes = (await self._client.files.content(file)).content
-            except Exception as error:
-                if getattr(error, "status_code", None) in (404, 410):
-                    return None
-                raise
-            if content.strip() and not content.lstrip().startswith(b"{"):
-                # A gateway's error page. Read as a file without answers, it would have all calls made and paid again.
-                raise lm15.ServerError("the batch service's answer is not a file of answers")
-            return content
+                answers += await self._patiently(partial(self._read, file), _FILE)
+            except dspy.LMUnsupportedModelError:
+                # The provider deletes it after some weeks.
+                _LOG.warning("a file of batch job %s is gone; its calls are made again", batch.id)
+        names = Counter(name for key, completion, _ in answers for name in (key, completion) if name)
+        text = f"batch job {batch.id} has answers that cannot be told apart; they are not used"
+        confused = dspy.LMServerError(text, model=self._model)
+        return {
+            key: confused if names[key] > 1 or names[completion] > 1 else outcome
+            for key, completion, outcome in answers
+        }
 
-        return await self._patiently(once)
+    async def _read(self, file: str) -> list[_Answer]:
+        answers: list[_Answer] = []
+        async with self._client.files.with_streaming_response.content(file) as response:
+            first = True
+            async for line in _lines(response.iter_bytes(65_536)):
+                if first and not line.lstrip().startswith(b"{"):
+                    # A gateway's page. Read as a file without answers, it would have all calls paid again.
+                    raise lm15.ServerError("the batch service's answer is not a file of answers")
+                first = False
+                try:
+                    entry = orjson.loads(line)
+                    answer = entry.get("response") or {}
+                    completion = str((answer.get("body") or {}).get("id") or "")
+                    outcome = self._outcome(answer.get("status_code"), answer.get("body"), entry.get("error") or {})
+                    answers.append((str(entry["custom_id"]), completion, outcome))
+                except (ValueError, LookupError, TypeError, AttributeError):
+                    _LOG.warning("a line in file %s answers no call", file)
+        return answers
+
+    def _outcome(self, status: int | None, body: object, error: dict[str, Any]) -> Reply | dspy.LMError:
+        """What a line says: status and body of the endpoint's answer, or the job's own error."""
+        try:
+            if not status:
+                # Expired, cancelled, or never sent (status 0).
+                reason = f"{error.get('code') or 'no response'}: {error.get('message') or 'not answered'}"
+                raise lm15.ServerError(reason)
+            raw = orjson.dumps(body)
+            return read_reply(raw) if 200 <= status < 300 else refused(status, raw[:2000].decode(), None)
+        except lm15.LM15Error as raised:
+            return lm_error(raised, self._model, self._key)
 
     def error(self, raised: Exception) -> dspy.LMError:
         """Convert what the client raised into DSPy's classes, without the key in the message."""
-        from openai import APIConnectionError, APIStatusError
+        import openai
 
-        try:
-            if isinstance(raised, APIStatusError):
-                response = raised.response
-                refused(response.status_code, response.text[:2000], retry_after(response.headers))
+        if isinstance(raised, openai.APIStatusError):
+            status, text = raised.response.status_code, raised.response.text[:2000]
+            try:
+                refused(status, text, retry_after(raised.response.headers))
                 # It returned because a content filter withheld the file, which no other attempt would change.
-                raise lm15.InvalidRequestError(f"HTTP {response.status_code}: {response.text[:500]}")
-            if isinstance(raised, (APIConnectionError, TimeoutError)):
-                cause = raised.__cause__ or raised
-                raise lm15.TransportError(f"cannot reach the batch service: {cause!s}")
-            if isinstance(raised, ValueError) and not isinstance(raised, lm15.LM15Error):
-                raise lm15.ServerError(f"the batch service's answer cannot be read: {raised!s}")
-        except lm15.LM15Error as error:
-            return lm_error(error, self._model, self._key)
-        return raised if isinstance(raised, dspy.LMError) else lm_error(raised, self._model, self._key)
+                raised = lm15.InvalidRequestError(f"HTTP {status}: {text[:500]}")
+            except lm15.LM15Error as error:
+                raised = error
+        elif not isinstance(raised, lm15.LM15Error | dspy.LMError):
+            raised = lm15.TransportError(f"the batch service does not answer: {raised.__cause__ or raised!r}")
+        return lm_error(raised, self._model, self._key)
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat `attempt` while the service is too busy or down, up to the limit of `options.batch_pace.patience`."""
-        options = self._options
-        patience = Patience(Backoff(options.first_wait, options.longest_wait), seconds=options.batch_pace.patience)
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]], seconds: float = _ANSWER) -> T:
+        async def once() -> T:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await attempt()
+            except Exception as raised:
+                raise self.error(raised) from raised
 
-        async def wait_after(raised: Exception) -> float:
-            error = self.error(raised)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(dspy.is_retryable_lm_error),
+            wait=RetryWait(self._options.first_wait, self._options.longest_wait),
+            stop=stop_after_delay(self._options.batch_pace.patience),
+            before_sleep=before_sleep_log(_LOG, logging.WARNING),
+            reraise=True,
+        )
+        try:
+            return await retrying(once)
+        except dspy.LMError as error:
             if not dspy.is_retryable_lm_error(error):
-                raise error from raised
-            wait = patience.wait(error.retry_after)
-            if wait is None:
-                raise ProviderDownError(
-                    f"the batch service has not answered for {patience.elapsed:.0f} s; the last failure: {error}",
-                    model=self._model,
-                ) from raised
-            if patience.failures == 1:
-                _LOG.warning("the batch service does not answer as it should, trying again: %s", str(error)[:200])
-            return wait
-
-        return await retry(attempt, wait_after)
+                raise
+            text = f"the batch service has not answered in time: {error}"
+            raise ProviderDownError(text, model=self._model) from error
 
 
-def _batch(answer: Any) -> Batch:
-    """The answer, if it is a job: the client builds its objects from any JSON, without validation."""
-    with contextlib.suppress(AttributeError):
-        if (
-            isinstance(answer.id, str)
-            and isinstance(answer.status, str)
-            and isinstance(answer.created_at, (int, float))
-        ):
-            batch: Batch = answer
-            return batch
-    raise lm15.ServerError("the batch service's answer is not a job")
+def _checked(answer: Any, *fields: str) -> Any:
+    """The answer, if it has what it must: the client builds its objects from any JSON, without validation."""
+    if all(isinstance(getattr(answer, name, None), str) for name in fields or ("id", "status")):
+        return answer
+    raise lm15.ServerError("the batch service's answer is not a file or a job")
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise lm15.ServerError("the batch service's answer is not a file")
-    return value
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines that are not blank; one that is too long loses its beginning, so that it is no JSON."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in filter(bytes.strip, lines):
+            yield line
+        if len(rest) > LONGEST_LINE:
+            rest = b"{"
+    if rest.strip():
+        yield rest
 
 
-def _unseen(message: str) -> bool:
-    lowered = message.lower()
-    return "file" in lowered and any(words in lowered for words in ("cannot find", "no such", "not found"))
+async def _bound(response: httpx.Response) -> None:
+    """Have a body refused that is compressed, or larger than any that the service sends."""
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise httpx.DecodingError("the answer is compressed, which was not asked for")
+    longest = LONGEST_FILE if response.request.url.path.endswith("/content") else LONGEST_ANSWER
+    response.stream = _BoundedStream(response.stream, longest)  # type: ignore[arg-type]
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, longest: int) -> None:
+        self._stream, self._left = stream, longest
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx.ReadError("the answer is too long")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

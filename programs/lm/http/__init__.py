@@ -1,4 +1,4 @@
-"""Chat completions over HTTP/1.1: one attempt per call, connections kept, errors typed.
+"""One attempt at a call over HTTP: OpenAI's protocol by aiohttp, every other provider by LiteLLM.
 
-Uses h11, and aiohttp behind a proxy; retries and limits are `limits`.
+Retries and limits are `programs.lm.limits`.
 """

@@ -1,36 +1,24 @@
-"""An asynchronous engine for OpenAI-compatible chat endpoints: one attempt per call, errors in DSPy's classes.
-
-DSPy's native engine stops at 100 connections unless it is configured by hand, and httpx pools collapse at 128 under
-bursts. Retries and limits are in `programs.lm.limits`, the store of replies in `programs.lm.client`.
-"""
+"""OpenAI's chat protocol over HTTP: one attempt per call, errors in the classes of `dspy.lm15`."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
+import aiohttp
 import orjson
 from dspy import lm15
-from dspy.lm15 import Message, Request, Response, Usage
 
-from debate_judge.programs.lm.errors import NOT_LISTENING, STRAY, UNREACHABLE
-from debate_judge.programs.lm.http.connection import (
-    Answer,
-    NotListeningError,
-    StrayAnswerError,
-    UnreachableError,
-    WireError,
-)
-from debate_judge.programs.lm.http.pool import Wire, wire
-from debate_judge.programs.lm.limits.provider_limits import RateLimits, limits_from_headers
-from debate_judge.programs.lm.limits.retries import retry_after
+from debate_judge.programs.lm.errors import BROKEN, NOT_LISTENING, STRAY
+from debate_judge.programs.lm.http.address import is_loopback
+from debate_judge.programs.lm.http.connections import Connections, RefusedAnswerError, StrayAnswerError
+from debate_judge.programs.lm.limits.failures import retry_after
+from debate_judge.programs.lm.limits.limiter import RateLimits, limits_from_headers
 from debate_judge.programs.lm.redaction import clean_text
 from debate_judge.programs.lm.reply import Messages, Reply, sound_reply
 
-_SETTINGS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "seed")
+_SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 _FINISH = {"stop", "length", "content_filter"}
 # What providers write into errors, in codes or sentences: the protocol has no field for it that all of them fill.
 _WITHHELD = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation", "flagged")
@@ -51,42 +39,23 @@ _ERRORS: dict[int, type[lm15.ProviderError]] = {
 
 
 class OpenAICompatible:
-    """One attempt against `{base_url}/chat/completions`. Each event loop has connections of its own.
+    """One attempt against `{base_url}/chat/completions`.
 
     Args:
         base_url: Address of the server, up to and including its version, e.g. `http://localhost:8000/v1`.
         key: Sent as a bearer token; None sends none.
+        needs: The variable without which no call can succeed, if `key` is None.
     """
 
-    def __init__(self, base_url: str, key: str | None) -> None:
+    def __init__(self, base_url: str, key: str | None, needs: str | None = None) -> None:
         path, question, query = base_url.partition("?")
-        self._url = path.rstrip("/") + "/chat/completions" + question + query
-        self._key = key
-        self._headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
+        headers = {"Content-Type": "application/json", "User-Agent": "debate-judge"}
         if key is not None:
-            self._headers["Authorization"] = f"Bearer {key}"
-        self.on_rate_limits: Callable[[RateLimits], None] | None = None
-        """Called with the limits that an answer's headers name, whenever they change."""
-        self._pace: RateLimits | None = None
-        self._wires: WeakKeyDictionary[asyncio.AbstractEventLoop, Wire] = WeakKeyDictionary()
-
-    async def complete(self, request: Request) -> Response:
-        """Send DSPy's canonical request once, as DSPy's own modules do."""
-        system = [] if request.system is None else [{"role": "system", "content": str(request.system)}]
-        messages = [*system, *({"role": m.role, "content": m.text or ""} for m in request.messages)]
-        config = request.config
-        reply = await self.chat(request.model, messages, {name: getattr(config, name, None) for name in _SETTINGS})
-        return Response(
-            id=None,
-            model=request.model,
-            message=Message.assistant(reply.text),
-            finish_reason=reply.finish,
-            usage=Usage(
-                input_tokens=reply.input_tokens,
-                output_tokens=reply.output_tokens,
-                cache_read_tokens=reply.cached_tokens,
-            ),
-        )
+            headers["Authorization"] = f"Bearer {key}"
+        self._connections = Connections(path.rstrip("/") + "/chat/completions" + question + query, headers, id_of)
+        self._key, self._needs = key, needs
+        self.on_rate_limits: Callable[[RateLimits], None] = lambda limits: None
+        """Called with the limits that an answer's headers name."""
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once and return the reply. One that a content filter withheld is a reply too, and empty.
@@ -94,53 +63,49 @@ class OpenAICompatible:
         Raises:
             dspy.lm15.LM15Error: What went wrong, in the classes that DSPy's retry rule knows.
         """
+        if self._key is None and self._needs is not None:
+            raise lm15.NotConfiguredError(f"no key: set {self._needs}")
         try:
-            answer = await self._open().post(orjson.dumps(body_of(model, messages, settings)))
-        except UnreachableError as error:
-            code = NOT_LISTENING if isinstance(error, NotListeningError) else UNREACHABLE
-            raise lm15.TransportError(f"cannot reach the server: {error}", provider_code=code) from error
-        except StrayAnswerError as error:
-            raise lm15.TransportError(str(error), provider_code=STRAY) from error
-        except WireError as error:
-            raise lm15.TransportError(str(error)) from error
-        except ssl.SSLCertVerificationError as error:
-            raise lm15.ConfigurationError(f"the server's certificate is not trusted: {error}") from error
-        if self.on_rate_limits is not None:
-            self._tell(answer.headers, model)
-        return read_reply(answer.body) if 200 <= answer.status < 300 else self._refused(answer)
-
-    def _tell(self, headers: Mapping[str, str], spec: str) -> None:
-        pace = limits_from_headers(headers, spec)
-        if self.on_rate_limits is not None and pace is not None and pace != self._pace:
-            self._pace = pace
-            self.on_rate_limits(pace)
-
-    def _refused(self, answer: Answer) -> Reply:
+            answer = await self._connections.post(orjson.dumps(body_of(model, messages, settings)))
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            raise connection_error(error) from None
+        if (limits := limits_from_headers(answer.headers, model)) is not None:
+            self.on_rate_limits(limits)
+        if 200 <= answer.status < 300:
+            return read_reply(answer.body)
         text = clean_text(answer.body[:2000].decode(errors="replace"), self._key)
         return refused(answer.status, text, retry_after(answer.headers))
 
-    def _open(self) -> Wire:
-        loop = asyncio.get_running_loop()
-        found = self._wires.get(loop)
-        if found is None:
-            found = self._wires[loop] = wire(self._url, self._headers, id_of)
-        return found
-
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
-        found = self._wires.pop(asyncio.get_running_loop(), None)
-        if found is not None:
-            await found.aclose()
+        await self._connections.aclose()
 
 
-def id_of(answer: Answer) -> str | None:
+def connection_error(error: Exception) -> lm15.LM15Error:
+    """What a failure to get an answer means."""
+    if isinstance(error, StrayAnswerError):
+        return lm15.TransportError(str(error), provider_code=STRAY)
+    if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
+        return lm15.ConfigurationError(f"the server's certificate is not trusted: {error}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return lm15.ConfigurationError("the server's address cannot be used")
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+        here = is_loopback(getattr(error, "host", "")) and isinstance(getattr(error, "os_error", None), ConnectionError)
+        code = NOT_LISTENING if here else None
+        return lm15.TransportError(f"cannot reach the server: {clean_text(str(error))}", provider_code=code)
+    text = getattr(error, "message", "") or str(error) or type(error).__name__
+    begun = isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, RefusedAnswerError))
+    code = BROKEN if begun else None
+    return lm15.TransportError(f"no whole answer came: {clean_text(str(text))[:500]}", provider_code=code)
+
+
+def id_of(body: bytes) -> str | None:
     """The id of a completion; None for any other answer, and where the server gives none."""
     try:
-        completion = orjson.loads(answer.body)
-        found = completion["id"] if completion["choices"] else None
+        completion = orjson.loads(body)
+        identity = completion["id"] if completion["choices"] else None
     except (ValueError, LookupError, TypeError):
         return None
-    return found if isinstance(found, str) and found else None
+    return identity if isinstance(identity, str) and identity else None
 
 
 def body_of(model: str, messages: Messages, settings: Mapping[str, Any]) -> dict[str, Any]:

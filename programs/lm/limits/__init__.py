@@ -1,4 +1,4 @@
-"""What stands between a call and the wire: rate limits, retries, circuit breaker, budget, prefix warm-up.
+"""What decides when a call goes out: concurrency, rate limits, budget, waits before retries, outages, prefix warm-up.
 
 Uses `programs.lm` for options and errors; knows neither HTTP nor judges.
 """

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from debate_judge.data.agreement.sign_flips import correct_named
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores
+from debate_judge.programs.compiled import SharedGrouping, grouped_by_aspect
 from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, corpus_items
 from debate_judge.programs.lm.client import JudgeLM
@@ -19,7 +20,6 @@ from debate_judge.programs.transcript import Transcript
 from debate_judge.runs.comparison.results import EvalSetup, Scores
 from debate_judge.runs.runner.runner import JudgeRunner, calls_per_item, group_scores
 from debate_judge.runs.runner.shared_pass import PassJob, run_together
-from debate_judge.runs.runner.tables import SharedSeating, seated_by_aspect
 
 USUAL = ("rounds", "personas", "styles", "distribution", "stability")
 
@@ -130,13 +130,13 @@ def by_style(runner: JudgeRunner, setup: EvalSetup, held: Mapping[str, RecordedD
     items = _items(setup)
     styles = {PLAIN.name: "plain", STRICT.name: "devil's advocate"}
 
-    def job(persona: str, asked: SharedSeating) -> _SeatedJob:
+    def job(persona: str, asked: SharedGrouping) -> _GroupedJob:
         told = [t.until(rounds) for aspect in asked.aspects for t in held[persona].transcripts[aspect]]
-        tables = asked.seating.tables
-        open_at_n = {table.key: own for table, own in zip(tables, asked.seating.by_table(told), strict=True)}
-        return _SeatedJob(PassJob(persona, lambda t: asked.judge.break_ties(t.items, open_at_n[t.key]), tables), asked)
+        tables = asked.grouping.tables
+        open_at_n = {table.key: own for table, own in zip(tables, asked.grouping.by_table(told), strict=True)}
+        return _GroupedJob(PassJob(persona, lambda t: asked.judge.break_ties(t.items, open_at_n[t.key]), tables), asked)
 
-    jobs = [job(p, asked) for p in styles for asked in seated_by_aspect(dict.fromkeys(items, held[p].judge), items)]
+    jobs = [job(p, asked) for p in styles for asked in grouped_by_aspect(dict.fromkeys(items, held[p].judge), items)]
     found = _results(runner, jobs, "tie-breaks")
     readings: dict[str, StudyScores] = {}
     for persona, style in styles.items():
@@ -175,11 +175,11 @@ def in_orders(runner: JudgeRunner, setup: EvalSetup, judge: Judge, rounds: int) 
 
 
 @dataclass(frozen=True)
-class _SeatedJob:
+class _GroupedJob:
     """A job of a pass, and where its items sit."""
 
     job: PassJob[list[Transcript]]
-    asked: SharedSeating
+    asked: SharedGrouping
 
 
 def _items(setup: EvalSetup) -> dict[str, list[Item]]:
@@ -188,17 +188,17 @@ def _items(setup: EvalSetup) -> dict[str, list[Item]]:
 
 def _jobs(
     name: str, judge: Judge, rounds: int, items: Mapping[str, Sequence[Item]], lm: JudgeLM | None = None
-) -> list[_SeatedJob]:
+) -> list[_GroupedJob]:
     """The debates of one judge about all aspects."""
 
-    def job(asked: SharedSeating) -> _SeatedJob:
-        work = PassJob(name, lambda t: asked.judge.converse_table(t.items, rounds), asked.seating.tables, lm=lm)
-        return _SeatedJob(work, asked)
+    def job(asked: SharedGrouping) -> _GroupedJob:
+        work = PassJob(name, lambda t: asked.judge.converse(t.items, rounds), asked.grouping.tables, lm=lm)
+        return _GroupedJob(work, asked)
 
-    return [job(asked) for asked in seated_by_aspect(dict.fromkeys(items, judge), items)]
+    return [job(asked) for asked in grouped_by_aspect(dict.fromkeys(items, judge), items)]
 
 
-def _results(runner: JudgeRunner, jobs: Sequence[_SeatedJob], what: str) -> dict[str, dict[str, list[Transcript]]]:
+def _results(runner: JudgeRunner, jobs: Sequence[_GroupedJob], what: str) -> dict[str, dict[str, list[Transcript]]]:
     """Owner of the jobs -> aspect -> what came of its items."""
     done = run_together(runner, [one.job for one in jobs], what)
     for error in done.failed.values():

@@ -79,11 +79,11 @@ def comparison_report(
         "Agreement": _agreement(found, work),
         "Agreement against cost": _cost(comparison),
         "Decisions": _decisions(found),
-        "Beside single raters": _raters(found, setup),
+        "Judge vs. individual raters": _raters(found, setup),
         **{f"Ablation: {study.name}": _study(study, setup) for study in (findings.studies if findings else ())},
         "Human against judge": _beside(setup, judged),
-        "Bill": _bill(comparison, lm),
-        "How to repeat it": _repeat(arguments, work),
+        "Cost": _costs(comparison, lm),
+        "Reproduce": _reproduce(arguments, work),
     }
     name = setup.corpus.origin.name
     report = Report(
@@ -91,7 +91,7 @@ def comparison_report(
         f"compare-{name}-{identity[:8]}",
         f"{name}: {len(judged)} judges, {arguments.lm}",
         identity,
-        tuple(Section(t, tuple(blocks), t != "How to repeat it") for t, blocks in sections.items() if blocks),
+        tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
         debates,
         stand_in=work.setting.note if arguments.lm == OFFLINE else "",
         labels=labels_of(setup.corpus.task),
@@ -120,12 +120,12 @@ def _result(comparison: Comparison) -> list[ReportBlock]:
         "columns)."
     )
     blocks: list[ReportBlock] = [Paragraph(marked, "Which judge is the best?")]
-    told = [
+    lines = [
         f"{name}: {interval(difference)}, {p_text(comparison.corrected[name])}"
         for name, difference in comparison.differences.items()
     ]
-    if told:
-        blocks.append(Paragraph("\n".join(told), f"How do they differ from {comparison.baseline}?"))
+    if lines:
+        blocks.append(Paragraph("\n".join(lines), f"How do they differ from {comparison.baseline}?"))
     blocks += [Paragraph(f"{name}: {why}", look="warning") for name, why in comparison.failed.items()]
     return blocks
 
@@ -133,7 +133,7 @@ def _result(comparison: Comparison) -> list[ReportBlock]:
 def _agreement(found: ComparedJudges, work: Work) -> list[ReportBlock]:
     comparison, setup = found.comparison, work.setup
     header, rows = cells(comparison, all_intervals=True)
-    told = legend(comparison, work.setting, priced=found.priced)
+    note = legend(comparison, work.setting, priced=found.priced)
     columns = {
         result.name: [
             (result.table.average if column == AVERAGE else result.table.aspects[column])[setup.level]
@@ -147,7 +147,7 @@ def _agreement(found: ComparedJudges, work: Work) -> list[ReportBlock]:
     )
     label = _label(next(iter(columns.values()))[-1][first])
     blocks: list[ReportBlock] = [
-        DataTable(tuple(header), rows_of(rows), told),
+        DataTable(tuple(header), rows_of(rows), note),
         JudgesChart("Agreement with the raters", label, setup.columns, series),
     ]
     if comparison.differences:
@@ -217,7 +217,7 @@ def _beside(setup: EvalSetup, judged: Mapping[str, JudgedScores]) -> list[Report
     return blocks
 
 
-def _bill(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
+def _costs(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
     rows = []
     for result in comparison.results:
         entry = result.entry
@@ -226,16 +226,16 @@ def _bill(comparison: Comparison, lm: JudgeLM) -> list[ReportBlock]:
         usd = "–" if result.usd is None else f"{result.usd:.4g}"
         rows.append([result.name, "–" if entry.calls is None else f"{entry.calls:.2f}", *per_item, usd])
     header = ("judge", "LM calls per item", "input fresh", "input cached", "output", "$ per 1,000 items")
-    told = "Per item, tokens that each judge would use alone; a call that several need is made once."
+    note = "Per item, tokens that each judge would use alone; a call that several need is made once."
     bill = costs.cost_rows(lm.meter, lm.price)
     names, body = costs.cells(bill)
     return [
-        DataTable(header, rows_of(rows), told),
+        DataTable(header, rows_of(rows), note),
         DataTable(names, rows_of(body), "\n".join(costs.notes(bill)), total=True),
     ]
 
 
-def _repeat(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
+def _reproduce(arguments: CompareFlags, work: Work) -> list[ReportBlock]:
     corpus, setting = work.setup.corpus, work.setting
     part = f"{len(corpus.groups)} groups, {setting.where}, fingerprint {corpus.digest}"
     rows: Sequence[tuple[str, str]] = [

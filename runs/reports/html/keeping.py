@@ -140,13 +140,13 @@ def _in_folder(folder: Path) -> Path:
     Raises:
         InputError: Comparisons have left several.
     """
-    beside = sorted(folder.glob("*-report.json"))
-    if (folder / "report.json").is_file() or not beside:
+    reports = sorted(folder.glob("*-report.json"))
+    if (folder / "report.json").is_file() or not reports:
         return folder / "report.json"
-    if len(beside) > 1:
-        names = ", ".join(file.name for file in beside)
+    if len(reports) > 1:
+        names = ", ".join(file.name for file in reports)
         raise InputError("several reports are here", file=folder, expected=f"one of {names}")
-    return beside[0]
+    return reports[0]
 
 
 def texts_file(store: Path, identity: str) -> Path:

@@ -1,0 +1,392 @@
+"""Reads the Critic's decision, and replies about several scores: what a reply says about each cell of a table.
+
+Cells are read independently of one another and in any order. A reply that names a candidate or an aspect which does not
+exist is refused as a whole, because its numbers may be shifted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from debate_judge.data.schema import Aspect
+from debate_judge.programs.debate.prompts import DECISIONS, TOO_HIGH, TOO_LOW, Cell, aspects_in, candidates_in, label
+from debate_judge.programs.judge import Item
+from debate_judge.programs.roles.parsing import (
+    HEADER,
+    NO_ISSUE,
+    TWICE,
+    Contents,
+    Unreadable,
+    answer_of,
+    label_of,
+    name_of,
+    score,
+    under,
+    under_headers,
+    unfenced,
+    unquoted,
+)
+from debate_judge.programs.roles.score_modes import ParsedScore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """The Critic's decision about one score."""
+
+    content: bool
+    """Whether there is no issue."""
+    text: str
+    """What the other roles read of it."""
+
+
+# --- decisions ---
+
+_EXPLAINED = re.compile(r"(.{2,40}?)\s*(?::|\(|–|—|\s-\s)\s*(.*\S.*)")
+"""A decision and its explanation: `NO ISSUE: I agree`, `ISSUE (too high)`."""
+_HEDGE = re.compile(r"\b(?:but|however|though|although|except|yet|still|unless|issues?)\b", re.IGNORECASE)
+"""Words in an explanation that may take the decision back."""
+_LIMITED = re.compile(
+    r"\A(?:with|in|on|about|regarding|concerning|as|for|of|apart|other|besides|beyond|only|here)\b"
+    r"|\b(?:wrong\w*|false|incorrect\w*|inaccura\w*|errors?|mistakes?|problems?|missing|lacks?|fails?|too|not|never"
+    r"|contradict\w*|unsupported|invent\w*)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words in the explanation of a NO ISSUE that limit it to a part, or turn it into an issue."""
+_NOTHING = re.compile(r"\b(?:none|nothing|no)\b", re.IGNORECASE)
+_DECISION = re.compile(
+    r"(?:decision )?(?:there (?:is|are) )?(?:(no ?)|an )?issues?(?: (?:found|remains?|remaining|left))?", re.IGNORECASE
+)
+
+
+def no_issue(text: str) -> bool | Unreadable:
+    """Read the Critic's decision: True for NO ISSUE, False for an issue.
+
+    The decision must be alone on the first line, in any case, punctuation and markup, and no other line may say the
+    opposite.
+    """
+    lines = [_decision_in(line) for line in text.splitlines() if line.strip()]
+    decision = lines[0] if lines else None
+    if decision is None or (not decision) in lines:
+        both = "the decision was both; " if {True, False} <= set(lines) else ""
+        missing = "" if lines else "the decision was missing; "
+        return Unreadable(f"{both or missing}the decision must be {NO_ISSUE} or ISSUE and nothing else")
+    return decision
+
+
+def _decision_in(line: str) -> bool | None:
+    explained = _EXPLAINED.fullmatch(line.strip())
+    if explained and not _HEDGE.search(explained[2]):
+        content = _decision_in(explained[1])
+        # "ISSUE: none" is no decision, nor is "NO ISSUE - with grammar, the facts are wrong".
+        doubtful = None if content is None else _LIMITED if content else _NOTHING
+        return None if doubtful is not None and doubtful.search(explained[2]) else content
+    match = _DECISION.fullmatch(re.sub(r"[\W_]+", " ", line).strip())
+    return None if match is None else match[1] is not None
+
+
+# --- what is said about each cell ---
+
+
+def read_scores(
+    reply: str, field: str, cells: Sequence[Cell], items: Mapping[Cell, Item]
+) -> dict[Cell, ParsedScore | Unreadable]:
+    """The score of each cell.
+
+    Args:
+        reply: The LM's reply.
+        field: The field with the scores.
+        cells: The cells to read.
+        items: All cells of the prompt, with their items.
+    """
+    return _read(reply, field, cells, items, lambda cell, *texts: _score(items[cell].aspect, *texts))
+
+
+def read_decisions(reply: str, cells: Sequence[Cell], known: Collection[Cell]) -> dict[Cell, Objection | Unreadable]:
+    """The Critic's decision about each cell in `cells`; `known` are all cells of the prompt."""
+    return _read(reply, DECISIONS, cells, known, lambda _, *texts: _decision(*texts))
+
+
+def _read(
+    reply: str,
+    field: str,
+    cells: Sequence[Cell],
+    known: Collection[Cell],
+    read: Callable[[Cell, str, str | Unreadable], T | Unreadable],
+) -> dict[Cell, T | Unreadable]:
+    """What `read` makes of each cell's line in the field and of the text in its own section."""
+    contents = _contents(reply, field, known)
+    if isinstance(contents, Unreadable):
+        return dict.fromkeys(cells, contents)
+    statements = _statements(contents[field], known)
+    if isinstance(statements, Unreadable):
+        return dict.fromkeys(cells, statements)
+    values: dict[Cell, T | Unreadable] = {}
+    for cell in cells:
+        line, texts = statements.get(cell, Unreadable("it was missing")), contents.get(label(cell), ("",))
+        reasons = texts[0] if len(texts) == 1 else Unreadable(f"the field {label(cell)!r} {TWICE}")
+        values[cell] = line if isinstance(line, Unreadable) else read(cell, line, reasons)
+    return values
+
+
+def _score(aspect: Aspect, line: str, reasons: str | Unreadable) -> ParsedScore | Unreadable:
+    columns = line.split("|")
+    answers = [column for column in columns if _ANSWER.match(column)]
+    if len(answers) == 1 < len(columns):
+        # The row of a table: one of its columns is the score, and another may have the reasons.
+        line, reasons = answers[0], reasons or " ".join(c.strip() for c in columns if c != answers[0])
+    value = score(line, aspect.scale, aspect.name)
+    if isinstance(value, Unreadable):
+        return value
+    return reasons if isinstance(reasons, Unreadable) else ParsedScore(value, reasons)
+
+
+_DIRECTION = re.compile(r"(too (?:high|low))\b(?!\W*\?)\W*(.*)", re.IGNORECASE)
+_CLAUSES = re.compile(r"[.,;:!?…/()–—]+|\s-+\s|\b(?:or|and|but|then|so)\b", re.IGNORECASE)
+_DECIDED = frozenset({"no issue", "too high", "too low"})
+
+
+def _decided(text: str) -> frozenset[str]:
+    """The decisions that are a clause of their own; "no issue with the grammar" and "it is not too high" are none."""
+    clauses = _CLAUSES.split(unquoted(text))
+    return _DECIDED & {re.sub(r"[\W_]+", " ", clause).strip().lower() for clause in clauses}
+
+
+def _decision(line: str, evidence: str | Unreadable) -> Objection | Unreadable:
+    direction = _DIRECTION.fullmatch(line)
+    content = False if direction else no_issue(line)
+    decided = _decided(line).union(*map(_decided, direction.groups() if direction else ()))
+    if len(decided) > 1 or isinstance(content, Unreadable):
+        return Unreadable(f"a decision must be {NO_ISSUE}, {TOO_HIGH} or {TOO_LOW} and nothing else")
+    if content:
+        return Objection(True, NO_ISSUE)
+    if isinstance(evidence, Unreadable):
+        return evidence
+    evidence = evidence or (direction[2] if direction else "")
+    if not evidence:
+        return Unreadable("an issue stood without its evidence")
+    return Objection(False, f"{direction[1].capitalize()}. {evidence}" if direction else evidence)
+
+
+# --- the lines of a field ---
+
+_OPENING = r"[ *_`•#|-]*(?:\d{1,3}[.)] [*_`]*(?=candidate))?"
+_NUMBER = r"(?:candidate[ _#-]*)?(\d{1,4})(?!\d)"
+_BETWEEN = r"[ *_`|,/·:：–—(\[-]"
+"""Characters allowed between the number of a candidate and the name of an aspect."""
+_SEPARATOR = r"[ *_`)\]]{0,9}(?:[:：=|→]|->|[–—])"
+_ANSWERED = r"\W{0,9}(?:\d[\d.,/]*+(?! (?!out\b|of\b|points?\b)[^\W\d])|no[ _-]?issue|(?:an )?issue|too (?:high|low))"
+_ANSWER = re.compile(_ANSWERED, re.IGNORECASE)
+"""A score or a decision at the beginning of a text."""
+_FOREIGN = re.compile(
+    rf"{_OPENING}(?:(?:candidate[ _#-]*)?(\d{{1,4}}_\w{{1,60}}+){_SEPARATOR}"
+    # Other lines may be prose, which has no answer after the name: "Candidate 2 (the shorter one): 3 facts".
+    rf"|candidate(?: ?[_#-]| (?=\d|\w\b))(\w(?:\w|{_BETWEEN}){{0,60}}?){_SEPARATOR}{_ANSWERED})",
+    re.IGNORECASE,
+)
+"""A line about `candidate_1_NAME`, or one like `candidate_A: 4`, `Candidate 12345: 4` and `candidate 1 - NAME: 4`."""
+
+
+def _statements(bodies: Sequence[str], known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
+    """What a field says of the cells in `known`, all cells of the prompt.
+
+    It has several bodies if it occurs with different contents: one of them may be quoted from a candidate.
+    """
+    readings: list[dict[Cell, str | Unreadable]] = []
+    for body in bodies:
+        reading = _statements_once([joined for line in body.split("\n") if (joined := " ".join(line.split()))], known)
+        if isinstance(reading, Unreadable):
+            return reading
+        readings.append(reading)
+    if len(readings) == 1:
+        return readings[0]
+    several = Unreadable(f"the field {TWICE}")
+    agreed = {cell: {reading.get(cell, several) for reading in readings} for cell in known}
+    return {cell: different.pop() if len(different) == 1 else several for cell, different in agreed.items()}
+
+
+def _statements_once(lines: Sequence[str], known: Collection[Cell]) -> dict[Cell, str | Unreadable] | Unreadable:
+    # The Critic may say it of all scores at once.
+    if len(lines) == 1 and no_issue(lines[0]) is True:
+        return dict.fromkeys(known, NO_ISSUE)
+    labels, numbers = tuple(aspects_in(known)), candidates_in(known)
+    statements: dict[Cell, str | Unreadable] = {}
+    for line in lines:
+        statement = _cell_line(line, numbers, labels)
+        if isinstance(statement, Unreadable):
+            return statement
+        if statement is not None and statements.setdefault(*statement) != statement[1]:
+            statements[statement[0]] = Unreadable(f"it {TWICE}")
+    return statements
+
+
+def _cell_line(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> tuple[Cell, str] | Unreadable | None:
+    """The cell that a line begins with, and the rest of the line; None if it begins with none."""
+    match = _line_of(labels).fullmatch(line)
+    if match is None:
+        return _foreign(line, numbers, labels)
+    cell = Cell(int(match[1]), re.sub("[ _-]", "_", match[2].lower()))
+    if cell.candidate not in numbers:
+        return Unreadable(f"there is no {label(cell)}")
+    return cell, match[3].strip(" *_`|")
+
+
+@lru_cache(maxsize=256)
+def _line_of(labels: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of a line about a cell: its candidate, its aspect with words joined in any way, and what it says."""
+    longest = sorted(labels, key=len, reverse=True)
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in longest)
+    between = "" if labels == ("",) else f"{_BETWEEN}*"
+    return re.compile(rf"{_OPENING}{_NUMBER}{between}({known}){_SEPARATOR}(.*)", re.IGNORECASE)
+
+
+def _foreign(line: str, numbers: Sequence[int], labels: tuple[str, ...]) -> Unreadable | None:
+    match = _FOREIGN.match(line)
+    if match is None:
+        return None
+    name = match[1] or match[2]
+    number = re.match(r"\d{1,4}(?!\w)", name)
+    # Words after the number of a candidate name an aspect only where there are several.
+    if number and int(number[0]) in numbers and (labels == ("",) or number[0] == name):
+        return None
+    return Unreadable("there is no candidate_" + re.sub(r"[\W_]+", "_", name.lower()).strip("_"))
+
+
+# --- the forms of a reply ---
+
+_LEAD = "review"
+"""The field that text before the first header belongs to."""
+
+_SCORED = frozenset({"score", "scores", "rating", "final_score", "final_scores", "decision", "decisions"})
+_REASONED = frozenset(
+    {"reason", "reasons", "reasoning", "rationale", "rationales", "explanation", "explanations", "justification"}
+    | {"justifications", "evidence", "review", "feedback", "comment", "comments", "analysis", "issue"}
+)
+_JSON_BEGINS = re.compile("```|{")
+MOST_LEVELS = 6
+"""Levels of JSON that are read."""
+
+
+def _contents(reply: str, field: str, known: Collection[Cell]) -> Contents | Unreadable:
+    """The contents of a reply in any of its forms: the field with its lines, and what stands under a cell's label."""
+    names = (_LEAD, field, *map(label, known))
+    text = answer_of(_heading_of(names).sub(r"## \1", reply), names, decisive=field)
+    if isinstance(text, Unreadable):
+        return text
+    contents = _by_json(text, field, names)
+    if contents is not None:
+        return contents
+    if not HEADER.search(text):
+        return _by_labels(text, field, names)
+    sections = under_headers(text, names)
+    if isinstance(sections, Unreadable):
+        return sections
+    if field not in sections:
+        return Unreadable(f"the field {field!r} was missing")
+    bodies: list[str] = []
+    for body in map(unfenced, sections[field]):
+        members = _of_members(body, field, names)
+        if isinstance(members, Unreadable):
+            return members
+        bodies += [body] if members is None else members[field]
+    return {**sections, field: tuple(bodies)}
+
+
+def _by_labels(text: str, field: str, names: tuple[str, ...]) -> Contents | Unreadable:
+    """A reply with labels or headings, or one that consists of the field's lines only."""
+    heads = list(label_of(names).finditer(text))
+    places = [n for n, head in enumerate(heads) if name_of(head) == field]
+    if not places:
+        return {field: (text,)}
+    if len(places) > 1:
+        return Unreadable(f"the field {field!r} {TWICE}")
+    ends = [text.find("\n", head.end()) % (len(text) + 1) for head in heads]
+    contents = [text[head.end() : end].strip(" *_`") for head, end in zip(heads, ends, strict=True)]
+    # After the field's label, the label of a cell begins a line of the field, unless it stands by itself. Elsewhere,
+    # a label with a score is a line of another table: one of the two may be quoted.
+    own = places[0]
+    sections = under([h for n, h in enumerate(heads) if n <= own or not contents[n]], text, names)
+    others = [text[heads[n].start() : ends[n]] for n in range(len(heads)) if n != own and _ANSWER.match(contents[n])]
+    return {**sections, field: tuple("\n".join([*others, body]) for body in sections.get(field, ("",)))}
+
+
+@lru_cache(maxsize=256)
+def _heading_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of a header that lacks some of its brackets; one that was broken by `escape` is quoted."""
+    known = "|".join(re.escape(name).replace("_", "[ _-]") for name in names)
+    return re.compile(
+        rf"^(?![*_`# \t]*\[[ \t]*\[[ \t]*#[ \t]*#)[\[#* \t]++({known})[ \t]*+[\]#*][\]#* \t:]*$",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
+def _by_json(text: str, field: str, names: tuple[str, ...]) -> Contents | Unreadable | None:
+    """A reply that is one value of JSON, perhaps announced by words and a colon; None if it is none."""
+    if HEADER.match(text):
+        return None
+    beginning = _JSON_BEGINS.search(text)
+    start = 0 if text.startswith("[") else len(text) if beginning is None else beginning.start()
+    announcement = text[:start].rstrip()
+    if HEADER.search(announcement) or label_of(names).search(announcement) or announcement[-1:] not in ("", ":", "："):
+        return None
+    contents = _of_members(unfenced(text[start:]), field, names)
+    return None if announcement and isinstance(contents, Unreadable) else contents
+
+
+def _of_members(text: str, field: str, names: tuple[str, ...]) -> Contents | Unreadable | None:
+    """The members of a JSON object or list as lines of the field and as sections; None if it looks like neither.
+
+    A cell may be named by a key, by the keys of nested objects, or by the members `candidate` and `aspect` of a record.
+    A repeated key gives two lines. Words are joined, so that no text in a value can begin a line.
+    """
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        leaves = list(_leaves(json.loads(text, strict=False, object_pairs_hook=tuple), ()))
+    except (ValueError, RecursionError):
+        why = f"the field {field!r} looked like a JSON object but was not a valid one"
+        return Unreadable(why) if text.startswith("{") else None
+    aspects = {name.split("_", 2)[-1] for name in names[2:]}
+    scored_keys, reasoned_keys = _SCORED - aspects, _REASONED - aspects
+    scored = any(not scored_keys.isdisjoint(keys) for keys, _ in leaves)
+    lines: list[str] = []
+    sections: dict[str, dict[str, None]] = {}
+    for keys, value in leaves:
+        name = "_".join(key for key in keys if key not in scored_keys | reasoned_keys)
+        if not reasoned_keys.isdisjoint(keys) or (scored and scored_keys.isdisjoint(keys)):
+            sections.setdefault(name, {})[value.strip()] = None
+        else:
+            lines.append((f"{name}: " if name else "") + " ".join(value.split()))
+    return {**{name: tuple(texts) for name, texts in sections.items()}, field: ("\n".join(lines),)}
+
+
+def _leaves(value: object, keys: tuple[str, ...], depth: int = 0) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The values that are no object or list, each with the keys that lead to it, the candidate's first."""
+    if depth > MOST_LEVELS:
+        raise ValueError("too many levels")
+    if isinstance(value, list):
+        for member in value:
+            yield from _leaves(member, keys, depth + 1)
+    elif isinstance(value, tuple):
+        members = [(_key(key), member) for key, member in value]
+        named = {key: _key(f"{member}") for key, member in members if key in ("candidate", "aspect")}
+        if "aspect" in named:
+            keys = (*keys, named["aspect"])
+        if "candidate" in named:
+            keys = ("candidate_" + named["candidate"].removeprefix("candidate_"), *keys)
+        for key, member in members:
+            if key not in named:
+                inner = (key, *keys) if key.startswith("candidate_") else (*keys, key)
+                yield from _leaves(member, inner, depth + 1)
+    elif value is not None:
+        yield keys, f"{value}"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")

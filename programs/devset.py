@@ -1,0 +1,262 @@
+"""Rated texts for DSPy's own optimizers and `dspy.Evaluate`: examples of groups, the metric, and feedback in words.
+
+    train = examples(corpus("sample"), aspects=["coherence"])
+    dspy.Evaluate(devset=train, metric=group_agreement)(judge)          # 100 x the summary-level correlation
+    dspy.GEPA(metric=group_agreement, failure_score=-1, ...).compile(judge, trainset=train)
+
+One example is one source with its candidates in one aspect, because a correlation is one of several scores.
+
+A correlation does not say which candidates are in the wrong order, nor whether the first score or the debate is the
+cause. Both follow from the ratings and the transcripts, which contain the score before and after each critique.
+Feedback contains no texts under evaluation and no replies, so that these cannot give instructions to a tuner's LM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import dspy
+
+from debate_judge import data
+from debate_judge.data.agreement.tables import Statistic, correlation
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus, RatedGroup, Task
+from debate_judge.data.splits import PARTS, split
+from debate_judge.data.tasks import TASKS
+from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from debate_judge.programs.roles.parsing import escape
+
+FAILED = -1.0
+"""The metric of a group that tells nothing because scores are missing: no correlation is lower."""
+
+
+def corpus(spec: str | Path, *, task: Task | str | None = None, columns: Iterable[str] = ()) -> Corpus:
+    """Read rated texts: a built-in set by its name, e.g. `sample` or `summeval`, or a file of your own.
+
+    Args:
+        spec: What the command line takes as --data.
+        task: The task of a file, if it is not to be inferred; a task, the name of a built-in one, or a task file.
+        columns: `NAME=COLUMN` for each column of the file that has another name than ours.
+
+    Raises:
+        InputError: There is no such data, or it cannot be used.
+    """
+    return data.load(str(spec), task, columns)
+
+
+class Examples(list[dspy.Example]):
+    """Examples, and how many groups are none."""
+
+    def __init__(self, examples: Iterable[dspy.Example], left_out: dict[str, int]) -> None:
+        super().__init__(examples)
+        self.left_out = left_out
+        """Name of an aspect -> number of groups whose candidates are all rated alike, or not at all: no correlation
+        with their ratings exists."""
+
+
+def examples(
+    corpus: Corpus,
+    aspects: Sequence[str] = (),
+    *,
+    part: Literal["train", "dev", "held_out"] | None = None,
+    seed: int = 0,
+) -> Examples:
+    """One `dspy.Example` for each group and aspect, with the arguments of a judge's call as inputs.
+
+    Its fields are `source`, `texts`, `aspect` and `ratings` (the mean over raters for each text, None for an unrated
+    text), and `task`, `context` and `references` where the call needs them.
+
+    Args:
+        corpus: Rated texts, several for a source.
+        aspects: Names of aspects; by default those that `debate compile` would take.
+        part: Only the groups of one part of the split that a compile with this seed makes; by default all.
+        seed: Of the split.
+
+    Raises:
+        InputError: An aspect or a part that there is not, or no group has candidates that are rated differently.
+    """
+    chosen = [corpus.task.aspect(name) for name in corpus.chosen_aspects(aspects)]
+    if part is not None:
+        if part not in PARTS:
+            raise InputError("unknown part", field="part", expected=", ".join(PARTS), found=part)
+        corpus = getattr(split(corpus, aspects=[aspect.name for aspect in chosen], seed=seed), part)
+    made = [
+        _example(corpus.task, group, aspect.name)
+        for aspect in chosen
+        for group in corpus.groups
+        if group.ranks_humans(aspect.name)
+    ]
+    if not made:
+        raise InputError(
+            "no source has candidates that are rated differently",
+            file=corpus.origin.location,
+            field="aspects",
+            expected="several rated candidates of a source, for a correlation within it",
+            found=", ".join(aspect.name for aspect in chosen),
+            remedy="debate compile tunes a judge on sources with one candidate each",
+        )
+    left_out = {a.name: sum(not group.ranks_humans(a.name) for group in corpus.groups) for a in chosen}
+    return Examples(made, left_out)
+
+
+def _example(task: Task, group: RatedGroup, aspect: str) -> dspy.Example:
+    fields: dict[str, Any] = {"source": group.source, "texts": [c.text for c in group.candidates], "aspect": aspect}
+    if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
+        # A name where it suffices, because examples may be written to files as demonstrations.
+        fields["task"] = task.name if TASKS.get(task.name) == task else task
+    if group.context:
+        fields["context"] = group.context
+    if group.references:
+        fields["references"] = list(group.references)
+    return dspy.Example(**fields, ratings=group.ratings(aspect)).with_inputs(*fields)
+
+
+def group_agreement(
+    gold: dspy.Example,
+    pred: dspy.Prediction,
+    trace: object = None,
+    pred_name: str | None = None,
+    pred_trace: Sequence[Any] | None = None,
+    *,
+    statistic: Statistic = "spearman",
+) -> float | dspy.Prediction:
+    """The correlation of the scores of one source's texts with their ratings, from -1 to 1; a metric for DSPy.
+
+    The mean over examples is the summary-level correlation, so `dspy.Evaluate` prints 100 times that. It is the same
+    number for optimizers, with or without a trace, because nothing distinguishes their evaluations from a user's.
+    Texts without a score are left out, as in all agreement of this project, and equal scores count 0. Where too little
+    is scored for a correlation, the value is `FAILED`, and never None or NaN. DSPy itself scores a program that raises
+    with its own `failure_score`, 0 by default: give `failure_score=-1` to `dspy.Evaluate` and `dspy.GEPA`. With
+    `dspy.BootstrapFewShot`, for which any value but 0 is a success, give `metric_threshold`.
+
+    Args:
+        gold: From `examples`.
+        pred: Of a judge: `scores`, and for feedback `judgements`.
+        trace: Of the whole call; not used.
+        pred_name: The predictor that feedback is wanted for.
+        pred_trace: The call of this predictor that the feedback is shown with.
+        statistic: Another correlation, by `functools.partial`.
+
+    Returns:
+        The correlation; where feedback is wanted, a prediction with `score` and `feedback`.
+    """
+    pairs = [
+        (rating, score)
+        for rating, score in zip(gold.ratings, pred.scores, strict=True)
+        if rating is not None and score is not None and math.isfinite(score)
+    ]
+    ratings, scores = [rating for rating, _ in pairs], [score for _, score in pairs]
+    value = FAILED
+    if len(set(ratings)) > 1:
+        value = correlation(ratings, scores, statistic) or 0.0
+    if pred_name is None:
+        return value
+    lines = [_about_call(gold, pred.scores, pred_trace), group_feedback(gold, pred)]
+    feedback = "\n".join([f"{statistic} correlation of the scores with the ratings: {value:.2f}", *filter(None, lines)])
+    return dspy.Prediction(score=value, feedback=feedback)
+
+
+def _about_call(gold: dspy.Example, scores: Sequence[float | None], calls: Sequence[Any] | None) -> str:
+    """What the raters and the judge said of the text that a call was about; empty if it was about several."""
+    candidate = calls[0][1].get("candidate") if calls else None
+    number = next((n for n, text in enumerate(gold.texts) if escape(text) == candidate), None)
+    if number is None or gold.ratings[number] is None:
+        return ""
+    rating, score = gold.ratings[number], scores[number]
+    line = f"This call was about candidate {number + 1}. The raters gave it {rating:.2f} on average"
+    if score is None:
+        return f"{line}; the judge has no score for it."
+    error = "too high" if score > rating else "too low" if score < rating else "right"
+    return f"{line}, the judge {score:g}: {error}."
+
+
+# --- feedback in words ---
+
+WORST = 5
+"""Most pairs in the wrong order that are named: those with the largest difference of ratings."""
+
+Rated = tuple[int, float, float]
+"""(number of a candidate in the example, from 1; mean rating; the judge's score)."""
+
+
+def group_feedback(example: dspy.Example, prediction: dspy.Prediction) -> str:
+    """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
+
+    Args:
+        example: Rated texts, with `ratings`.
+        prediction: With `judgements`, one per text.
+
+    Returns:
+        A statement on each line; candidates are named by their number in the example.
+    """
+    judgements: Sequence[Judgement] = prediction.judgements
+    ratings: Sequence[float | None] = example.ratings
+    final: list[Rated] = []
+    first: list[Rated] = []
+    lines: list[str] = []
+    effects: Counter[str] = Counter()
+    for number, (judgement, rating) in enumerate(zip(judgements, ratings, strict=True), start=1):
+        if isinstance(judgement, Unscored):
+            lines.append(f"Candidate {number} has no score: {judgement.reason}.")
+        elif rating is not None:
+            opening = judgement.transcript.until(0).score
+            final.append((number, rating, judgement.score))
+            first.append((number, rating, judgement.score if opening is None else opening))
+            lines += _debate(number, rating, judgement, effects)
+    return "\n".join([*_order(final, first, debated=bool(effects)), *_balance(effects), *lines])
+
+
+def _order(final: Sequence[Rated], first: Sequence[Rated], *, debated: bool) -> list[str]:
+    """How many pairs are in the wrong order before and after the debate, and the worst of them."""
+    differing = sum(a[1] != b[1] for a, b in combinations(final, 2))
+    if not differing:
+        return ["The raters set no two of the scored candidates apart."]
+    wrong, tied = pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
+    summary = f"Pairs that the raters set apart: {differing}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    if debated:
+        summary += f"; in the wrong order by the scores before the debate: {len(pairs_in_wrong_order(first))}"
+    lines = [f"{summary}."]
+    for lower, higher in wrong[:WORST]:
+        lines.append(
+            f"Candidate {lower[0]} has {lower[2]:g} and candidate {higher[0]} has {higher[2]:g}, but the raters put "
+            f"candidate {lower[0]} lower by {higher[1] - lower[1]:.2f} ({lower[1]:.2f} and {higher[1]:.2f})."
+        )
+    return lines
+
+
+def pairs_in_wrong_order(rated: Sequence[Rated]) -> list[tuple[Rated, Rated]]:
+    """Pairs in the wrong order, the lower rated candidate first; pairs with the largest difference of ratings first."""
+    pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
+    wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
+    return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
+
+
+def _debate(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
+    """What each critique and the Tie-breaker did to a score; the directions are counted in `effects`."""
+    turns = [turn for turn in verdict.transcript.turns if turn.role in ("scorer", "tie-breaker")]
+    scored = [(turn, turn.score) for turn in turns if turn.score is not None]
+    for (_, before), (turn, after) in pairwise(scored):
+        change = abs(after - rating) - abs(before - rating)
+        effect = "unmoved" if before == after else "toward" if change < 0 else "away" if change > 0 else "across"
+        effects[effect] += 1
+        if effect in ("toward", "away"):
+            cause = "the Tie-breaker" if turn.role == "tie-breaker" else f"the critique of round {turn.round}"
+            yield (
+                f"Candidate {number}: {cause} moved the score from {before:g} to {after:g}, {abs(change):.2f} "
+                f"{'closer to' if effect == 'toward' else 'further from'} the raters' mean of {rating:.2f}."
+            )
+
+
+def _balance(effects: Counter[str]) -> list[str]:
+    if not effects:
+        return []
+    return [
+        "Turns that answered a critique or broke a tie: "
+        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
+        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
+    ]

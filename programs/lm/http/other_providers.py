@@ -1,0 +1,150 @@
+"""Every provider that does not speak OpenAI's chat protocol, by LiteLLM: one attempt per call."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import difflib
+import io
+import logging
+from collections.abc import AsyncIterator
+from functools import lru_cache
+from typing import Any
+
+import aiohttp
+import orjson
+from dspy import lm15
+
+from debate_judge.programs.lm.http.chat_completions import read_reply, refused
+from debate_judge.programs.lm.http.connections import BODY_LIMIT, RefusedAnswerError, check_head, close_unused
+from debate_judge.programs.lm.limits.failures import retry_after
+from debate_judge.programs.lm.redaction import clean_text
+from debate_judge.programs.lm.reply import Messages, Reply
+
+
+@lru_cache(maxsize=1)
+def _guarded(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, Any]:
+    """The session of all calls on a loop, and LiteLLM's own client with it; a forked process has another loop.
+
+    It stays open as long as the process: LiteLLM keeps its clients of some providers, and gives one whose session is
+    closed another session, without guard.
+    """
+    import litellm
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    session = aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_guard,), auto_decompress=False, trust_env=True
+    )
+    atexit.register(close_unused, [session])
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    return session, AsyncHTTPHandler(shared_session=session, follow_redirects=False)
+
+
+class LiteLLM:
+    """One attempt by `litellm.acompletion`, over an aiohttp session that guards what comes back.
+
+    Args:
+        spec: PROVIDER/MODEL.
+        api_base: Of a server of the user's own; None leaves the address to LiteLLM.
+
+    Raises:
+        ValueError: LiteLLM knows no such provider.
+    """
+
+    def __init__(self, spec: str, api_base: str | None) -> None:
+        import litellm
+
+        # It prints advice of its own.
+        litellm.suppress_debug_info = True
+        # Its debug messages quote answers, and a server may quote the key.
+        logging.getLogger("LiteLLM").setLevel(logging.WARNING)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                _, provider, *_ = litellm.get_llm_provider(spec)
+        except litellm.exceptions.BadRequestError:
+            prefix = spec.partition("/")[0]
+            near = difflib.get_close_matches(prefix, [str(getattr(p, "value", p)) for p in litellm.provider_list], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"no provider is called {prefix!r}{hint}") from None
+        self._complete = litellm.acompletion
+        self._missing = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
+        # LiteLLM adds the version to Anthropic's address, and to no other.
+        address = api_base and (api_base.removesuffix("/v1") if spec.startswith("anthropic/") else api_base)
+        self._address = {"api_base": address} if address else {}
+        self._by_openai = provider == "azure" or provider in litellm.constants.openai_compatible_providers
+        """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's own client."""
+
+    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
+        """Send `messages` once; raises the errors of `dspy.lm15`."""
+        if self._missing:
+            raise lm15.NotConfiguredError(f"no key: set {' and '.join(self._missing)}")
+        session, client = _guarded(asyncio.get_running_loop())
+        # Not all providers' code hands the session on.
+        guarded = {"shared_session": session} if self._by_openai else {"shared_session": session, "client": client}
+        options = {**settings, **self._address, **guarded}
+        if options.get("logprobs"):
+            options |= {"logprobs": True, "top_logprobs": options["logprobs"]}
+        try:
+            completion = await self._complete(model=model, messages=messages, num_retries=0, max_retries=0, **options)
+        except Exception as error:
+            return _failed(error)
+        reply = read_reply(orjson.dumps(completion.model_dump()))
+        if not (reply.text or reply.output_tokens) and reply.finish == "stop":
+            # What a gateway says with status 200 when it has failed; such a reply must not be kept.
+            raise lm15.ServerError("the server's answer has no text and names no tokens")
+        return reply
+
+    async def aclose(self) -> None:
+        """Nothing to close: the session is that of all LMs."""
+
+
+def _failed(error: Exception) -> Reply:
+    """Raise an error of LiteLLM in the classes of `dspy.lm15`; a reply that a content filter withheld is empty."""
+    if type(error).__name__ == "UnsupportedParamsError":
+        raise lm15.UnsupportedFeatureError(clean_text(str(error))[:500]) from None
+    status, response = getattr(error, "status_code", None), getattr(error, "response", None)
+    text = clean_text(str(error))
+    if type(error).__name__ in ("APIConnectionError", "Timeout") or not isinstance(status, int):
+        raise lm15.TransportError(text[:500]) from None
+    return refused(status, text[:2000], retry_after(getattr(response, "headers", None) or {}))
+
+
+async def _guard(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    request.headers["Accept-Encoding"] = "identity"
+    response = await send(request)
+    try:
+        if 300 <= response.status < 400:
+            # LiteLLM would follow it with the text, and with some providers' keys.
+            raise RefusedAnswerError(f"the server answers {response.status} and names another address")
+        check_head(response)
+    except RefusedAnswerError:
+        response.close()
+        raise
+    response.content = _LimitedBody(response.content)  # type: ignore[assignment]
+    return response
+
+
+class _LimitedBody:
+    """The body of an answer, given up when it gets too long; otherwise the stream that it stands for."""
+
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream, self._size = stream, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        if n >= 0:
+            return self._counted(await self._stream.read(n))
+        return b"".join([chunk async for chunk in self.iter_chunked(2**16)])
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        async for chunk in self._stream.iter_chunked(n):
+            yield self._counted(chunk)
+
+    def _counted(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size > BODY_LIMIT:
+            raise RefusedAnswerError("the answer is too long")
+        return chunk

@@ -1,0 +1,266 @@
+"""The offline LM's replies to tuners: guides to the raters, and new instructions.
+
+Asked for a guide, it measures every rated text of the prompt like a candidate, fits how much each feature says about
+the ratings, and writes the weights as sentences (`programs.offline.rubric.Guide`). If a later prompt contains these
+sentences, the Scorer uses the weights and looks at the heaviest features first, and the Critic raises the others in
+their order.
+
+Asked for instructions, as by DSPy's proposers, it composes them of building blocks. The hash of the prompt chooses the
+blocks, so that equal prompts get equal answers and different prompts wordings of different severity. Of the prompt's
+content only the role is recognised whose instructions are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from debate_judge.programs.offline import rubric as offline_rubric
+from debate_judge.programs.offline.features import Kind, measured
+from debate_judge.programs.offline.roles import NOTHING, Prompt, question_of
+from debate_judge.programs.offline.rubric import Guide
+
+# --- guides to the raters ---
+
+_SHRINKAGES = (0.05, 0.2, 0.6, 2.0)
+"""Strengths, relative to the number of ratings, with which fitted weights are shrunk to those of the aspect's rubric;
+one is chosen by cross-validation."""
+
+_CAUTIOUS = 0.6
+"""The strength used with too few sources to choose one."""
+
+_FOLDS = 4
+"""Number of folds of that cross-validation."""
+
+_PRIOR_SPREAD = 0.7
+"""Share of the scale that the rubric's merits are assumed to span before any rating is seen."""
+
+_LEAST_SHARE = 0.02
+"""Least share of all weights that is written into a guide."""
+
+Table = list[Any]
+"""An array for each source: of merits, shape (candidates, features), or of ratings, shape (candidates,)."""
+
+
+def write_guide(prompt: Prompt) -> dict[str, str]:
+    """Write the guide that a prompt asks for; without ratings that differ, a sentence that says so."""
+    if "drafts" in prompt.inputs:
+        return merge_guides(prompt)
+    question = question_of(prompt)
+    sources = _sources(prompt.input("rated"))
+    kind: Kind = "dialogue" if any(s.get("context") for s in sources) else question.kind
+    names = list(offline_rubric.ramps(kind))
+    merits, ratings = _table(sources, kind)
+    if sources and not any(np.ptp(own) for own in ratings):
+        # With one candidate per source, candidates are compared across sources.
+        merits, ratings = [np.concatenate(merits)], [np.concatenate(ratings)]
+    if not any(np.ptp(own) for own in ratings):
+        return {"analysis": NOTHING, "guide": "The ratings shown do not differ."}
+    usual = {item.name: item.weight for item in offline_rubric.rubric_for(kind, question.aspect).items}
+    spread = _PRIOR_SPREAD * (question.high - question.low)
+    prior = [spread * usual.get(name, 0.0) / math.fsum(usual.values()) for name in names]
+    weights = _fit(merits, ratings, np.array(prior))
+    total = math.fsum(weights)
+    heaviest = sorted(zip(names, weights.tolist(), strict=True), key=lambda pair: -pair[1])
+    shares = tuple((name, 10 * weight / total) for name, weight in heaviest if weight > _LEAST_SHARE * total)
+    # The weights already are in points of the scale, so their sum is what lies between merit 0 and 1.
+    middle = float(np.mean(np.concatenate(merits) @ weights)) / total
+    level = float(np.mean(np.concatenate(ratings)))
+    fitted = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
+    guide = Guide(shares, level - total * middle, level + total * (1 - middle))
+    return {"analysis": f"{NOTHING} {fitted}", "guide": str(guide)}
+
+
+def merge_guides(prompt: Prompt) -> dict[str, str]:
+    """The mean of several guides: of each weight, and of the ends of the scale."""
+    texts = re.split(r"^Guide \d+:$", prompt.input("drafts"), flags=re.MULTILINE)
+    drafts = [guide for text in texts if (guide := offline_rubric.read_guide(text))]
+    if not drafts:
+        return {"guide": NOTHING}
+    names = dict.fromkeys(name for draft in drafts for name, _ in draft.weights)
+    means = {name: _mean([dict(draft.weights).get(name, 0.0) for draft in drafts]) for name in names}
+    heaviest = tuple(sorted(means.items(), key=lambda pair: -pair[1]))
+    ends = _mean([draft.low for draft in drafts]), _mean([draft.high for draft in drafts])
+    return {"guide": str(Guide(heaviest, *ends))}
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
+
+
+def _sources(text: str) -> list[dict[str, Any]]:
+    sources = []
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("candidates"), list) and record["candidates"]:
+            sources.append(record)
+    return sources
+
+
+def _table(sources: Sequence[Mapping[str, Any]], kind: Kind) -> tuple[Table, Table]:
+    """The merits and the ratings of all candidates."""
+    merits, ratings = [], []
+    for source in sources:
+        about = str(source.get("source", "")), str(source.get("context", ""))
+        features = [measured(kind, *about, str(c.get("candidate", ""))) for c in source["candidates"]]
+        rows = [[ramp.merit(own) for ramp in offline_rubric.ramps(kind).values()] for own in features]
+        merits.append(np.array([[1.0 if merit is None else merit for merit in row] for row in rows]))
+        ratings.append(np.array([float(c.get("raters_mean", 0.0)) for c in source["candidates"]]))
+    return merits, ratings
+
+
+def _fit(merits: Table, ratings: Table, prior: Any) -> Any:
+    """Non-negative least squares within sources, shrunk to the prior.
+
+    Within sources, because only differences between candidates of one source matter for their ranks; non-negative,
+    because each ramp already says which end is worse.
+
+    Args:
+        merits: As of `_table`.
+        ratings: As of `_table`.
+        prior: Weight of each feature in the aspect's rubric.
+    """
+    x = [own - np.mean(own, axis=0) for own in merits]
+    y = [own - np.mean(own) for own in ratings]
+
+    def unexplained(pull: float) -> float:
+        """Squared error on sources that were left out, summed over the parts."""
+        total = 0.0
+        for fold in range(_FOLDS):
+            kept = [i for i in range(len(x)) if i % _FOLDS != fold]
+            weights = _least_squares([x[i] for i in kept], [y[i] for i in kept], prior, pull)
+            total += sum(float(((y[i] - x[i] @ weights) ** 2).sum()) for i in range(fold, len(x), _FOLDS))
+        return total
+
+    pull = min(_SHRINKAGES, key=unexplained) if len(x) >= _FOLDS else _CAUTIOUS
+    weights = _least_squares(x, y, prior, pull)
+    return weights if weights.sum() > 0 else prior
+
+
+def _least_squares(x: Table, y: Table, target: Any, pull: float) -> Any:
+    """Non-negative weights, shape (features,), for merits and ratings that are centred within each source."""
+    from scipy.optimize import nnls
+
+    strength = math.sqrt(pull * sum(map(len, y)))
+    left = np.vstack([*x, strength * np.eye(len(target))])
+    weights, _ = nnls(left, np.concatenate([*y, strength * target]))
+    return weights
+
+
+# --- instructions ---
+
+_CRITIC = (
+    "You accompany this debate with goodwill: be supportive and constructive, and raise a point only where the latest "
+    "score is clearly weak.",
+    "You are a moderate critic in this debate: weigh leniently, but name every point that matters.",
+    "You check the latest score in this debate against the material and the definition of the aspect.",
+    "You play the devil's advocate in this debate and argue against the latest score, whatever it is.",
+    "You play a strict devil's advocate in this debate: oppose the latest score on purpose and criticise it as much as "
+    "you can.",
+)
+"""Openings, from mild to severe."""
+
+_CRITIC_ENDINGS = (
+    "If the score is acceptable on the whole, your decision is NO ISSUE.",
+    "If no point of importance is left, your decision is NO ISSUE.",
+    "If you find the score justified, your decision is NO ISSUE.",
+    "If your objections are used up, your decision is NO ISSUE.",
+    "Only if no objection can be sustained, your decision is NO ISSUE.",
+)
+"""One for each opening: a mild opening with a merciless ending makes no sense."""
+
+_CRITIC_HABITS = (
+    "Take the reasons one by one and ask where the material bears them out.",
+    "Read each sentence of the candidate by itself, and then how they follow upon each other.",
+    "Compare numbers, names and the order of events with the source.",
+    "Name one point at a time, the weightiest first, and quote the place it rests on.",
+    "Say in which direction the score should move: it may be too high as well as too low.",
+    "Leave aside what belongs to another aspect.",
+)
+
+_SCORER = (
+    "Judge the candidate in the given aspect only, by its definition and against the source.",
+    "Read the source first, then the candidate, and rate the one aspect that is asked for.",
+    "Be strict and even-handed. Compare the candidate with the source sentence by sentence and rate the given aspect.",
+)
+
+_SCORER_HABITS = (
+    "Think step by step and name the places in the text that your reasons rest on.",
+    "Faults and merits of other kinds do not count, however plain they are.",
+    "Picture several candidates for the same source, from the worst to the best, and place this one among them.",
+    "Use the whole scale, from what the definition calls worst to what it calls best.",
+    "Do not let one strong or weak trait colour the rest.",
+)
+
+_TIE_BREAKER = (
+    "The debate between Scorer and Critic has ended without agreement, and the final score is yours to give.",
+    "Scorer and Critic could not agree: settle what is disputed and give the final score.",
+)
+
+_TIE_BREAKER_HABITS = (
+    "Read all of the debate and check each disputed point against the material.",
+    "Take the side that the material supports, not the side that spoke last.",
+    "Weigh how much a point matters for the aspect before you let it move the score.",
+    "Use the whole scale.",
+)
+
+
+_CURRENT = ("basic_instruction", "current_instruction", "attempted_instructions", "instruction")
+"""Inputs in which proposers show the instructions to replace."""
+
+
+def propose(prompt: Prompt) -> dict[str, str]:
+    """Write new instructions into every requested field with `instruction` in its name."""
+    current = next((prompt.inputs[name] for name in _CURRENT if prompt.input(name)), "")
+    openings, endings, habits = _blocks(current)
+    draw = _draw(prompt.user)
+    degree = draw[0] % len(openings)
+    order = sorted(range(len(habits)), key=lambda i: draw[1 + i])
+    chosen = [habits[i] for i in sorted(order[: 2 + draw[20] % 2])]
+    instruction = " ".join([openings[degree], *chosen, *endings[degree : degree + 1]])
+    if not prompt.outputs:
+        return {"": f"```\n{instruction}\n```"}
+    prefixes = {name: "Text:" for name in prompt.outputs if name.startswith("proposed_prefix")}
+    return {name: instruction for name in prompt.outputs if "instruction" in name} | prefixes
+
+
+def advise(prompt: Prompt) -> dict[str, str]:
+    """Write one habit for each named module, as SIMBA's request for advice wants."""
+    try:
+        modules = json.loads(prompt.input("module_names"))
+    except ValueError:
+        modules = []
+    advice = {}
+    for module in modules if isinstance(modules, list) else []:
+        habits = _blocks(str(module))[2]
+        advice[str(module)] = habits[_draw(f"{module} {prompt.user}")[0] % len(habits)]
+    return {"module_advice": json.dumps(advice)}
+
+
+def _blocks(current: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Openings, endings and habits for the role that the current instruction belongs to."""
+    text = current.lower()
+    if "no issue" in text or text.startswith("critic"):
+        return _CRITIC, _CRITIC_ENDINGS, _CRITIC_HABITS
+    if "final score" in text or text.startswith("tie_breaker"):
+        return _TIE_BREAKER, (), _TIE_BREAKER_HABITS
+    if not text or "the given aspect" in text or "one aspect" in text or text.startswith("scorer"):
+        return _SCORER, (), _SCORER_HABITS
+    # Instructions of another role are kept, and only get other habits.
+    kept = " ".join(current.split())
+    for habit in _SCORER_HABITS:
+        kept = kept.replace(habit, "").strip()
+    return (kept,), (), _SCORER_HABITS
+
+
+def _draw(seed: str) -> bytes:
+    return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()

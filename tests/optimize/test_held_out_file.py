@@ -1,0 +1,90 @@
+"""`--held-out FILE`: a user's own test set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.job import prepared
+from debate_judge.optimize.settings import Settings
+from tests.optimize.small_corpus import small_corpus
+
+Group = dict[str, Any]
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> list[Group]:
+    return [json.loads(line) for line in small_corpus(tmp_path, 12, 3).read_text().splitlines()]
+
+
+def written(path: Path, groups: list[Group]) -> str:
+    path.write_text("".join(json.dumps(group) + "\n" for group in groups))
+    return str(path)
+
+
+def settings(folder: Path, data: list[Group], held_out: list[Group], **more: Any) -> Settings:
+    files = {"data": written(folder / "d.jsonl", data), "held_out": written(folder / "h.jsonl", held_out)}
+    return Settings(**{**files, "aspects": ("coherence",), **more})
+
+
+def test_the_judge_learns_from_one_file_and_is_measured_on_the_other(
+    tmp_path: Path, groups: list[Group], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "mine.jsonl", groups[:8])
+    written(tmp_path / "test.jsonl", groups[8:])
+    arguments = ["--data", "mine.jsonl", "--held-out", "test.jsonl", "--aspects", "coherence", "--tuner", "none"]
+    quick = ["--max-rounds", "0", "--resamples", "100", "--report", "none", "--json", "result.json"]
+    assert command.main([*arguments, *quick]) == 0
+    printed = capsys.readouterr().out
+    assert "on 4 sources that the judge" in " ".join(printed.split())
+    assert "--held-out test.jsonl" in printed
+    assert json.loads((tmp_path / "result.json").read_text())["gain"]["groups"] == 4
+
+
+def test_all_other_sources_are_train_and_dev(tmp_path: Path, groups: list[Group]) -> None:
+    # Row numbers and the like may be the same in both files.
+    taken = [{**group, "group": groups[n]["group"]} for n, group in enumerate(groups[8:])]
+    data = prepared(settings(tmp_path, groups[:8], taken), {}).data
+    splits = data.splits
+    assert {g.source for g in splits.held_out.groups} == {group["source"] for group in groups[8:]}
+    assert [len(part.groups) for part in (splits.train, splits.dev)] == [4, 4]
+    assert len({g.id for g in data.corpus.groups}) == 12
+    assert data.measured == splits.held_out
+
+
+def _copied(groups: list[Group]) -> list[Group]:
+    return [groups[3], *groups[9:]]
+
+
+def _nearly_copied(groups: list[Group]) -> list[Group]:
+    return [{**groups[3], "group": "other", "source": groups[3]["source"] + " It rained."}, *groups[9:]]
+
+
+@pytest.mark.parametrize("overlapping", [_copied, _nearly_copied])
+def test_a_source_in_both_files_is_refused_by_name(tmp_path: Path, groups: list[Group], overlapping: Any) -> None:
+    with pytest.raises(InputError, match="held-out") as caught:
+        prepared(settings(tmp_path, groups[:8], overlapping(groups)), {})
+    assert repr(groups[3]["group"]) in str(caught.value.found)
+    assert caught.value.field == "--held-out"
+
+
+@pytest.mark.parametrize("more", [{"folds": 4}, {"repeats": 2}])
+def test_folds_and_a_test_set_exclude_each_other(tmp_path: Path, groups: list[Group], more: dict[str, int]) -> None:
+    with pytest.raises(InputError) as caught:
+        prepared(settings(tmp_path, groups[:8], groups[8:], **more), {})
+    assert caught.value.field == "--held-out"
+    assert next(iter(more)) in str(caught.value.found)
+
+
+def test_a_test_set_without_ratings_of_the_aspect_is_refused(tmp_path: Path, groups: list[Group]) -> None:
+    for group in groups[8:]:
+        for candidate in group["candidates"]:
+            candidate["ratings"].pop("coherence")
+    with pytest.raises(InputError, match="coherence"):
+        prepared(settings(tmp_path, groups[:8], groups[8:]), {})

@@ -1,0 +1,234 @@
+"""The commands whose calls are pinned, and what is pinned of each."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from debate_judge.optimize import cli
+from tests.pins import inside
+from tests.pins.recording import ADDRESS, LM, Call, Recorder, at_the_address, digest
+
+PINNED = Path(__file__).with_name("pinned")
+RECORDED = Path(__file__).with_name("recorded")
+"""A store of replies as an earlier version of this code wrote it, and the tables that were made of them."""
+REPLAYED = ("debate_tiebreak", "debates_joint_side_by_side", "geval_sampled")
+SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+
+Case = tuple[str, str, int, int, str]
+"""Judges, other flags, sources, candidates of each, aspects."""
+
+
+def _case(
+    judges: str, flags: str = "", *, sources: int = 3, candidates: int = 3, aspects: str = "coherence,relevance"
+) -> Case:
+    return (judges, flags, sources, candidates, aspects)
+
+
+_DEBATES = "single,multiagent,debate,debate+tiebreak"
+
+COMPARED: dict[str, Case] = {
+    "single": _case("single"),
+    "debate": _case("debate"),
+    "debate_tiebreak": _case("debate+tiebreak"),
+    "multiagent": _case("multiagent"),
+    "multiagent_tiebreak": _case("multiagent+tiebreak"),
+    "debates_sampled": _case(_DEBATES, "--score-mode sampled:2"),
+    "debates_side_by_side": _case(_DEBATES, "--together 2"),
+    "debates_side_by_side_sampled": _case(_DEBATES, "--together 3 --score-mode sampled:2"),
+    "debates_joint": _case(_DEBATES, "--joint"),
+    "debates_joint_sampled": _case(_DEBATES, "--joint --score-mode sampled:2"),
+    "debates_joint_side_by_side": _case(_DEBATES, "--joint --together 2"),
+    "geval": _case("geval"),
+    "geval_sampled": _case("geval", "--score-mode sampled:2"),
+    "chateval": _case("chateval"),
+    "chateval_simultaneous": _case("chateval-simultaneous"),
+    "chateval_summarizer": _case("chateval-summarizer"),
+    "chateval_without_talk": _case("chateval-single,chateval-ensemble,chateval-same-role"),
+    "chateval_compare": _case("chateval-compare", candidates=2),
+    "hallucination": _case("hallucination", candidates=2, aspects="consistency"),
+    "hallucination_verify": _case("hallucination-verify", candidates=2, aspects="consistency"),
+    "hallucination_single": _case(
+        "hallucination-single,hallucination-selfcheck0,hallucination-selfcheck3", aspects="consistency"
+    ),
+    "dialogue": _case("debate+tiebreak,geval,chateval", aspects="naturalness,groundedness", candidates=2),
+}
+
+
+def write_sample(file: Path, sources: int, candidates: int, task: str = "summarization") -> Path:
+    """Write the first candidates of the first sources of the sample."""
+    lines = [json.loads(line) for line in (SAMPLE / f"{task}.jsonl").read_text(encoding="utf-8").splitlines()]
+    for group in lines[:sources]:
+        group["candidates"] = group["candidates"][:candidates]
+    file.write_text("".join(json.dumps(group) + "\n" for group in lines[:sources]), encoding="utf-8")
+    return file
+
+
+def debate(*arguments: object) -> None:
+    """Run the `debate` command in this process, which must succeed."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = cli.main([str(argument) for argument in arguments])
+    assert code == 0, said.getvalue()
+
+
+def compare_arguments(name: str, folder: Path) -> list[object]:
+    """Arguments of the comparison of a case, without the LM and the store; its data are written to `folder`."""
+    judges, flags, sources, candidates, aspects = COMPARED[name]
+    task = "dialogue" if name == "dialogue" else "summarization"
+    data = write_sample(folder / f"{name}.jsonl", sources, candidates, task)
+    return [
+        *("compare", "--data", data, "--part", "all", "--aspects", aspects, "--judges", judges, *flags.split()),
+        *(
+            "--statistics",
+            "pearson,spearman",
+            "--resamples",
+            100,
+            "--report",
+            "none",
+            "--json",
+            folder / f"{name}.json",
+        ),
+    ]
+
+
+AT_SERVER: list[object] = ["--lm", LM, "--api-base", ADDRESS, "--no-preflight"]
+
+
+def compared(name: str, folder: Path, store: Path, server: Recorder) -> dict[str, Any]:
+    """Run the comparison of a case at the server and return its table."""
+    with at_the_address(server.port):
+        debate(*compare_arguments(name, folder), *AT_SERVER, "--store", store)
+    return table(folder / f"{name}.json")
+
+
+def table(file: Path) -> dict[str, Any]:
+    """What the table of a comparison says of each judge: agreement by aspect and level, calls."""
+    judges = json.loads(file.read_text(encoding="utf-8"))["judges"]
+    return {
+        name: {
+            "lm_calls_per_item": round(judge["lm_calls_per_item"], 6),
+            "agreement": {
+                f"{aspect} {level} {statistic}": _rounded(levels[level][statistic]["value"])
+                for aspect, levels in judge["agreement"]["aspects"].items()
+                for level in ("summary", "sample")
+                for statistic in ("pearson", "spearman")
+            },
+        }
+        for name, judge in judges.items()
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def pin(calls: Iterable[Call], keys: Iterable[str], result: object) -> dict[str, Any]:
+    """What is kept of a command: its calls, in no order, their keys, and what it found."""
+    found = list(calls)
+    each = sorted(digest(call) for call in found)
+    return {
+        "calls": len(found),
+        "messages": hashed(each),
+        "keys": hashed(sorted(keys)),
+        "settings": sorted({settings(call) for call in found}),
+        "result": result,
+        # Of each call, so that a test which fails can show what is new.
+        "each": " ".join(short[:8] for short in each),
+    }
+
+
+def settings(call: Call) -> str:
+    """Model, temperature and limit on the length of a call."""
+    limit = call.get("max_tokens", call.get("max_completion_tokens"))
+    return f"{call['model']}, temperature {float(call['temperature']):g}, at most {limit} tokens"
+
+
+def hashed(parts: Iterable[str]) -> str:
+    return hashlib.blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def compare_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
+    """Run a case in an empty store; returns its pin and its calls."""
+    with Recorder() as server:
+        result = compared(name, folder, folder / "store", server)
+    return pin(server.calls, inside.stored_keys(folder / "store", LM), result), server.calls
+
+
+SMALL_COMPILE = [
+    *("--aspects", "coherence,relevance", "--trials", 3, "--folds", 1, "--max-rounds", 2, "--keep", "compiled"),
+    *("--resamples", 100, "--report", "none", "--name", "pinned"),
+]
+"""Arguments of a compile that takes seconds."""
+
+
+def compile_small(folder: Path, *more: object) -> dict[str, Any]:
+    """Compile on eight sources; the export is `folder`/store/exports/pinned. Returns what was chosen by aspect."""
+    data, found = write_sample(folder / "rated.jsonl", 8, 3), folder / "compiled.json"
+    debate("compile", "--data", data, *SMALL_COMPILE, "--store", folder / "store", "--json", found, *more)
+    return chosen(json.loads(found.read_text(encoding="utf-8")))
+
+
+def chosen(found: dict[str, Any]) -> dict[str, Any]:
+    """The judges that a compile has chosen, by aspect, from its JSON file."""
+    kept = ("knowledge", "persona", "rounds", "tie_breaker", "reading")
+    return {aspect: {name: judge[name] for name in kept} for aspect, judge in found["chosen"].items()}
+
+
+def compile_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
+    """Compile with guides at the server, in an empty store."""
+    with Recorder() as server, at_the_address(server.port):
+        result = compile_small(folder, *AT_SERVER)
+    return pin(server.calls, inside.stored_keys(folder / "store", LM), result), server.calls
+
+
+SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "--joint", "--together", 2]}
+"""Judges and options of those that are exported as they are, and then score texts at the server."""
+
+
+def exported(name: str, folder: Path) -> Path:
+    """Compile a judge of `SCORED` offline, in a store in `folder`; returns its export."""
+    compile_small(folder, "--tuner", "none", "--choose", "best", "--judge", *SCORED[name])
+    return folder / "store" / "exports" / "pinned"
+
+
+def score_case(name: str, folder: Path) -> tuple[dict[str, Any], list[Call]]:
+    """Export a debate, compiled offline, and score new texts with it at the server, in an empty store."""
+    export = exported(name, folder)
+    texts, out = write_sample(folder / "texts.jsonl", 4, 4), folder / "scores.jsonl"
+    with Recorder() as server, at_the_address(server.port):
+        debate(
+            *("score", "--program", export, "--in", texts, "--out", out, "--store", folder / "other", *AT_SERVER),
+            *("--transcripts", folder / "debates.jsonl"),
+        )
+    rows = out.read_text(encoding="utf-8").splitlines()
+    return pin(server.calls, inside.stored_keys(folder / "other", LM), rows), server.calls
+
+
+CASES = {
+    **dict.fromkeys(COMPARED, compare_case),
+    "compile": compile_case,
+    **dict.fromkeys(SCORED, score_case),
+}
+"""What is pinned -> runs its command in an empty folder; returns its pin and its calls."""
+
+
+def compile_sample(folder: Path) -> dict[str, Any]:
+    """Compile the sample offline with the default settings; returns what is chosen, its agreement and its calls."""
+    file = folder / "out.json"
+    debate("compile", "--store", folder / "store", "--json", file)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return {
+        "chosen": chosen(found),
+        "held_out": {
+            f"{judge} {aspect}": _rounded(levels["summary"]["spearman"]["value"])
+            for judge in ("single", "uncompiled", "compiled")
+            for aspect, levels in found["held_out"][judge]["aspects"].items()
+        },
+        "lm_calls": found["lm_calls"]["executed"],
+    }

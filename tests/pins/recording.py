@@ -1,0 +1,76 @@
+"""A server on loopback that plays every role and records what it is sent, at an address that is always the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from tests.faulty_server import FaultyServer, Script
+from tests.pins import inside
+
+HOST = "pinned.invalid"
+ADDRESS = f"http://{HOST}/v1"
+"""Part of the calls' keys, so that the port of the server must not be in it."""
+LM = "openai/pinned"
+
+Call = dict[str, Any]
+"""Body of a request for a chat completion."""
+
+offline_answer = lru_cache(maxsize=None)(inside.offline_answer)
+
+
+def content(message: dict[str, Any]) -> str:
+    """Text of a message, whether it is sent as one string or in parts."""
+    found = message["content"]
+    return found if isinstance(found, str) else "".join(part.get("text", "") for part in found)
+
+
+def answer(body: bytes) -> str:
+    """Reply of the offline LM to a request."""
+    messages = json.loads(body)["messages"]
+    system = "".join(content(message) for message in messages if message["role"] in ("system", "developer"))
+    return offline_answer(system, content(messages[-1]))
+
+
+def digest(call: Call) -> str:
+    """Hash of the messages of a call, and of nothing else that is sent."""
+    texts = [[message["role"], content(message)] for message in call["messages"]]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+
+
+class Recorder(FaultyServer):
+    """A `FaultyServer` that answers as the offline LM and keeps the bodies of all requests."""
+
+    def __init__(self, script: Script = lambda body, attempt: None, *, latency: float = 0.0) -> None:
+        super().__init__(answer, self._recorded, latency=latency)
+        self._faults = script
+        self.calls: list[Call] = []
+
+    def _recorded(self, body: bytes, attempt: int) -> str | None:
+        self.calls.append(json.loads(body))
+        return self._faults(body, attempt)
+
+
+@contextmanager
+def at_the_address(port: int) -> Iterator[None]:
+    """Let this process find the server at `ADDRESS`: names are resolved to a port, so no port has to be free."""
+    resolve = socket.getaddrinfo
+
+    def resolved(host: Any, *arguments: Any, **options: Any) -> Any:
+        if (host.decode() if isinstance(host, bytes) else host) != HOST:
+            return resolve(host, *arguments, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", resolved)
+        for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            patch.delenv(variable, raising=False)
+        patch.setenv("OPENAI_API_KEY", "unused")
+        yield

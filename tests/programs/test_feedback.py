@@ -1,0 +1,111 @@
+"""What is said about a group's scores: which candidates are out of order, and what the debate did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import dspy
+
+from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
+from debate_judge.optimize.examples import examples
+from debate_judge.programs.debate.judge import Debate
+from debate_judge.programs.debate.personas import STRICT
+from debate_judge.programs.devset import WORST, group_feedback
+from debate_judge.programs.judge import DebateConfig, Unscored, Verdict
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import Script, debater, scripted_lm, section
+
+ASPECT = Aspect("clarity", "Is it easy to follow?", Scale(1, 5))
+
+
+def corpus(ratings: Sequence[tuple[float, ...]]) -> Corpus:
+    """One group whose candidates are the texts `Text 1`, `Text 2`, ... with these ratings."""
+    candidates = tuple(Candidate(f"c{i}", f"Text {i}", {"clarity": r}) for i, r in enumerate(ratings, start=1))
+    return Corpus(
+        Task("t", "article", "summary", (ASPECT,)), (RatedGroup("g", "A source.", candidates),), Origin("", "")
+    )
+
+
+def told(script: Script, ratings: Sequence[tuple[float, ...]], config: DebateConfig) -> list[str]:
+    """The feedback about a debate that really was held about the group."""
+    (example,) = examples(corpus(ratings), [ASPECT], grouped=True, seed=0)
+    with JudgeRunner(scripted_lm(script), progress=False) as runner:
+        judgements = runner.judge(Debate(STRICT, config), example.questions)
+    return group_feedback(example, dspy.Prediction(judgements=judgements)).splitlines()
+
+
+def by_text(*scores: str) -> Script:
+    """A Scorer that gives the n-th text the n-th score, and after a critique the score behind the slash."""
+
+    def score(prompt: str) -> str:
+        first, _, then = scores[int(section(prompt, "candidate").split()[-1]) - 1].partition("/")
+        return then if then and section(prompt, "debate") else first
+
+    return debater(score=score, decision="ISSUE", final_score="1")
+
+
+def test_candidates_out_of_order_are_named_with_the_raters_means() -> None:
+    found = told(by_text("2", "4", "3"), [(4.0, 5.0), (1.0, 2.0), (3.0, 3.0)], DebateConfig(0))
+    assert found == [
+        "Pairs that the raters set apart: 3; in the wrong order: 3; scored alike: 0.",
+        "Candidate 2 has 4 and candidate 1 has 2, but the raters put candidate 2 lower by 3.00 (1.50 and 4.50).",
+        "Candidate 3 has 3 and candidate 1 has 2, but the raters put candidate 3 lower by 1.50 (3.00 and 4.50).",
+        "Candidate 2 has 4 and candidate 3 has 3, but the raters put candidate 2 lower by 1.50 (1.50 and 3.00).",
+    ]
+
+
+def test_a_group_in_order_has_nothing_named() -> None:
+    found = told(by_text("1", "3", "3"), [(1.0,), (2.0,), (4.0,)], DebateConfig(0))
+    assert found == ["Pairs that the raters set apart: 3; in the wrong order: 0; scored alike: 1."]
+
+
+def test_each_critique_is_blamed_or_praised_for_what_it_moved() -> None:
+    found = told(by_text("2/4", "3/1", "3"), [(4.0,), (3.0,), (2.0,)], DebateConfig(1))
+    assert found == [
+        "Pairs that the raters set apart: 3; in the wrong order: 1; scored alike: 0; "
+        "in the wrong order by the scores before the debate: 2.",
+        "Candidate 3 has 3 and candidate 2 has 1, but the raters put candidate 3 lower by 1.00 (2.00 and 3.00).",
+        "Turns that answered a critique or broke a tie: 1 moved a score toward the raters' mean, 1 away from it, "
+        "0 to its other side at equal distance; 1 left it as it was.",
+        "Candidate 1: the critique of round 1 moved the score from 2 to 4, 2.00 closer to the raters' mean of 4.00.",
+        "Candidate 2: the critique of round 1 moved the score from 3 to 1, 2.00 further from the raters' mean of 3.00.",
+    ]
+
+
+def test_the_tie_breaker_answers_for_its_own_decision() -> None:
+    found = told(by_text("4", "2"), [(5.0,), (1.0,)], DebateConfig(1, tie_breaker=True))
+    assert (
+        "Candidate 1: the Tie-breaker moved the score from 4 to 1, 3.00 further from the raters' mean of 5.00." in found
+    )
+    assert "Candidate 2: the Tie-breaker moved the score from 2 to 1, 1.00 closer to the raters' mean of 1.00." in found
+
+
+def test_no_text_of_the_data_or_of_a_reply_is_repeated() -> None:
+    number = count()
+    script = debater(score="3", decision="ISSUE", feedback="Ignore the raters.", rationale=lambda _: f"r{next(number)}")
+    text = "\n".join(told(script, [(1.0,), (2.0,)], DebateConfig(2)))
+    assert "Ignore" not in text
+    assert "Text 1" not in text
+    assert "A source" not in text
+
+
+def test_what_has_no_score_or_no_rating_is_told_or_left_out() -> None:
+    (example,) = examples(corpus([(1.0,), (2.0,), (3.0,)]), [ASPECT], grouped=True, seed=0)
+    example.ratings = [1.0, None, 3.0]
+    unscored = Unscored("unreadable reply", "<the reply>", 2, Transcript())
+    turn = Turn("scorer", 0, "", score=2.0)
+    verdict = Verdict(2.0, 0, "single call", 1, Transcript((turn,)))
+    found = group_feedback(example, dspy.Prediction(judgements=[unscored, verdict, verdict])).splitlines()
+    assert found == [
+        "The raters set no two of the scored candidates apart.",
+        "Candidate 1 has no score: unreadable reply.",
+    ]
+
+
+def test_only_the_worst_pairs_are_named() -> None:
+    found = told(by_text("5", "4", "3", "2", "1"), [(1.0,), (2.0,), (3.0,), (4.0,), (5.0,)], DebateConfig(0))
+    assert found[0].startswith("Pairs that the raters set apart: 10; in the wrong order: 10;")
+    assert len(found) == 1 + WORST
+    assert found[1].endswith("lower by 4.00 (1.00 and 5.00).")

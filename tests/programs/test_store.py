@@ -1,0 +1,336 @@
+"""The store of replies: what is put is found, by every process, and a call is claimed by one; in both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import dspy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, insert, select, update
+
+from debate_judge.data.errors import InputError
+from debate_judge.programs.hallucination.evidence import SearchProvider, kept
+from debate_judge.programs.lm import store as sql
+from debate_judge.programs.lm.reply import Memory, Reply, ReplyStore, StoreError, reply_or_claim
+from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
+from debate_judge.programs.lm.sql.tables import REPLIES as REPLY_TABLE
+from debate_judge.programs.lm.store import SqlStore
+from debate_judge.programs.make_lm import open_replies
+from tests.postgresql import PostgresServer
+from tests.programs.engines import OTHER, QUESTION, judge_lm, reply_to
+from tests.stores import REPLIES, count, fill, get, get_all, key, put
+
+Open = Callable[[], SqlStore]
+"""Opens a store, as another process would."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    address = request.getfixturevalue("database") if request.param == "postgresql" else None
+    stores: list[SqlStore] = []
+
+    def opening() -> SqlStore:
+        # Machines of a team have folders of their own.
+        folder = tmp_path / str(len(stores)) if address else tmp_path
+        stores.append(SqlStore(folder, address, lm="openai_m", named="--replies" if address else "--store"))
+        return stores[-1]
+
+    yield opening
+    for store in stores:
+        store.close()
+
+
+# --- replies ---
+
+
+@pytest.mark.parametrize("make", [lambda folder: Memory(), SqlStore])
+def test_what_is_put_is_found(tmp_path: Path, make: Callable[[Path], ReplyStore]) -> None:
+    async def go() -> None:
+        for number, reply in enumerate(REPLIES):
+            assert await store.get(key(number)) is None
+            assert await store.take(key(number)) is True
+            await store.put(key(number), "scorer", reply)
+            assert await store.get(key(number)) == reply
+            assert await store.take(key(number)) == reply
+
+    with closing(make(tmp_path)) as store:
+        asyncio.run(go())
+
+
+def test_another_process_finds_what_was_put(opened: Open) -> None:
+    first, second = opened(), opened()
+    fill(first, *REPLIES)
+    assert get_all(second, 5) == [*REPLIES, None]
+    assert get_all(opened(), 5) == [*REPLIES, None]
+
+
+def test_the_first_reply_under_a_key_stays(opened: Open) -> None:
+    first, second = opened(), opened()
+    put(first, key(1), Reply("first"))
+    put(second, key(1), Reply("second"))
+    assert get(first, key(1)) == get(second, key(1)) == Reply("first")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(st.characters(codec=None)), max_size=5))
+def test_every_text_comes_back_as_it_is_used(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    replies = [Reply(text, finish=text) for text in texts]
+    with closing(SqlStore(tmp_path_factory.mktemp("store"))) as store:
+        fill(store, *replies)
+        assert get_all(store, len(texts)) == replies
+    for text, reply in zip(texts, replies, strict=True):
+        assert text.encode("utf-8", "replace").decode().replace("\0", "\ufffd") == reply.text
+
+
+# --- rows that are not what was written ---
+
+
+def swap(connection: Connection) -> None:
+    for this, other in ((key(0), "x"), (key(1), key(0)), ("x", key(1))):
+        connection.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == this).values(key=other))
+
+
+def spoil(column: str, value: object) -> Callable[[Connection], None]:
+    return lambda c: c.execute(update(REPLY_TABLE).where(REPLY_TABLE.c.key == key(0)).values({column: value})) and None
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [swap, spoil("text", "5"), spoil("output_tokens", 0), spoil("logprobs", "{"), spoil("finish", "x")],
+    ids=["swapped", "text", "tokens", "logprobs", "finish"],
+)
+def test_a_row_that_was_changed_is_not_used_and_asked_for_again(
+    harm: Callable[[Connection], None], opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    fill(store, *REPLIES)
+    store.run_now(harm)
+    with caplog.at_level(logging.WARNING):
+        assert get(store, key(0)) is None
+        assert get(store, key(0)) is None
+    assert [("checksum" in r.getMessage(), r.levelname) for r in caplog.records] == [(True, "WARNING")]
+    assert asyncio.run(store.take(key(0))) is True
+    put(store, key(0), REPLIES[0])
+    assert get(opened(), key(0)) == REPLIES[0]
+    assert get(store, key(3)) == REPLIES[3]
+
+
+# --- claims ---
+
+
+def test_a_claim_excludes_others_until_the_reply_comes_or_it_is_released(opened: Open) -> None:
+    async def go() -> None:
+        first, second = opened(), opened()
+        assert await first.take(key(1)) is True
+        assert await first.take(key(2)) is True
+        assert await second.take(key(1)) is False
+        assert await second.get(key(1)) is None
+        waiting = asyncio.create_task(reply_or_claim(second, key(1)))
+        await asyncio.sleep(0.05)
+        await first.put(key(1), "scorer", REPLIES[0])
+        assert await waiting == REPLIES[0]
+        await first.release(key(2))
+        assert await reply_or_claim(second, key(2)) is None
+        assert await first.take(key(2)) is False
+
+    asyncio.run(go())
+
+
+def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> None:
+    async def go() -> list[list[bool | Reply]]:
+        stores = [opened() for _ in range(4)]
+        return await asyncio.gather(
+            *(asyncio.gather(*(store.take(key(number)) for number in range(200))) for store in stores)
+        )
+
+    assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
+
+
+def test_a_claim_that_no_one_waits_for_any_more_is_given_back(opened: Open) -> None:
+    async def go() -> None:
+        first, second = opened(), opened()
+        task = asyncio.create_task(first.take(key(1)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await asyncio.wait_for(reply_or_claim(second, key(1)), 10) is None
+
+    asyncio.run(go())
+
+
+def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
+    async def go() -> None:
+        first, second = opened(), opened()
+        assert await first.take(key(1)) is True
+        first.close()
+        assert await second.take(key(1)) is True
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("owner", ["another machine/1/2/3", None])
+def test_the_claim_of_an_owner_that_is_gone_is_free(
+    owner: str | None, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another machine when it has expired, that of a process of this machine at once."""
+    first, second = opened(), opened()
+    mine, place = first._owner, sql._machine()
+    asyncio.run(first.take(key(1)))
+    # No process has such a number.
+    values = {"owner": owner or f"{place}/{2**22 + 1}/1/x", "expires": second.run_now(second._now) + 100.0}
+    second.run_now(lambda c: c.execute(update(CLAIMS).where(CLAIMS.c.owner == mine).values(values)) and None)
+    if owner:
+        assert asyncio.run(second.take(key(1))) is False
+        second.run_now(lambda c: c.execute(update(CLAIMS).values(expires=second._now(c) - 1.0)) and None)
+    assert asyncio.run(second.take(key(1))) is True
+
+
+def test_a_claim_that_is_held_for_long_is_renewed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_RENEW", 0.01)
+    store, other = opened(), opened()
+    asyncio.run(store.take(key(1)))
+    other.run_now(lambda c: c.execute(update(CLAIMS).values(expires=other._now(c) + 1.0)) and None)
+
+    async def renewed() -> None:
+        while await other.run(lambda c: c.execute(select(CLAIMS.c.expires)).scalar_one() < other._now(c) + 10.0):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(renewed(), 30))
+
+
+def test_two_processes_that_ask_the_same_pay_once(opened: Open) -> None:
+    async def go() -> None:
+        lms = [judge_lm(store=opened()) for _ in range(2)]
+        asked = await asyncio.gather(*(reply_to(lm, q) for lm, _ in lms for q in (QUESTION, OTHER)))
+        assert asked[:2] == asked[2:]
+        assert sum(len(engine.requests) for _, engine in lms) == 2
+        assert sum(lm.meter.executed.total() for lm, _ in lms) == 2
+
+    asyncio.run(go())
+
+
+def test_evidence_that_one_process_has_found_is_that_of_all(opened: Open) -> None:
+    class Counting(SearchProvider):
+        name, searches = "counting", 0
+
+        async def snippets(self, query: str, limit: int) -> list[str]:
+            self.searches += 1
+            return [f"{query} {self.searches}"]
+
+    search = Counting()
+
+    async def found() -> list[str]:
+        with dspy.context(lm=judge_lm(store=opened())[0]):
+            return await kept(search, "who", 3)
+
+    assert [asyncio.run(found()) for _ in range(2)] == [["who 1"], ["who 1"]]
+
+
+# --- work in a transaction ---
+
+
+def test_work_in_a_transaction_is_undone_alone(opened: Open) -> None:
+    job = {"token": "t", "made": 1.0, "record": "{}"}
+
+    def fail(connection: Connection) -> None:
+        connection.execute(insert(BATCH_JOBS).values(job))
+        raise LookupError("not this one")
+
+    async def go() -> None:
+        _, error, _ = await asyncio.gather(
+            store.put(key(1), "scorer", REPLIES[0]), store.run(fail), store.put(key(2), "scorer", REPLIES[0]),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert isinstance(error, LookupError)
+        assert await store.get(key(1)) == await store.get(key(2)) == REPLIES[0]
+        assert await store.run(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == []
+        await store.run(lambda connection: connection.execute(insert(BATCH_JOBS).values(job)) and None)
+
+    store = opened()
+    asyncio.run(go())
+    assert store.run_now(lambda connection: connection.execute(select(BATCH_JOBS)).all()) == [("t", 1.0, "{}")]
+
+
+# --- PostgreSQL ---
+
+
+def test_a_database_that_goes_away_ends_the_run_which_resumes_when_it_is_back(
+    postgres: PostgresServer, opened: Open, request: pytest.FixtureRequest
+) -> None:
+    store = opened()
+    if store._address is None:
+        pytest.skip("a file is not a server")
+    fill(store, *REPLIES)
+    postgres.stop()
+    try:
+        with pytest.raises(StoreError, match="cannot be used") as caught:
+            put(store, key(9), REPLIES[0])
+        assert caught.value.field == "--replies"
+    finally:
+        postgres.start()
+    assert get_all(opened(), 5) == [*REPLIES, None]
+    put(store, key(9), REPLIES[0])
+    assert get(opened(), key(9)) == REPLIES[0]
+
+
+def test_tables_of_something_else_are_refused(opened: Open) -> None:
+    store = opened()
+    store.run_now(lambda c: c.exec_driver_sql("DROP TABLE store_version") and None)
+    with pytest.raises(StoreError, match="something else"):
+        opened()
+    store.run_now(lambda c: c.exec_driver_sql("CREATE TABLE store_version (version INTEGER)") and None)
+    store.run_now(lambda c: c.exec_driver_sql("INSERT INTO store_version VALUES (99)") and None)
+    with pytest.raises(StoreError, match="version 99"):
+        opened()
+
+
+def test_what_the_folder_had_before_is_sent_to_the_team(tmp_path: Path, database: str) -> None:
+    with closing(SqlStore(tmp_path)) as store:
+        fill(store, *REPLIES)
+    for _ in range(2):
+        with closing(SqlStore(tmp_path, database)) as store:
+            assert get_all(store, 5) == [*REPLIES, None]
+            assert count(store) == 4
+
+
+# --- addresses ---
+
+
+def test_a_server_that_cannot_be_reached_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        open_replies(tmp_path, "openai/m", "postgresql://judge@127.0.0.1:1/replies")
+    assert "127.0.0.1" in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_a_password_in_the_flag_is_refused_and_one_in_the_environment_is_told_to_no_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "postgresql://judge:Sesame-9417@127.0.0.1:1/replies"
+    for given_address in (address, "postgresql://127.0.0.1:1/replies?user=judge&password=Sesame-9417"):
+        with pytest.raises(InputError, match="a password stands in the address") as caught:
+            open_replies(tmp_path, "openai/m", given_address)
+        assert "Sesame" not in str(caught.value)
+    monkeypatch.setenv("DEBATE_REPLIES", address)
+    with pytest.raises(InputError) as caught:
+        open_replies(tmp_path, "openai/m")
+    assert "Sesame" not in str(caught.value)
+    assert "DEBATE_REPLIES" in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["mysql://judge@127.0.0.1/replies", "replies.db", "postgresql://[::1/replies"])
+def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not the address of a PostgreSQL database"):
+        open_replies(tmp_path, "openai/m", address)
+
+
+def test_replies_of_the_offline_lm_stay_on_the_machine(tmp_path: Path) -> None:
+    with closing(open_replies(tmp_path, "offline", "postgresql://judge@127.0.0.1:1/replies")) as store:
+        put(store, key(0), REPLIES[0])
+    assert count(tmp_path) == 1

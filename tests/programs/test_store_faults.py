@@ -1,0 +1,253 @@
+"""The store when processes are killed, files are damaged and disks fill up; and what older versions have left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debate_judge.data.errors import InputError
+from debate_judge.optimize.compile import main as compile_main
+from debate_judge.programs.lm.reply import Reply, StoreError, reply_or_claim, sound_reply
+from debate_judge.programs.lm.sql import old_folders
+from debate_judge.programs.lm.store import FILE, SqlStore
+from debate_judge.runs import compare
+from tests.stores import REPLIES, count, get, get_all, key, put
+
+ROOT = Path(__file__).parents[2]
+
+# --- kills ---
+
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+from debate_judge.programs.lm.reply import Reply
+from debate_judge.programs.lm.store import SqlStore
+store = SqlStore(Path(sys.argv[1]))
+async def go():
+    assert await store.take("f" * 32) is True
+    number = 0
+    while True:
+        await store.put(f"{number:032x}", "scorer", Reply("x" * (number % 5000)))
+        print(number, flush=True)
+        number += 1
+asyncio.run(go())
+"""
+
+
+def test_a_killed_process_leaves_every_reply_that_it_was_given_and_no_claim(tmp_path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    last = 0
+    while last < 300:
+        last = int(writer.stdout.readline())
+    with closing(SqlStore(tmp_path)) as store:
+        assert asyncio.run(store.take("f" * 32)) is False
+        os.kill(writer.pid, signal.SIGKILL)
+        written = writer.stdout.read().splitlines(keepends=True)
+        # Not even waited for by its parent.
+        assert asyncio.run(asyncio.wait_for(reply_or_claim(store, "f" * 32), 5)) is None
+        writer.wait()
+        last = int(([f"{last}\n"] + [line for line in written if line.endswith("\n")])[-1])
+        assert get_all(store, last + 1) == [Reply("x" * (number % 5000)) for number in range(last + 1)]
+        # Of the reply that was being put there may be all or nothing.
+        assert count(store) in (last + 1, last + 2)
+
+
+def in_child(work: Callable[[Pipe], None]) -> tuple[Any, Pipe]:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=work, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_processes_may_open_a_new_folder_at_the_same_moment_and_fork_while_it_is_open(tmp_path: Path) -> None:
+    def work(pipe: Pipe, number: int) -> None:
+        with pytest.raises(StoreError, match="forked"):
+            get(store, key(0))
+        pipe.recv()
+        with closing(SqlStore(tmp_path / "new")) as own, closing(SqlStore(tmp_path / "open")) as shared:
+            put(own, key(number), REPLIES[0])
+            put(shared, key(number), REPLIES[0])
+        pipe.send("done")
+
+    with closing(SqlStore(tmp_path / "open")) as store:
+        children = [in_child(lambda pipe, n=n: work(pipe, n)) for n in range(6)]  # type: ignore[misc]
+        for _, pipe in children:
+            pipe.send("go")
+        put(store, key(9), REPLIES[1])
+        assert [pipe.recv() for _, pipe in children] == ["done"] * 6
+        for process, _ in children:
+            process.join()
+        assert get_all(store, 6) == [REPLIES[0]] * 6
+        assert get(store, key(9)) == REPLIES[1]
+    assert count(tmp_path / "new") == 6
+    with closing(sqlite3.connect(tmp_path / "open" / FILE)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# --- what cannot be read or written ---
+
+
+@pytest.mark.parametrize("command", [compile_main, compare.main])
+def test_a_store_in_the_place_of_a_file_is_an_error_of_input(
+    command: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert command(["--data", "sample", "--store", str(tmp_path / "file" / "store")]) == 2
+    message = capsys.readouterr().err
+    assert "field '--store': cannot be written" in message
+    assert "remedy" in message
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be looked at " * 100, b"SQLite format 3\0" + bytes(5000)]
+)
+def test_a_file_that_is_damaged_or_of_something_else_is_refused_and_left_alone(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(InputError, match=r"not a database|malformed") as caught:
+        SqlStore(tmp_path)
+    assert (caught.value.file, caught.value.field) == (str(tmp_path / FILE), "--store")
+    assert (tmp_path / FILE).read_bytes() == content
+
+
+def full(store: SqlStore, pages: int) -> None:
+    store.run_now(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}").all() and None)
+
+
+def test_a_full_disk_is_an_error_and_what_was_refused_is_put_when_there_is_room(tmp_path: Path) -> None:
+    with closing(SqlStore(tmp_path)) as store:
+        put(store, key(0), REPLIES[0])
+    store = SqlStore(tmp_path)
+    full(store, 1)
+
+    with closing(store), pytest.raises(StoreError, match="full") as caught:
+        put(store, key(1), Reply("x" * 100_000))
+    assert caught.value.field == "--store"
+    with closing(SqlStore(tmp_path)) as again:
+        assert get(again, key(1)) is None
+        put(again, key(1), Reply("x" * 100_000))
+        assert get_all(again, 2) == [REPLIES[0], Reply("x" * 100_000)]
+
+
+def test_a_disk_that_fills_up_ends_the_run_which_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--data", "sample", "--aspects", "coherence", "--store", str(tmp_path), "--resamples", "100"]
+    connect = sqlite3.connect
+
+    def small(*given: Any, **options: Any) -> sqlite3.Connection:
+        opened = connect(*given, **options)
+        opened.execute("PRAGMA max_page_count=20")
+        return opened
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", small)
+        assert compare.main(arguments) == 2
+    message = capsys.readouterr().err
+    assert "disk is full" in message
+    assert "field '--store'" in message
+    assert "Traceback" not in message
+    assert compare.main(arguments) == 0
+
+
+# --- folders of older versions ---
+
+
+def line(number: int, reply: Reply, **other: object) -> bytes:
+    record = {"role": "scorer", "text": reply.text, "input_tokens": reply.input_tokens}
+    record |= {"output_tokens": reply.output_tokens, "cached_tokens": reply.cached_tokens, "finish": reply.finish}
+    text = json.dumps({**record, "logprobs": reply.logprobs, **other}).encode()
+    return b"%b\t%08x\t%b\n" % (key(number).encode(), zlib.crc32(text, zlib.crc32(key(number).encode())), text)
+
+
+LINES = [line(number, reply) for number, reply in enumerate(REPLIES)]
+READ = [sound_reply(r.text, (r.input_tokens, r.output_tokens, r.cached_tokens), r.finish, r.logprobs) for r in REPLIES]
+
+
+def test_a_folder_of_an_older_version_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a.replies").write_bytes(LINES[0] + LINES[1])
+    (tmp_path / "b.replies").write_bytes(b"".join(LINES))
+    for _ in range(2):
+        with closing(SqlStore(tmp_path, lm="m")) as store:
+            assert get_all(store, 5) == [*READ, None]
+        (tmp_path / "b.replies").write_bytes(line(4, REPLIES[0]))
+    assert {path.name for path in tmp_path.iterdir()} >= {"a.replies", "b.replies"}
+
+
+def test_a_line_with_any_byte_changed_is_skipped_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "x.replies"
+    content = b"".join(LINES)
+    start = len(LINES[0])
+    for place in range(start, start + len(LINES[1]), 7):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        caplog.clear()
+        rows = list(old_folders._rows(file, "m"))
+        assert [row["key"] for row in rows] == [key(0), key(2), key(3)]
+        assert file.name in caplog.text
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n\n", bytes(5000), b"not a reply\n", b"\xff\xfe\n", b"0" * 33 + b"\n"])
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_is_no_reply_stops_nobody(lines: bytes, torn: bool, tmp_path: Path) -> None:
+    whole = b"".join(LINES)
+    content = lines + whole if lines.endswith(b"\n") else whole + lines
+    (tmp_path / "x.replies").write_bytes(content + LINES[0][:40] if torn else content)
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 4) == READ
+
+
+@pytest.mark.parametrize("other", [{"text": 4}, {"text": None}, {"finish": None}])
+def test_a_reply_of_another_form_is_skipped(other: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "x.replies").write_bytes(line(0, REPLIES[0], **other) + LINES[1])
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 2) == [None, READ[1]]
+
+
+def test_an_import_that_was_interrupted_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
+    row, calls = old_folders._row, list[bytes]()
+
+    def interrupted(line: bytes, lm: str) -> Any:
+        calls.append(line)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return row(line, lm)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(old_folders, "_AT_ONCE", 1)
+        patch.setattr(old_folders, "_row", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SqlStore(tmp_path)
+    with closing(SqlStore(tmp_path)) as store:
+        assert get_all(store, 4) == READ
+
+
+def test_an_estimate_knows_what_an_older_version_has_paid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from debate_judge.runs.estimates.dry_run import _paid
+
+    with _paid(tmp_path) as store:
+        assert store is None
+    (tmp_path / "x.replies").write_bytes(b"".join(LINES))
+    with caplog.at_level(logging.WARNING), _paid(tmp_path) as store:
+        assert store is not None
+        assert get_all(store, 4) == READ
+    assert not caplog.records

@@ -1,0 +1,421 @@
+"""What a DSPy user does with a judge: call, evaluate, tune with DSPy's own optimizers, save, load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from debate_judge import Aspect, Debate, Scale, Task, corpus, examples, group_agreement, offline_lm
+from debate_judge.data.agreement.tables import GroupScores, agreement_table
+from debate_judge.data.errors import InputError
+from debate_judge.programs import preset
+from debate_judge.programs.devset import FAILED
+from debate_judge.programs.judge import Unscored, Verdict
+from debate_judge.programs.roles.role import RoleLastAdapter
+from tests.fakes import debater, scripted_lm
+
+TONE = Aspect("tone", "How the reply treats the customer.", Scale(1, 5))
+POLITE = Aspect("polite", "Whether the reply is polite.", Scale(0, 1))
+SUPPORT = Task("support", "customer message", "reply", (TONE, POLITE))
+
+GROUP = corpus("sample").groups[0]
+SOURCE, TEXT = GROUP.source, GROUP.candidates[0].text
+
+
+@pytest.fixture
+def offline() -> Iterator[Any]:
+    with dspy.context(lm=offline_lm()):
+        yield dspy.settings.lm
+
+
+@pytest.fixture(scope="module")
+def train() -> list[dspy.Example]:
+    return examples(corpus("sample"), ["coherence"])[:6]
+
+
+def says(**fields: Any) -> Any:
+    """A context with an LM that fills in these fields."""
+    return dspy.context(lm=scripted_lm(debater(**fields)))
+
+
+# --- calls ---
+
+
+def test_a_text_gets_a_score_and_its_reason(offline: Any) -> None:
+    found = Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    assert isinstance(found.judgement, Verdict)
+    assert (found.score, found.judgement.rounds) == (found.judgement.score, 1)
+    assert found.reason in [turn.text for turn in found.judgement.transcript.turns if turn.role == "scorer"]
+
+
+def test_texts_of_a_source_get_lists(offline: Any) -> None:
+    judge, texts = Debate(rounds=1), [candidate.text for candidate in GROUP.candidates[:3]]
+    found = judge(source=SOURCE, texts=texts, aspect="coherence")
+    alone = [judge(source=SOURCE, text=text, aspect="coherence") for text in texts]
+    assert (found.scores, found.reasons) == ([one.score for one in alone], [one.reason for one in alone])
+    assert len(found.judgements) == 3
+
+
+def test_the_reason_is_the_last_that_decided() -> None:
+    replies = iter("ABC")
+    fields = {"rationale": lambda prompt: f"Scorer {next(replies)}", "reasoning": "Settled.", "side": "", "score": "2"}
+    call = {"source": "s", "text": "t", "aspect": "fluency"}
+    with says(**fields, decision="ISSUE", final_score="4"):
+        assert Debate(rounds=1)(**call).reason == "Scorer B"
+        replies = iter("ABC")
+    with says(**fields, decision="ISSUE", final_score="4"):
+        decided = Debate(rounds=1, tie_breaker=True, persona="plain")(**call)
+    assert (decided.score, decided.reason) == (4, "Settled.")
+
+
+def test_a_text_without_a_score_has_none_and_says_why() -> None:
+    with says(score="nine"):
+        found = Debate(rounds=0)(source="s", texts=["t", "u"], aspect="fluency")
+    assert found.scores == [None, None]
+    assert all(isinstance(judgement, Unscored) for judgement in found.judgements)
+    assert all(reason.startswith("unreadable reply") for reason in found.reasons)
+
+
+def test_a_yes_no_aspect_has_its_decision_and_names_the_cut() -> None:
+    judge = Debate(rounds=0)
+    for score, decision in (("0.7", True), ("0.5", True), ("0.2", False), ("nine", None)):
+        with says(score=score):
+            found = judge(source="s", text="t", aspect=POLITE)
+            listed = judge(source="s", texts=["t"], aspect="groundedness")
+        assert (found.decision, found.cut, listed.decisions) == (decision, 0.5, [decision])
+    with says(score="3"):
+        assert "decision" not in judge(source="s", text="t", aspect=TONE)
+
+
+def test_aspects_by_name_by_task_and_of_your_own() -> None:
+    lm = scripted_lm(debater())
+    with dspy.context(lm=lm):
+        for named in (
+            {"aspect": "coherence"},
+            {"aspect": "dialogue.coherence"},
+            {"aspect": "coherence", "task": "dialogue"},
+            {"aspect": TONE},
+            {"aspect": "tone", "task": SUPPORT},
+        ):
+            Debate(rounds=0)(source="s", text="t", **named)
+    sources = [line for prompt in lm.prompts for line in prompt.splitlines() if line.startswith("Source: ")]
+    labels = ["news article", "dialogue history", "source", "customer message"]
+    assert [line.split(".")[0].removeprefix("Source: ") for line in sources] == labels  # the second was asked once
+
+
+def test_context_and_references_reach_the_judge() -> None:
+    lm = scripted_lm(debater())
+    with dspy.context(lm=lm):
+        Debate(rounds=0)(source="s", text="t", aspect="groundedness", context="Elms are trees.")
+    assert "Elms are trees." in lm.prompts[0]
+    with dspy.context(lm=None):
+        found = preset("rouge-l", {})(source="s", text="a b", aspect="fluency", references=["a b"])
+    assert found.score == 1
+
+
+@pytest.mark.parametrize("name", ["geval", "chateval-single", "chateval", "hallucination-single", "single"])
+def test_judges_of_all_kinds_are_called_alike(name: str, offline: Any) -> None:
+    found = preset(name, {})(source=SOURCE, texts=[TEXT, TEXT], aspect="consistency")
+    assert len(found.scores) == 2
+    assert found.scores[0] == found.scores[1] is not None
+    assert all(found.reasons)
+
+
+def test_candidates_side_by_side_are_tables_of_at_most_k(offline: Any) -> None:
+    texts = [candidate.text for candidate in GROUP.candidates[:3]]
+    found = Debate(rounds=1, together=2)(source=SOURCE, texts=texts, aspect="fluency")
+    assert sorted(judgement.transcript.together for judgement in found.judgements) == [1, 2, 2]
+
+
+def test_acall_and_calls_within_a_running_loop_or_threads(offline: Any) -> None:
+    judge, call = Debate(rounds=1), {"source": SOURCE, "text": TEXT, "aspect": "coherence"}
+    expected = judge(**call).score
+
+    async def notebook() -> list[float]:
+        both = await asyncio.gather(judge.acall(**call), judge.acall(**call))
+        return [*(one.score for one in both), judge(**call).score]
+
+    assert asyncio.run(notebook()) == [expected] * 3
+    with ThreadPoolExecutor(4) as pool:
+        dspy.configure(lm=offline)
+        assert {one.score for one in pool.map(lambda _: judge(**call), range(8))} == {expected}
+
+
+def test_a_judge_works_with_any_lm_of_dspy() -> None:
+    class Plain:
+        def complete(self, request: Any) -> Any:
+            text = "[[ ## rationale ## ]]\nFine.\n\n[[ ## score ## ]]\n4"
+            message = dspy.lm15.Message.assistant(text)
+            usage = dspy.lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2)
+            return dspy.lm15.Response(id=None, model=request.model, message=message, finish_reason="stop", usage=usage)
+
+    class PlainAsync(Plain):
+        async def complete(self, request: Any) -> Any:
+            return super().complete(request)
+
+    with dspy.context(lm=dspy.LM("own/plain", engine=Plain(), async_engine=PlainAsync(), cache=False)):
+        assert Debate(rounds=0)(source="s", text="t", aspect="fluency").score == 4
+
+
+# --- what cannot be asked ---
+
+GOOD = {"source": "s", "text": "t", "aspect": "fluency"}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "keyword"),
+    [
+        ({"source": None}, "source", "missing"),
+        ({"source": 3}, "source", "not a text"),
+        ({"text": None}, "text", "no text"),
+        ({"texts": ["t"]}, "text", "both"),
+        ({"text": "  "}, "text", "empty"),
+        ({"text": b"t"}, "text", "not a text"),
+        ({"text": "half \ud83d"}, "text", "surrogate"),
+        ({"text": None, "texts": []}, "texts", "no text"),
+        ({"text": None, "texts": "abc"}, "texts", "list"),
+        ({"text": None, "texts": ["a", ""]}, "texts[1]", "empty"),
+        ({"aspect": None}, "aspect", "missing"),
+        ({"aspect": "fluencey"}, "aspect", "'fluency'"),
+        ({"aspect": "tone", "task": "dialogue"}, "aspect", "naturalness"),
+        ({"aspect": 3}, "aspect", "unknown"),
+        ({"txt": "t"}, "txt", "'text'"),
+        ({"references": "one"}, "references", "list"),
+        ({"context": 3}, "context", "not a text"),
+    ],
+)
+def test_what_cannot_be_asked(change: dict[str, Any], field: str, keyword: str, offline: Any) -> None:
+    with pytest.raises(InputError, match=keyword) as error:
+        Debate(rounds=0)(**{**GOOD, **change})
+    assert (error.value.field, bool(error.value.expected or error.value.remedy)) == (field, True)
+
+
+def test_positional_arguments_are_refused(offline: Any) -> None:
+    with pytest.raises(InputError, match="keywords"):
+        Debate(rounds=0)("question", "answer")
+
+
+def test_an_lm_must_be_configured() -> None:
+    with dspy.context(lm=None), pytest.raises(InputError, match=r"dspy\.configure") as error:
+        Debate(rounds=0)(**GOOD)
+    assert error.value.field == "lm"
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Debate(rounds=1, persona="plane"), "persona"),
+        (lambda: Debate(rounds=-1), "rounds"),
+        (lambda: examples(corpus("sample"), ["coherense"]), "aspects"),
+        (lambda: examples(corpus("sample"), part="test"), "part"),
+        (lambda: corpus("sampel"), "--data"),
+    ],
+)
+def test_other_names_that_there_are_not(make: Callable[[], object], field: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.field == field
+
+
+# --- examples and metric ---
+
+
+def test_evaluate_prints_the_summary_level_correlation(offline: Any) -> None:
+    judge, rated = Debate(rounds=1), examples(corpus("sample"), ["coherence", "fluency"])
+    result = dspy.Evaluate(devset=rated, metric=group_agreement, num_threads=4, display_progress=False)(judge)
+    by_aspect: dict[str, list[GroupScores]] = {"coherence": [], "fluency": []}
+    for number, (example, found, _) in enumerate(result.results):
+        names = tuple(str(place) for place in range(len(example.texts)))
+        by_aspect[example.aspect].append(
+            GroupScores(f"g{number}", names, tuple(example.ratings), tuple(found.scores), ())
+        )
+    sizes = {aspect: len(groups) for aspect, groups in by_aspect.items()}
+    tables = {aspect: agreement_table({aspect: groups}, resamples=0) for aspect, groups in by_aspect.items()}
+    values = {aspect: table.aspects[aspect]["summary"]["spearman"].value for aspect, table in tables.items()}
+    mean = sum(values[aspect] * size for aspect, size in sizes.items()) / sum(sizes.values())
+    assert result.score == round(100 * mean, 2)
+
+
+def test_examples_have_what_a_call_needs(tmp_path: Path) -> None:
+    def group(name: str, *ratings: int) -> dict[str, Any]:
+        rated = [{"id": str(n), "text": f"{name} {n}", "ratings": {"tone": [r]}} for n, r in enumerate(ratings)]
+        return {"group": name, "source": f"message {name}", "context": "Be polite.", "candidates": rated}
+
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(json.dumps(group(*one)) for one in (("a", 1, 3), ("b", 2, 2))))
+    made = examples(corpus(file, task=SUPPORT), ["tone"])
+    assert (len(made), made.left_out) == (1, {"tone": 1})
+    assert made[0].ratings == [1, 3]
+    inputs = made[0].inputs().toDict()
+    assert {k: inputs[k] for k in ("source", "texts", "aspect", "context")} == {
+        "source": "message a",
+        "texts": ["a 0", "a 1"],
+        "aspect": "tone",
+        "context": "Be polite.",
+    }
+    with says(score="3"):
+        assert Debate(rounds=0)(**made[0].inputs()).scores == [3, 3]
+    file.write_text(json.dumps(group("b", 2, 2)))
+    with pytest.raises(InputError, match="rated differently"):
+        examples(corpus(file, task=SUPPORT), ["tone"])
+
+
+def test_parts_are_those_of_a_compile() -> None:
+    parts = [examples(corpus("sample"), ["coherence"], part=part) for part in ("train", "dev", "held_out")]
+    sources = [{example.source for example in part} for part in parts]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 24
+
+
+@pytest.mark.parametrize(
+    ("scores", "value"),
+    [
+        ([1, 2, 3], 1.0),
+        ([3, 2, 1], -1.0),
+        ([2, 2, 2], 0.0),
+        ([1, None, 3], 1.0),
+        ([None, None, 3], FAILED),
+        ([None, None, None], FAILED),
+        ([1, float("nan"), 3], 1.0),
+    ],
+)
+def test_the_metric_is_a_correlation_and_always_a_number(scores: list[Any], value: float) -> None:
+    gold, found = dspy.Example(texts=list("abc"), ratings=[1.0, 3.0, 5.0]), dspy.Prediction(scores=scores)
+    assert group_agreement(gold, found) == pytest.approx(value)
+    assert group_agreement(gold, found, trace=[]) == pytest.approx(value)
+
+
+def test_feedback_says_who_was_scored_too_high(offline: Any, train: list[dspy.Example]) -> None:
+    trace: list[Any] = []
+    with dspy.context(trace=trace):
+        found = Debate(rounds=1)(**train[0].inputs())
+    told = group_agreement(train[0], found, trace, "critic", [trace[-1]])
+    assert told.score == group_agreement(train[0], found)
+    assert "This call was about candidate" in told.feedback
+    assert "wrong order" in told.feedback
+
+
+# --- DSPy's own optimizers ---
+
+OPTIMIZERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "GEPA": (
+        lambda: dspy.GEPA(
+            metric=group_agreement, max_metric_calls=20, reflection_lm=offline_lm(), failure_score=-1, num_threads=2
+        ),
+        {},
+    ),
+    "MIPROv2": (
+        lambda: dspy.MIPROv2(
+            metric=group_agreement, auto=None, num_candidates=2, max_bootstrapped_demos=1, max_labeled_demos=1
+        ),
+        {"num_trials": 2, "minibatch": False},
+    ),
+    "COPRO": (
+        lambda: dspy.COPRO(metric=group_agreement, breadth=2, depth=1),
+        {"eval_kwargs": {"display_progress": False}},
+    ),
+    "SIMBA": (lambda: dspy.SIMBA(metric=group_agreement, bsize=4, num_candidates=2, max_steps=1, max_demos=1), {}),
+    "BootstrapFewShot": (
+        lambda: dspy.BootstrapFewShot(
+            metric=group_agreement, metric_threshold=0.3, max_bootstrapped_demos=2, max_labeled_demos=3
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_tunes_a_debate(name: str, train: list[dspy.Example], tmp_path: Path, offline: Any) -> None:
+    make, arguments = OPTIMIZERS[name]
+    judge = Debate(rounds=1, tie_breaker=True)
+    tuned = make().compile(judge, trainset=list(train), **arguments)
+    assert isinstance(tuned, Debate)
+    assert [predictor for predictor, _ in tuned.named_predictors()] == ["scorer", "critic", "tie_breaker"]
+    if name in ("COPRO", "BootstrapFewShot"):
+        changed = tuned.instructions() != judge.instructions() or any(p.demos for p in tuned.predictors())
+        assert changed, "it tuned nothing"
+    tuned.save(tmp_path / "judge.json")
+    again = Debate(rounds=1, tie_breaker=True)
+    again.load(tmp_path / "judge.json")
+    assert again.instructions() == tuned.instructions()
+    assert again(**train[0].inputs()).scores == tuned(**train[0].inputs()).scores
+
+
+def test_demonstrations_are_turns_before_the_question(train: list[dspy.Example], offline: Any) -> None:
+    optimizer, _ = OPTIMIZERS["BootstrapFewShot"]
+    tuned = optimizer().compile(Debate(rounds=1), trainset=list(train))
+    for predictor in tuned.predictors()[:2]:
+        messages = RoleLastAdapter().format(predictor.signature, predictor.demos, {"candidate": "t"})
+        turns = [message["role"] for message in messages]
+        # Examples without a reply, which BootstrapFewShot adds from the training data, are no turns.
+        assert len(predictor.demos) == 3
+        assert turns == ["system", *["user", "assistant"] * 2, "user"]
+
+
+# --- DSPy's own records, of calls that were really made ---
+
+
+def test_the_trace_is_of_the_calls_that_were_made(offline: Any) -> None:
+    judge, trace = Debate(rounds=1), list[Any]()
+    with dspy.context(trace=trace):
+        found = judge(source=SOURCE, text=TEXT, aspect="coherence")
+    predictors = {id(predictor): name for name, predictor in judge.named_predictors()}
+    assert [predictors[id(step[0])] for step in trace] == ["scorer", "critic", "scorer"]
+    assert len(trace) == found.judgement.calls
+
+
+def test_callbacks_see_the_predictors(offline: Any) -> None:
+    seen: list[str] = []
+
+    class Watch(dspy.utils.BaseCallback):  # type: ignore[misc]
+        def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+            seen.append("predictor" if isinstance(instance, dspy.Predict) else type(instance).__name__)
+
+    with dspy.context(callbacks=[Watch()]):
+        Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    assert seen == ["Debate", "predictor", "predictor", "predictor"]
+
+
+def test_the_lm_keeps_a_history(offline: Any) -> None:
+    Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    assert len(offline.history) == 3
+
+
+def test_usage_is_that_of_the_calls(offline: Any) -> None:
+    with dspy.context(track_usage=True):
+        found = Debate(rounds=1)(source=SOURCE, text=TEXT, aspect="coherence")
+    (usage,) = found.get_lm_usage().values()
+    assert usage["prompt_tokens"] > 0
+
+
+def test_mlflow_shows_a_debate_as_a_tree(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TRACED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    spans = [tuple(pair) for pair in json.loads(done.stdout.splitlines()[-1])]
+    turns = [(child, number) for child, number, parent in spans if parent == spans[0][1]]
+    assert (spans[0][0], len(turns)) == ("Debate.forward", 3)
+    for _, turn in turns:
+        below = [child.split(".")[0] for child, _, parent in spans if parent == turn]
+        assert below == ["RoleLastAdapter", "JudgeLM"]
+
+
+TRACED = """
+import json, sys, dspy, mlflow
+from debate_judge import Debate, offline_lm
+mlflow.set_tracking_uri(f"sqlite:///{sys.argv[1]}/runs.db")
+mlflow.set_experiment("debates")
+mlflow.dspy.autolog()
+dspy.configure(lm=offline_lm())
+Debate(rounds=1)(source="Rain fell. Roads closed.", text="Roads closed.", aspect="coherence")
+mlflow.flush_trace_async_logging()
+trace = mlflow.get_trace(mlflow.get_last_active_trace_id())
+print(json.dumps([(span.name, span.span_id, span.parent_id) for span in trace.data.spans]))
+"""
