@@ -66,8 +66,6 @@ class _Call:
     wanted: bool = True
     """Whether its caller still waits."""
     claimed: bool = False
-    claiming: bool = False
-    """Whether the claim is being asked for. Who is cancelled meanwhile may have it and not know."""
     place: TokenNeed | None = None
     """What it keeps its place with while it waits after a refusal for being too fast."""
     recalled: bool = False
@@ -219,7 +217,7 @@ class RecordedEngine:
         try:
             return await make(call)
         finally:
-            if call.claimed or call.claiming:
+            if call.claimed:
                 await self.store.release(call.key)
 
     def _landed(self, call: _Call, task: asyncio.Task[Reply]) -> None:
@@ -301,9 +299,7 @@ class RecordedEngine:
         """
         while not call.claimed:
             async with self._ahead:
-                call.claiming = True
                 answer = await self.store.take(call.key)
-                call.claiming = False
                 if isinstance(answer, Reply):
                     return answer
                 if answer:
@@ -317,9 +313,8 @@ class RecordedEngine:
 
     async def _reply_or_claim(self, call: _Call) -> Reply | None:
         """Wait for another process; its reply, or None if the claim is now this one's."""
-        call.claiming = True
         reply = await reply_or_claim(self.store, call.key)
-        call.claiming, call.claimed = False, reply is None
+        call.claimed = reply is None
         return reply
 
     async def _take_place(self, call: _Call, need: TokenNeed) -> None:

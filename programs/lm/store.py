@@ -119,7 +119,12 @@ class SqlStore:
 
     async def take(self, key: str) -> Reply | bool:
         """The stored reply; else True if this process now holds the call's claim, False while another one does."""
-        return cast("Reply | bool", await self._ask(_Operation("take", key)))
+        try:
+            return cast("Reply | bool", await self._ask(_Operation("take", key)))
+        except asyncio.CancelledError:
+            # It may have been granted in this very moment, and nobody would know.
+            await self.release(key)
+            raise
 
     async def put(self, key: str, role: str, reply: Reply) -> None:
         """Keep a reply, and end the claim of its call. The first reply that is stored under a key stays."""
@@ -195,10 +200,13 @@ class SqlStore:
         try:
             if asked := [operation for operation in batch if operation.kind in ("get", "take")]:
                 self._read(asked)
-            if ended := [operation for operation in batch if operation.kind in ("put", "release")]:
-                self._write(ended)
+            if puts := [operation for operation in batch if operation.kind == "put"]:
+                self._write(puts)
             if takes := [operation for operation in batch if operation.kind == "take" and operation.answer is None]:
                 self._claim(takes)
+            # After the claims: who was cancelled gives back what it may have been granted in this batch.
+            if releases := [operation for operation in batch if operation.kind == "release"]:
+                self._write(releases)
         except Exception as error:
             for operation in batch:
                 operation.error = error
@@ -267,12 +275,11 @@ class SqlStore:
             connection.execute(self._statements.end_lost_claims, {"now": now, "gone": sorted(gone)})
 
     def _deliver(self, batch: Sequence[_Operation]) -> None:
-        """Hand the results to those who wait, and release what was granted to callers that no longer do."""
+        """Hand the results to those who wait."""
         for operation in batch:
             if operation.future is None or operation.future.cancelled():
-                if operation.kind == "take" and operation.answer is True:
-                    self._waiting.put(_Operation("release", operation.key))
-            elif operation.error is not None:
+                continue
+            if operation.error is not None:
                 operation.future.set_exception(operation.error)
             else:
                 operation.future.set_result(operation.answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.hallucination.evidence import SearchProvider, kept
+from debate_judge.programs.lm import loop
 from debate_judge.programs.lm import store as sql
 from debate_judge.programs.lm.reply import Memory, Reply, ReplyStore, StoreError, reply_or_claim
 from debate_judge.programs.lm.sql.tables import BATCH_JOBS, CLAIMS
@@ -152,16 +153,24 @@ def test_many_that_claim_at_once_are_granted_each_call_once(opened: Open) -> Non
     assert [sum(granted) for granted in zip(*asyncio.run(go()), strict=True)] == [1] * 200
 
 
-def test_a_claim_that_no_one_waits_for_any_more_is_given_back(opened: Open) -> None:
+@pytest.mark.parametrize("run", [asyncio.run, loop.run])
+def test_a_claim_that_no_one_waits_for_any_more_is_given_back(
+    opened: Open, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    """Cancelled before it is asked for, while it is, and in the moment in which it is granted."""
+
     async def go() -> None:
         first, second = opened(), opened()
-        task = asyncio.create_task(first.take(key(1)))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert await asyncio.wait_for(reply_or_claim(second, key(1)), 10) is None
+        for number in range(200):
+            task = asyncio.create_task(first.take(key(number)))
+            await asyncio.sleep(number % 50 / 20_000)
+            task.cancel()
+            (taken,) = await asyncio.gather(task, return_exceptions=True)
+            if taken is True:
+                await first.release(key(number))
+            assert await asyncio.wait_for(reply_or_claim(second, key(number)), 10) is None
 
-    asyncio.run(go())
+    run(go())
 
 
 def test_a_store_that_is_closed_holds_no_claim(opened: Open) -> None:
