@@ -14,13 +14,11 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.folds import Folds
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup
 from debate_judge.data.splits import Splits
-from debate_judge.optimize.search.course import Breadth, breadth_of
 from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
 from debate_judge.optimize.search.points import Reading
-from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.optimize.search.storage import FORMAT, STUDIES
-from debate_judge.optimize.search.study import Search, search
+from debate_judge.optimize.search.study import Breadth, Search, breadth_of, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import TUNERS, Tuner
 from debate_judge.programs import options_of
@@ -158,15 +156,13 @@ class CompilePlan:
     def choice(self, aspects: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
         """The sources to choose a judge for these aspects by.
 
-        Those of dev, then of train if the rule of choice uses it, up to the number of candidates that the effort
-        allows. Only sources whose ratings can tell judges apart (`CompileData.tells`); with `ranked=False` the other
-        rated ones, up to the same limit.
+        Those of dev, then of train, up to the number of candidates that the effort allows. Only sources whose ratings
+        can tell judges apart (`CompileData.tells`); with `ranked=False` the other rated ones, up to the same limit.
         """
         splits = self.data.splits
-        train = splits.train.groups if RULES[self.settings.choose].part == "train+dev" else ()
         room = self.breadth.candidates
         found: dict[ChoicePart, Corpus] = {}
-        parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": train}
+        parts: dict[ChoicePart, Sequence[RatedGroup]] = {"dev": splits.dev.groups, "train": splits.train.groups}
         for part, groups in parts.items():
             kept: list[RatedGroup] = []
             for group in groups:
@@ -185,7 +181,7 @@ class CompilePlan:
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, 2 * self.breadth.probes * units),
+            RunPhase("search", 0.5, 2 * self.breadth.trials * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)

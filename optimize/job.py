@@ -13,8 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.calibration import CalibrationEffect
+from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
 from debate_judge.optimize.context import CompilePlan, Run
 from debate_judge.optimize.findings.leaving import leave_report
@@ -30,7 +33,7 @@ from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.rated_data import rated_data
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
-from debate_judge.optimize.search.storage import only_process, require_reachable
+from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.settings import Settings, one_of
 from debate_judge.optimize.tuners import TUNERS
 from debate_judge.programs import named, options_of, preset
@@ -254,12 +257,32 @@ def _looked_at(plan: CompilePlan, held_out: HeldOut) -> Looks:
 
 
 @contextmanager
+def _only_process(file: Path) -> Iterator[None]:
+    """Let one process at a time compile the same, for it would write the same files; the others wait.
+
+    Raises:
+        InputError: The place cannot be written.
+    """
+    make_folder(file.parent, "--store")
+    lock = FileLock(file.with_name(f"{file.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("another process compiles the same; waiting until it has ended")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
 def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
     settings = plan.settings
     replies = replies_folder(settings.store, settings.lm)
     # Compiles at once share their replies, but for those of batch jobs, which would be made twice.
     turns = replies / "compile" if settings.batch else Path(settings.store) / "compiles" / plan.identity
-    with only_process(turns), closing(open_replies(replies, settings.lm, settings.replies)) as kept:
+    with _only_process(turns), closing(open_replies(replies, settings.lm, settings.replies)) as kept:
         lm = make_lm(
             settings.lm,
             api_base=settings.api_base,

@@ -102,14 +102,11 @@ def choose(run: Run, learnt: TunedJudges) -> Selected:
         scores.share_calls(units.values())
     logger.info("searching knowledge, reading, rounds, persona, tie-breaker and granularity on train and dev")
     search_plan = SearchPlan(
-        criterion=Criterion(
-            plan.statistic, plan.data.level, settings.choose, settings.tolerance, settings.max_unscored
-        ),
+        criterion=Criterion(plan.statistic, plan.data.level, settings.max_unscored),
         breadth=plan.breadth,
         seed=settings.seed,
         study=f"{plan.identity}-{FORMAT}",
         storage=plan.study,
-        race=not settings.no_race,
     )
     found = run.search(units, learnt.space, search_plan, partial(_log, run))
     searches, judges = {}, {}
@@ -239,7 +236,7 @@ def _log(run: Run, point: Point, found: Found) -> None:
         "tie_breaker": point.tie_breaker,
         "granularity": point.granularity,
         "reading": point.reading,
-        "dropped": isinstance(found, Dropped),
+        "pruned": isinstance(found, Dropped),
     }
     metrics = _metrics(found)
     if (agreement := metrics.get(CHOICE)) is not None:
@@ -247,15 +244,14 @@ def _log(run: Run, point: Point, found: Found) -> None:
         shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
     run.tracker.trial(f"{name}, {point.granularity}", params, metrics)
     if isinstance(found, Dropped) and point.granularity == "given":
-        logger.info("dropped after %d of %d sources: %s", found.groups, found.of, name)
+        logger.info("pruned after %d of %d sources: %s", found.groups, found.of, name)
 
 
 def _metrics(found: Found) -> dict[str, float | None]:
     """The metrics of a point in MLflow. A point that was dropped early was measured on a part of the sources, so it has
     no agreement, but its distance to the best point on this part."""
     if isinstance(found, Dropped):
-        behind = {f"race/{label}/behind": value for label, value in found.behind.items()}
-        return {"sources_asked": found.groups, "race/behind": sum(behind.values()) / len(behind), **behind}
+        return {"sources_asked": found.groups, "behind": found.behind}
     metrics: dict[str, float | None] = {
         "sources_asked": len({g.group for o in found.values() for groups in o.scores.values() for g in groups}),
         CHOICE: sum(o.agreement for o in found.values()) / len(found),

@@ -12,7 +12,6 @@ from pydantic import AfterValidator
 from debate_judge.data.errors import InputError
 from debate_judge.data.folds import FOLDS, SMALL
 from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.search.rules import RULES
 from debate_judge.optimize.tuners import TUNERS, GuideLimits
 from debate_judge.programs import JUDGES
 from debate_judge.runs.flags.common import (
@@ -72,11 +71,6 @@ def _examples(text: str) -> str:
     return text
 
 
-def _rule(name: str) -> str:
-    one_of("choose", name, tuple(RULES))
-    return name
-
-
 @flag_group("judge")
 class JudgeFlags:
     """The judge that is compiled."""
@@ -103,16 +97,11 @@ class SearchFlags:
     trials: int | None = setting(
         None, "most single calls, debates and Tie-breakers that the search may try", ge=1, shown="by --effort"
     )
-    no_race: bool = setting(False, "ask every variant about all sources, even one that has clearly fallen behind")
-    choose: Annotated[str, AfterValidator(_rule)] = setting(
-        next(iter(RULES)), f"rule by which the search chooses: {', '.join(RULES)}"
-    )
     max_rounds: int = setting(3, "most rounds of a debate; 0 allows single calls only", ge=0)
     objective: Literal["spearman", "pearson", "kendall"] = setting("spearman", "correlation that the search maximizes")
     level: Literal["auto", "summary", "sample"] = setting(
         "auto", "level of agreement that the search maximizes: within sources (summary) or pooled (sample)"
     )
-    tolerance: float = setting(0.02, "agreement that --choose dev-1se gives up for fewer LM calls", ge=0)
     shared: bool = setting(False, "compile one judge for all aspects together")
     examples: Annotated[str, AfterValidator(_examples)] | None = setting(
         None,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+import optuna
+
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, Outcomes, SearchResult
@@ -53,7 +55,7 @@ def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
 def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:
     """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
 
-    A race is over a number of sources, however many there are: what loses it on the sample is counted as it was asked.
+    Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
     """
 
     numbers = count()
@@ -103,11 +105,6 @@ def _most_called(outcomes: Outcomes) -> dict[str, Point]:
     return found
 
 
-def _most_promising_if_short(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-    """What asks least is worth most."""
-    return {point: [-_calls(outcomes, point)] for point in points}
-
-
 def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
     """As many as there are aspects, no two of the same variant."""
     aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
@@ -117,38 +114,38 @@ def _most_called_variants(outcomes: Outcomes, points: Sequence[Point]) -> list[P
     return list(found.values())[:aspects]
 
 
-def _longest_first(study: object, space: Space, seed: int, left: Sequence[Probe]) -> Probe:
+def _longest_first(left: Sequence[Probe]) -> list[Probe]:
     """Debates before Tie-breakers, which are heard about open debates only."""
-    return max(left, key=lambda probe: (not probe.tie_breaker, probe.rounds))
+    return sorted(left, key=lambda probe: (probe.tie_breaker, -probe.rounds))
 
 
-def _nothing(study: object, space: Space, seed: int, left: Sequence[Probe]) -> None:
-    return None
+class _PrunesAll(optuna.pruners.BasePruner):
+    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        # The first trial is asked about everything in every search.
+        return bool(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
 CHEAPEST = Strategy(
-    _most_promising_if_short,
-    _nothing,
-    lambda outcomes, points: [],
-    may_win=lambda challenge, point, asked: False,
+    pruner=lambda dear: _PrunesAll(),
+    suggested=lambda left: [],
+    read_again=lambda outcomes, points: [],
     chosen=_least_called,
 )
-"""A search that tries nothing beyond what every search tries, drops it at once, and chooses what asks least."""
+"""A search that tries nothing beyond the starting points, prunes all at once, and chooses what asks least."""
 
 
 def _dearest(number: int) -> Strategy:
-    """A search whose further trials ask as much as they can, which drops nothing, and chooses what asks most. Of what
+    """A search whose further trials ask as much as they can, which prunes nothing, and chooses what asks most. Of what
     asks alike every search prefers something else, as those of folds may: what they have in common is asked once."""
 
-    def worth(outcomes: Outcomes, points: Sequence[Point]) -> dict[Point, list[float]]:
-        place = {variant: n for n, variant in enumerate(dict.fromkeys(point.variant for point in points))}
+    def heads(outcomes: Outcomes, variants: Sequence[JudgeVariant]) -> list[JudgeVariant]:
         # Whatever few of the variants are compared, searches with different numbers differ in the best of them.
-        return {point: [-(place[point.variant] ^ number)] for point in points}
+        return [variant for _, variant in sorted((place ^ number, one) for place, one in enumerate(variants))]
 
     return Strategy(
-        worth,
-        _longest_first,
-        _most_called_variants,
-        may_win=lambda challenge, point, asked: True,
+        pruner=lambda dear: optuna.pruners.NopPruner(),
+        suggested=_longest_first,
+        heads=heads,
+        read_again=_most_called_variants,
         chosen=_most_called,
     )

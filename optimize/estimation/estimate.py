@@ -19,7 +19,7 @@ from debate_judge.optimize.job import prepared
 from debate_judge.optimize.measures.learning_curve import learning_curve
 from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
-from debate_judge.optimize.search.course import breadth_of
+from debate_judge.optimize.search.study import breadth_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.programs.make_lm import replies_folder
@@ -29,12 +29,12 @@ from debate_judge.runs.runner.display import StepProgress
 from debate_judge.runs.runner.runner import JudgeRunner
 
 NOTE = (
-    "Search: at most {probes} single calls, debates and Tie-breakers, each for all aspects, on dev and train, and "
-    "a few more in the dearer reading where there are two, {most} (--effort {effort}). "
-    "All but the judge as it comes is dropped after the first sources (lower), or nothing is (upper), or what loses "
-    "its race on the sample (expected). What comes first is always tried; the rest is whatever is new (upper), nothing "
-    "new (lower), or what the search tries on the sample (expected). Held-out: chosen is the cheapest point (lower), "
-    "the dearest (upper), or the one that the search chooses on the sample (expected)."
+    "Search: the starting points and {suggestions} suggestions of the sampler, each for all aspects, on dev and train, "
+    "{most} (--effort {effort}). "
+    "All but the untuned single call is pruned after the first sources (lower), or nothing is (upper), or what is "
+    "pruned on the sample (expected). The starting points are always tried; the rest is whatever takes most calls "
+    "(upper), nothing (lower), or what the sampler suggests on the sample (expected). Held-out: chosen is the "
+    "cheapest point (lower), the dearest (upper), or the one that the search chooses on the sample (expected)."
 )
 
 NOTE_ON_FOLDS = (
@@ -86,7 +86,7 @@ def notes(settings: Settings) -> list[str]:
     """What the figures assume about the search."""
     breadth = breadth_of(settings.effort, settings.trials)
     most = f"at most {breadth.candidates:,} candidates of each aspect"
-    search = NOTE.format(probes=breadth.probes, most=most, effort=settings.effort)
+    search = NOTE.format(suggestions=breadth.suggestions, most=most, effort=settings.effort)
     folds = [NOTE_ON_FOLDS] if settings.folds != 1 else []
     return [search, *folds, *([LEARNING_NOTE] if settings.learning_curve else [])]
 

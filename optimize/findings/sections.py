@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from debate_judge.data.agreement.results import NAMES, Agreement
 from debate_judge.optimize.context import CompilePlan, Run
@@ -71,6 +72,7 @@ def compile_report(
         "Would more ratings pay?": _curve(plan, curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
+        "What mattered in the search": _importances(next(iter(searches.values()))),
         "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
         "Cost": _costs(run),
         "Reproduce": _reproduce(plan),
@@ -84,6 +86,14 @@ def compile_report(
     )  # fmt: skip
     return report, texts
 
+
+NAMES_OF_PARAMETERS = {
+    "rounds": "n",
+    "persona": "persona of the Critic",
+    "knowledge": "knowledge of the raters",
+    "reading": "reading",
+    "tie_breaker": "Tie-breaker",
+}
 
 _NO_FIGURES = ("What was learnt of the raters", "Reproduce")
 
@@ -230,6 +240,18 @@ def _cost(plan: CompilePlan, searches: Mapping[str, SearchResult]) -> list[Repor
     ]
     note = "All that the search evaluated, on the sources that were chosen by; the largest of many is too large."
     return [Paragraph(note), *charts]
+
+
+def _importances(found: SearchResult) -> list[ReportBlock]:
+    if not found.importances:
+        return []
+    rows = [(NAMES_OF_PARAMETERS[name], f"{share:.0%}") for name, share in found.importances.items()]
+    trials = len({replace(outcome.point, granularity="given") for outcome in found.outcomes})
+    note = (
+        f"Share of each parameter in what makes the {trials} trials that were completed differ, by Optuna's PED-ANOVA, "
+        "over all aspects. A parameter with a small share could have been left as it was."
+    )
+    return [Paragraph(note), DataTable(("parameter", "share"), rows_of(rows))]
 
 
 def _point(outcome: Outcome) -> CostPoint:

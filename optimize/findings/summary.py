@@ -66,7 +66,7 @@ def table(result: Result) -> list[Printed]:
         *(["", *calibration_tables.render(result.calibration), ""] if result.calibration else []),
         *(["", *learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
         *_guides(result),
-        *_race(result),
+        *_pruned(result),
         f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
         "",
         *cost_table(result.lm_use.rows),
@@ -89,8 +89,8 @@ def _guides(result: Result) -> list[str]:
     return [*lines, ""]
 
 
-def _race(result: Result) -> list[str]:
-    """How many points of the search were dropped early, and after how many sources."""
+def _pruned(result: Result) -> list[str]:
+    """How many points of the search were pruned, and after how many sources."""
     found = next(iter(result.searches.values()))
     if not found.dropped:
         return []
@@ -98,7 +98,7 @@ def _race(result: Result) -> list[str]:
     of = next(iter(found.dropped.values())).of
     counts = ", ".join(f"{count} after {groups}" for groups, count in sorted(after.items()))
     tried = len(found.outcomes) + len(found.dropped)
-    return [f"Search: {tried} points tried, {len(found.dropped)} dropped early ({counts} of {of} sources)"]
+    return [f"Search: {tried} points tried, {len(found.dropped)} pruned ({counts} of {of} sources)"]
 
 
 def _decisions(result: Result) -> list[Printed]:

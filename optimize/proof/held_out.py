@@ -141,7 +141,7 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
-    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.thrifty else -1])
+    single, uncompiled = plan.single.deepcopy(), plan.read(plan.readings[0 if plan.breadth.cheap_only else -1])
     chosen = shared_judges({name: compiled.aspects[name].judge for name in items})
     once = [SharedJudge(one.judge.with_debate(rounds=0, tie_breaker=False), one.aspects) for one in chosen]
     # A single call is the first turn of the debate with the same knowledge and reading: it is in the store then, or is

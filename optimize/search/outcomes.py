@@ -12,8 +12,7 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores, Level, Statistic
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.pooling import group_values, pooled_means, prior
-from debate_judge.optimize.search.rules import RULES, Evaluated
+from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled, pooled_means
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A point that was not asked about all groups, because it could not plausibly be chosen (`race`)."""
+    """A point that was pruned: it was asked about some of the groups only."""
 
     groups: int
     """That it was asked about."""
     of: int
     """Groups of the choice."""
-    behind: Mapping[str, float]
-    """Unit -> its agreement less that of the best point so far, as a mean over the groups that it was asked about."""
+    behind: float
+    """Its value less that of the best trial so far, as a mean over the groups that it was asked about and aspects."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,9 @@ class SearchResult:
     scores: ChoiceScores
     """What the outcomes were read off."""
     dropped: Mapping[Point, Dropped] = field(default_factory=dict)
-    """The points that lost their race. No mean over a part of the groups is compared with one over all of them."""
+    """The points that were pruned. No mean over a part of the groups is compared with one over all of them."""
+    importances: Mapping[str, float] = field(default_factory=dict)
+    """Parameter -> its share in what makes trials of the search differ."""
 
     @property
     def front(self) -> list[Outcome]:
@@ -79,10 +80,6 @@ class Criterion:
 
     statistic: Statistic
     level: Level
-    rule: str = next(iter(RULES))
-    """Of `rules.RULES`."""
-    tolerance: float = 0.02
-    """Agreement that the one-standard-error rule may give up for fewer LM calls."""
     max_unscored: float = 1.0
     """Share of the texts that a chosen point may leave without a score, where others leave fewer."""
 
@@ -102,8 +99,6 @@ class Outcomes:
         self.by_point: dict[Point, dict[str, Outcome]] = {}
         self.dropped: dict[Point, Dropped] = {}
         self.criterion = criterion
-        self.raced: dict[tuple[Point, str, frozenset[str]], Mapping[str, float]] = {}
-        """Point, aspect and groups -> agreement in each of the groups."""
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -144,25 +139,19 @@ class Outcomes:
         posterior = pooled_means(self._evaluation(points).values)
         return {point: list(posterior[:, number]) for number, point in enumerate(points)}
 
-    def compared(self, points: Sequence[Point]) -> tuple[Floats, Floats, Sequence[Sequence[int]]]:
-        """Of evaluated points the posterior means, of shape (aspects, points), how much they differ in truth
-        (`pooling.prior`), and the numbers of each unit's aspects."""
-        found = self._evaluation(points)
-        return pooled_means(found.values), prior(found.values)[0], found.units
-
     def chosen(self, among: Callable[[Point], bool] = lambda point: True) -> dict[str, Point]:
-        """The choice for each unit, by the criterion's rule, among these of the points that may be chosen."""
+        """The choice for each unit, by partial pooling, among these of the points that may be chosen."""
         allowed = [point for point in self.by_point if point.knowledge not in self.space.barred and among(point)]
         # Where no judge ranks as the raters do, one that says nothing would be the best.
         points = sorted(filter(self._scores_enough, allowed), key=self.space.plainness)
         points = points or sorted(allowed, key=self.space.plainness)
-        numbers = RULES[self.criterion.rule].choose(self._evaluation(points))
+        numbers = pooled(self._evaluation(points))
         return {label: points[number] for label, number in zip(self.units, numbers, strict=True)}
 
     def _scores_enough(self, point: Point) -> bool:
         return all(outcome.unscored <= self.criterion.max_unscored for outcome in self.by_point[point].values())
 
-    def results(self, chosen: Mapping[str, Point]) -> dict[str, SearchResult]:
+    def results(self, chosen: Mapping[str, Point], importances: Mapping[str, float]) -> dict[str, SearchResult]:
         """The finished search for each unit."""
         results = {}
         for label, scores in self.units.items():
@@ -173,7 +162,7 @@ class Outcomes:
                 # Equal scores; where other aspects are rounded, their lead may have decided between the two.
                 point = given
             best = max(found, key=lambda o: (o.agreement, -o.calls))
-            results[label] = SearchResult(self.by_point[point][label], best, found, scores, self.dropped)
+            results[label] = SearchResult(self.by_point[point][label], best, found, scores, self.dropped, importances)
         return results
 
     def _evaluation(self, points: Sequence[Point]) -> Evaluated:
@@ -185,11 +174,12 @@ class Outcomes:
             for aspect in scores.aspects:
                 values.append(np.array([outcome.values[aspect.name] for outcome in own]))
                 calls.append([outcome.calls for outcome in own])
-        return Evaluated(values, np.array(calls), [list(unit) for unit in units], self.criterion.tolerance)
+        return Evaluated(values, np.array(calls), [list(unit) for unit in units])
 
     def _evaluated(self, label: str, point: Point) -> Outcome:
         scores, calls = self.units[label].scores(point)
-        base = self._untuned(label, point)
+        untuned = self.untuned(point)
+        base = None if untuned is None else self.by_point[untuned][label]
         values = {
             name: self._values(groups, None if base is None else (base.scores[name], base.values[name]))
             for name, groups in scores.items()
@@ -217,8 +207,8 @@ class Outcomes:
         """What each group contributes to the agreement (`pooling.group_values`)."""
         return group_values(groups, self.criterion.statistic, self.criterion.level)
 
-    def _untuned(self, label: str, point: Point) -> Outcome | None:
-        """The judge that has learnt nothing, at the same point as nearly as that was evaluated; None for itself."""
+    def untuned(self, point: Point) -> Point | None:
+        """The evaluated point that has learnt nothing and is otherwise most like this one; None for such a point."""
         if point.knowledge == NO_KNOWLEDGE:
             return None
         own = self.space.personas[0]
@@ -226,7 +216,4 @@ class Outcomes:
         plain = replace(same, persona=own)
         usual = replace(plain, reading=self.space.readings[0])
         near = (same, plain, replace(plain, tie_breaker=False), usual, replace(usual, tie_breaker=False))
-        for other in near:
-            if other in self.by_point:
-                return self.by_point[other][label]
-        return self.by_point[replace(usual, rounds=0, tie_breaker=False)][label]
+        return next((other for other in near if other in self.by_point), replace(usual, rounds=0, tie_breaker=False))

@@ -1,5 +1,5 @@
-"""Partial pooling over aspects: what each point of a search is worth for each aspect, shrunk toward what it is worth
-for the others.
+"""The choice by partial pooling over aspects: what each point of a search is worth for each aspect, shrunk toward what
+it is worth for the others. Arrays in, indices out.
 
 A few dozen sources tell apart large differences only, and the largest of many noisy means is too large. So the means of
 one aspect are shrunk, and what an aspect cannot tell is lent by the others: the empirical-Bayes estimate of a normal
@@ -10,6 +10,7 @@ generalizations, JASA 70, 1975; for several kinds of means at once, Efron & Morr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,51 @@ BLOCKS = 25
 """Parts of the data that a pooled correlation is recomputed without, to see how much it rests on each."""
 
 _LEAST_SPREAD = 1e-9
+
+MANY_GROUPS = 20
+"""Groups of the choice from which on what is nearly the best is taken where it is cheaper."""
+
+NEARLY = 0.005
+"""Posterior agreement that is given up for fewer calls where there are `MANY_GROUPS`."""
+
+SAME_COST = 0.05
+"""Share of the calls by which points may differ and still cost the same; the plainer is taken then."""
+
+_EQUAL = 1e-12
+"""What rounding can make of equal agreements."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What all points did on the data of a choice. Points stand in the order of plainness, the plainest first."""
+
+    values: Sequence[Floats]
+    """For each aspect, of shape (points, groups): agreement in each group."""
+    calls: Floats
+    """LM calls per item, of shape (aspects, points)."""
+    units: Sequence[Sequence[int]]
+    """The aspects that get one judge together, by number."""
+
+
+def pooled(found: Evaluated) -> list[int]:
+    """Partial pooling over aspects: the cheapest of those that are nearly the best, or with few groups the best."""
+    posterior = pooled_means(found.values)
+    chosen = []
+    for unit in found.units:
+        enough = min(found.values[a].shape[1] for a in unit) >= MANY_GROUPS
+        chosen.append(
+            _cheapest(posterior[unit].mean(axis=0), found.calls[unit].mean(axis=0), NEARLY if enough else 0.0)
+        )
+    return chosen
+
+
+def _cheapest(worth: Floats, calls: Floats, within: float) -> int:
+    """The plainest of the cheapest among the points that are worth the most, or by no more than `within` less."""
+    good = np.flatnonzero(worth >= worth.max() - max(within, _EQUAL))
+    least = calls[good].min()
+    # Without a tolerance equal points are left, which cost what they cost; with one, a few calls are no reason.
+    spared = SAME_COST * least if within else 0.0
+    return int(good[calls[good] <= least + spared][0])
 
 
 def pooled_means(values: Sequence[Floats]) -> Floats:

@@ -1,39 +1,105 @@
-"""The search: which variant of the judge, how many rounds, a Tie-breaker or not, which granularity.
+"""The search: Optuna suggests knowledge of the raters, reading, persona, n and Tie-breaker, and prunes.
 
-One Optuna study with persistent storage and two objectives, agreement and LM calls per item, each the mean over
-aspects. All aspects are asked about the same points, so that the choice for one can lean on the others (`pooling`);
-values of single aspects are attributes of the trials. What costs least is tried first (`course`), then a TPE sampler
-spends what is left of the budget. In the end what is best for each aspect is tried in the other reading, where there is
-one, and what several aspects have chosen with all aspects in a call (`joint`). Every point that costs no further call
-is evaluated.
+One Optuna study for all aspects: every trial is asked about the same points, so that the choice for one aspect can lean
+on the others (`pooling`). Its value is the agreement, the mean over aspects, less `PRICE` for each LM call per item.
+The starting points come first: single calls with every kind of knowledge, debates without any and with the best kinds,
+and one round with every other persona. The sampler (TPE) suggests the others, some at a time.
+
+Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
+source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
+debate of n rounds contains every shorter one, and every granularity is a rounding of finished scores, so these are
+trials of their own at no LM call. What all aspects have chosen is in the end tried in one call (`joint`).
+
+A search that was stopped is carried out again from the stored replies, at no cost: nothing is decided by what a kill
+has left behind in the stored study, which holds every finished trial for `optuna-dashboard`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+import hashlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
 
+from debate_judge.data.agreement.tables import Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.course import Breadth, course
 from debate_judge.optimize.search.joint import in_company, joint_probes
-from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
-from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
-from debate_judge.optimize.search.race import Challenge, MayWin, block_ends, race, race_order
-from debate_judge.optimize.search.storage import (
-    Found,
-    StillAlone,
-    add_trial,
-    alone_in,
-    finished,
-    known_points,
-    open_study,
-    suggest,
-)
+from debate_judge.optimize.search.outcomes import Criterion, Dropped, Outcomes, SearchResult
+from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space, probe_of
+from debate_judge.optimize.search.storage import Found, finished, params_of, stored_study, suggest
 
 if TYPE_CHECKING:
     import optuna
+
+PRICE = 0.001
+"""Agreement that an LM call per item has to be worth. Of equal scores, those that take more calls fall behind."""
+
+AT_ONCE = 4
+"""Suggestions of the sampler that are evaluated at the same time."""
+
+_FALLS_BEHIND = 0.05
+"""Significance of the one-sided Wilcoxon test by which a trial is pruned."""
+
+_NOT_AHEAD = 0.5
+"""The same in the dearer reading, which takes many times the calls: a trial goes on only where it is ahead."""
+
+_SUGGESTIONS = 32
+"""Suggestions of the sampler, none of which is new, after which the plainest is tried that is left."""
+
+_FIRST_BLOCK = {"summary": 3, "sample": 50}
+"""Groups of the first block. At sample level a group is one candidate, and a correlation needs many."""
+
+_LEAST_PART = {"summary": 1, "sample": 10}
+"""Groups that a reported value is about, at least."""
+
+_SLOW = range(8, 14)
+"""Numbers of values for which SciPy goes through all signs if there are ties: 0.4 s for 12. These are not compared."""
+
+_ENOUGH = 16
+"""Values of a block that takes the place of one whose number is slow."""
+
+_MOST_PARTS = 200
+"""Reported values of a trial and aspect, at most."""
+
+
+@dataclass(frozen=True)
+class Breadth:
+    """How much of a space is tried."""
+
+    kinds: int
+    """Kinds of knowledge that the starting points debate with, the judge without any among them."""
+    suggestions: int
+    """What the sampler may suggest beyond the starting points."""
+    candidates: int
+    """Candidates of each aspect that are chosen by, at most."""
+    trials: int = 1_000_000
+    """Single calls, debates and Tie-breakers that are tried altogether, at most. Those in another reading than the
+    judge's own come on top, at a share of the calls, and so do the joint ones."""
+    new_debates: bool = True
+    """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
+    cheap_only: bool = False
+    """Whether in the dearer reading only the untuned single call is tried, which held-out asks for anyway, and no
+    prompt asks for scores in steps."""
+
+
+BREADTHS: Mapping[str, Breadth] = MappingProxyType(
+    {
+        "light": Breadth(kinds=2, suggestions=2, candidates=512, new_debates=False, cheap_only=True),
+        "medium": Breadth(kinds=3, suggestions=20, candidates=2048),
+        "heavy": Breadth(kinds=99, suggestions=80, candidates=1_000_000),
+    }
+)
+"""Effort -> how much is tried."""
+
+
+def breadth_of(effort: str, trials: int | None) -> Breadth:
+    """How much is tried at an effort, or as many trials as the user wants."""
+    broad = BREADTHS[effort]
+    return broad if trials is None else replace(broad, trials=trials, suggestions=trials, new_debates=True)
 
 
 def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Point]:
@@ -43,19 +109,48 @@ def best_of_each_aspect(outcomes: Outcomes, points: Sequence[Point]) -> list[Poi
     return list(dict.fromkeys(max(points, key=lambda point: worth[point][aspect]) for aspect in aspects))
 
 
+def best_first(outcomes: Outcomes, heads: Sequence[JudgeVariant]) -> list[JudgeVariant]:
+    """The variants by the best that each has done so far; those of which all was pruned come last."""
+    found = {
+        point: sum(outcome.agreement for outcome in by_unit.values()) / len(by_unit)
+        for point, by_unit in outcomes.by_point.items()
+    }
+
+    def best(head: JudgeVariant) -> float:
+        return max((value for point, value in found.items() if point.variant == head), default=float("-inf"))
+
+    return sorted(heads, key=lambda head: -best(head))
+
+
+def _tpe(seed: int) -> optuna.samplers.BaseSampler:
+    """Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011."""
+    from optuna.samplers import TPESampler
+
+    return TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)
+
+
+def _wilcoxon(*, dear: bool) -> optuna.pruners.BasePruner:
+    from optuna.pruners import WilcoxonPruner
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return WilcoxonPruner(p_threshold=_NOT_AHEAD if dear else _FALLS_BEHIND)
+
+
 @dataclass(frozen=True)
 class Strategy:
     """Who decides in a search; an estimate puts bounds in the place of what cannot be known beforehand."""
 
-    worth: Callable[[Outcomes, Sequence[Point]], dict[Point, list[float]]] = Outcomes.worth
-    """What is worth a further look."""
-    further: Callable[[Sequence[optuna.trial.FrozenTrial], Space, int, Sequence[Probe]], Probe | None] | None = None
-    """From the trials so far, space, seed and what is left to what is tried next, or None to end; by default a TPE
-    sampler."""
+    pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon
+    """By `dear`: whether trials in a dearer reading than the judge's own are pruned by it."""
+    sampler: Callable[[int], optuna.samplers.BaseSampler] = _tpe
+    """Of a seed."""
+    suggested: Callable[[Sequence[Probe]], Sequence[Probe]] | None = None
+    """From what is left to what is tried next, in place of the sampler."""
+    heads: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = best_first
+    """The order in which debates with kinds of knowledge are tried."""
     read_again: Callable[[Outcomes, Sequence[Point]], list[Point]] = best_of_each_aspect
     """Of the points in the judge's own reading those that are tried in the others."""
-    may_win: MayWin = Challenge.may_win
-    """Whether a point stays in its race."""
     chosen: Callable[[Outcomes], dict[str, Point]] = Outcomes.chosen
     """The choice for each unit."""
 
@@ -68,13 +163,10 @@ class SearchPlan:
     breadth: Breadth
     seed: int
     study: str
-    """Name of the Optuna study; it must change whenever the result could."""
+    """Name of the stored study; it must change whenever the result could."""
     storage: Path | str | None
-    """File of the study, or address of a PostgreSQL database; a study that was stopped there goes on where it was. None
-    keeps it in memory."""
+    """File of the stored study, or address of a PostgreSQL database. None stores nothing."""
     strategy: Strategy = field(default_factory=Strategy)
-    race: bool = True
-    """Whether points are dropped that cannot plausibly be chosen; else all are asked about all groups."""
 
 
 OnTrial = Callable[[Point, Found], None]
@@ -102,176 +194,293 @@ def search(
         space: What may be chosen.
         plan: How much is tried, how it is chosen, where the study is kept.
         on_trial: Is told of every distinct point, once.
+
+    Raises:
+        InputError: The study cannot be stored.
+        dspy.LMError: The LM failed for good.
     """
     outcomes = Outcomes(units, space, plan.criterion)
-    with alone_in(plan.study, plan.storage) as still_alone:
-        _Trying(outcomes, plan, on_trial, open_study(plan.study, plan.storage), still_alone).all()
-    return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)))
+    study = _Study(outcomes, plan, on_trial)
+    study.optimize()
+    return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)), study.importances())
 
 
-class _Trying:
-    """A search under way.
+class _Study:
+    """A search under way: Optuna's study, the values that its trials report, and the points that were seen."""
 
-    A search that was stopped is gone through again from its beginning. Every decision rests on what was found before it
-    in this run, and never on what the study holds, so that it is the same again; the replies are kept, and a trial that
-    the study holds is not added twice.
-    """
-
-    def __init__(
-        self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial, study: optuna.Study, still_alone: StillAlone
-    ) -> None:
+    def __init__(self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial) -> None:
         self._outcomes = outcomes
         self._space = outcomes.space
         self._plan = plan
         self._on_trial = on_trial
-        self._study = study
-        self._still_alone = still_alone
-        self._stored = known_points(outcomes.space, study)
-        self._seen: dict[Point, optuna.trial.FrozenTrial] = {}
+        with quiet():
+            self._stored = stored_study(plan.study, plan.storage, outcomes.space)
+        self._optuna = _in_memory()
+        self._pruners = {dear: plan.strategy.pruner(dear=dear) for dear in (False, True)}
+        self._order = asking_order(outcomes.groups, plan.seed)
+        self._aspects = sum(len(scores.aspects) for scores in outcomes.units.values())
+        self._ends = block_ends(len(self._order), plan.criterion.level, self._aspects)
+        self._parts = _parts(self._order, plan.criterion.level)
+        self._suggestions = 0
+        self._trials: dict[Point, optuna.Trial] = {}
+        """Of every point that was tried, with its scores as they are given."""
+        self._reported: dict[Point, dict[int, float]] = {}
+        """Point -> step -> value; a step is a part of the groups and an aspect."""
 
-    def all(self) -> None:
-        """Try the course, then what the sampler asks for, then the best in the other readings and jointly."""
-        space, plan, strategy = self._space, self._plan, self._plan.strategy
-        left = plan.breadth.probes
-        for stage in course(space, plan.breadth, self._worth):
-            probes = []
-            for probe in stage:
-                # What is tried in another reading comes on top.
-                left -= probe.variant.reading == space.readings[0]
-                if left < 0:
-                    break
-                probes.append(probe)
-            self._hear(probes)
-            for probe in probes:
-                self._try(probe)
-            if left < 0:
+    def optimize(self) -> None:
+        """Try the starting points, then what the sampler suggests, then the best in the other readings and jointly."""
+        space, breadth, strategy = self._space, self._plan.breadth, self._plan.strategy
+        left = breadth.trials
+        for start in self._starts():
+            own = [probe for probe in start if probe.variant.reading == space.readings[0]]
+            others = [probe for probe in start if probe not in own]
+            self._try([*own[:left], *others])
+            left = max(0, left - len(own))
+        left = min(left, breadth.suggestions)
+        while left > 0 and (suggested := self._suggested(min(left, AT_ONCE))):
+            self._try(suggested)
+            left -= len(suggested)
+        if not breadth.cheap_only:
+            self._try([probe for probe in self._read_again() if self._worth_a_debate(probe)])
+        self._try(joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else [])
+
+    def _starts(self) -> Iterator[list[Probe]]:
+        space, breadth = self._space, self._plan.breadth
+        plain, *learnt = space.heads
+        # It is asked about everything: all others are compared with it.
+        yield [Probe(plain, 0)]
+        again = space.in_other_readings(*([plain] if breadth.cheap_only else space.heads))
+        yield [Probe(head, 0) for head in (*learnt, *again)]
+        # What was learnt shows in a debate that argues from it more than in a single call: some is always tried.
+        heads = [plain, *self._plan.strategy.heads(self._outcomes, learnt)[: max(1, breadth.kinds - 1)]]
+        yield [probe for head in heads for probe in space.debates(head, space.longest)]
+        argued = [head for head in heads if head not in space.rewritten and head.knowledge not in space.barred]
+        best = self._plan.strategy.heads(self._outcomes, argued[breadth.cheap_only and len(argued) > 1 :])[0]
+        others = [replace(best, persona=persona) for persona in space.personas[1:]]
+        shortest = min((n for n in space.rounds if n), default=0)
+        yield [probe for other in others for probe in space.debates(other, shortest)] if shortest else []
+
+    def _suggested(self, most: int) -> list[Probe]:
+        """What is tried next; nothing if all was seen, or nothing new is suggested."""
+        left = dict.fromkeys(probe_of(point) for point in self._space.points() if point not in self._trials)
+        new = [probe for probe in left if self._has_new(probe) and self._worth_a_debate(probe)]
+        if not self._plan.breadth.new_debates:
+            debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
+            new = [probe for probe in new if (probe.variant, probe.rounds) in debated]
+        if (instead := self._plan.strategy.suggested) is not None:
+            return list(instead(new))[:most] if new else []
+        found: list[Probe] = []
+        for _ in range(_SUGGESTIONS):
+            if len(found) == min(most, len(new)):
                 break
-        while plan.breadth.sampled and left > 0 and (wanted := self._further()) is not None:
-            left -= 1
-            self._try(wanted)
-        for probe in [] if plan.breadth.thrifty else _read_again(self._outcomes, strategy):
-            if self._worth_a_debate(probe):
-                self._try(probe)
-        for probe in joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else ():
-            self._try(probe)
+            # A sampler of its own for each suggestion: the result depends on the trials so far and on no other state.
+            self._optuna.sampler = self._plan.strategy.sampler(self._plan.seed * 100_003 + self._suggestions)
+            self._suggestions += 1
+            trial = self._optuna.ask()
+            point = suggest(self._space, trial)
+            if probe_of(point) in new and point not in self._trials:
+                self._trials[point] = trial
+                found.append(probe_of(point))
+            else:
+                self._tell(trial, None, "FAIL")
+        return found or new[:1]
 
-    def _worth(self, points: Sequence[Point]) -> dict[Point, list[float]]:
-        whole = [point for point in points if point in self._outcomes.by_point]
-        return self._plan.strategy.worth(self._outcomes, whole)
-
-    def _further(self) -> Probe | None:
-        """What is tried next beyond the course; None where that is nothing."""
-        new = [p for p in self._space.probes() if any(point not in self._seen for point in self._space.covered(p))]
-        left = [probe for probe in new if self._worth_a_debate(probe)]
-        # Seeded afresh every time with the number of points seen: the state of a sampler is not stored.
-        further = self._plan.strategy.further or _sampled
-        seed = self._plan.seed * 100_003 + len(self._seen)
-        return further(list(self._seen.values()), self._space, seed, left) if left else None
+    def _has_new(self, probe: Probe) -> bool:
+        return any(point not in self._trials for point in self._lengths(probe))
 
     def _worth_a_debate(self, probe: Probe) -> bool:
-        """Where a single call lost its race in another reading, the same is not debated in it."""
+        """Where a single call was pruned in another reading, the same is not debated in it."""
         if not probe.rounds or probe.variant.reading == self._space.readings[0]:
             return True
         way = probe.variant.knowledge, probe.variant.reading
         lost = {(point.knowledge, point.reading) for point in self._outcomes.dropped if not point.rounds}
-        return not self._plan.breadth.thrifty and way not in lost
+        return not self._plan.breadth.cheap_only and way not in lost
 
-    def _hear(self, probes: Sequence[Probe]) -> None:
-        """Have the calls of a stage made at once, as far as it can be told which will be made.
+    def _read_again(self) -> list[Probe]:
+        """The best in the judge's own reading, in the others."""
+        outcomes, space = self._outcomes, self._space
+        if len(space.readings) < 2:
+            return []
+        points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
+        found = self._plan.strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
+        return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
 
-        All probes are asked about the first block of groups, and about the next if they stay in the race against what
-        is known before the stage. Nothing is decided here: a probe that loses against another one of its stage was
-        asked about some groups for nothing, which is the price of not waiting in line.
-        """
-        outcomes, plan = self._outcomes, self._plan
-        runner = next(iter(outcomes.units.values())).runner
-        if not runner.has_to_wait:
+    # Trials.
+
+    def _lengths(self, probe: Probe) -> list[Point]:
+        """The points that a probe tells about, with scores as they are given; what asks most comes first."""
+        return [point for point in self._space.covered(probe) if point.granularity == self._space.granularities[0]]
+
+    def _try(self, probes: Iterable[Probe]) -> None:
+        """Evaluate what probes tell about and was not seen yet, at the same time, or as much of it as is not pruned."""
+        outcomes, alive = self._outcomes, list[list[Point]]()
+        begun: set[Point] = set()
+        for probe in probes:
+            own = [p for p in self._lengths(probe) if p not in self._reported and p not in begun]
+            begun.update(own)
+            for point in own:
+                if point not in self._trials:
+                    self._optuna.enqueue_trial(params_of(self._space, point))
+                    self._trials[point] = self._optuna.ask()
+                    suggest(self._space, self._trials[point])
+            alive.append(own)
+        for end in self._ends[:-1]:
+            outcomes.hear([point for own in alive for point in own], frozenset(self._order[:end]))
+            for own in alive:
+                for point in own:
+                    self._report(point, end)
+                # A debate is held as long as it may win; what is read off it on the way costs nothing.
+                while own and self._falls_behind(own[0]):
+                    self._pruned(own.pop(0), end)
+        outcomes.hear([point for own in alive for point in own])
+        for own in alive:
+            for point in own:
+                self._complete(point)
+
+    def _falls_behind(self, point: Point) -> bool:
+        self._optuna.pruner = self._pruners[point.reading not in (self._space.readings[0], "joint")]
+        return len(self._reported[point]) not in _SLOW and self._trials[point].should_prune()
+
+    def _report(self, point: Point, end: int) -> None:
+        """Report the value on each of the first groups, as far as the point may be judged by them."""
+        asked = self._order[:end]
+        reported = self._reported.setdefault(point, {})
+        # At last the groups that Optuna was not told of.
+        begin = max(reported, default=-1)
+        for step, value in self._values(point, asked).items():
+            if step > begin:
+                reported[step] = value
+                self._trials[point].report(value, step)
+
+    def _values(self, point: Point, asked: Sequence[str]) -> dict[int, float]:
+        """Step -> agreement less the price, in each whole part of the groups that were asked about."""
+        outcomes, only = self._outcomes, frozenset(asked)
+        every = len(only) == len(self._order)
+        found: dict[int, float] = {}
+        number = 0
+        for scores in outcomes.units.values():
+            by_aspect, calls = scores.scores(point, only=None if every else only)
+            for groups in by_aspect.values():
+                by_id = {group.group: group for group in groups}
+                for place, part in enumerate(self._parts):
+                    if not only.issuperset(part):
+                        break
+                    values = outcomes.by_group([by_id[name] for name in part if name in by_id]).values()
+                    if values:
+                        found[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
+                number += 1
+        return dict(sorted(found.items()))
+
+    def _complete(self, point: Point) -> None:
+        outcomes = self._outcomes
+        own = outcomes.evaluate(point)
+        self._report(point, len(self._order))
+        self._fill_in(point)
+        value = sum(o.agreement - PRICE * o.calls for o in own.values()) / len(own)
+        self._tell(self._trials[point], value, "COMPLETE")
+        for granularity in self._space.granularities:
+            read = replace(point, granularity=granularity)
+            self._keep(read, outcomes.evaluate(read))
+
+    def _fill_in(self, point: Point) -> None:
+        """Report for groups that the point may not be judged by what the untuned judge does there, and by how much the
+        point differs from it elsewhere: who is compared with this trial needs all steps."""
+        untuned = self._outcomes.untuned(point)
+        if untuned is None:
             return
-        points = {p: new for p in probes if (new := [q for q in self._space.covered(p) if q not in self._seen])}
-        if not outcomes.by_point and points:
-            # The first probe has no rival, and is asked about all groups.
-            outcomes.hear(points.pop(next(iter(points))))
-        order = race_order(outcomes.groups, plan.seed)
-        for end in block_ends(len(order), plan.criterion.level) if plan.race else [len(order)]:
-            asked = frozenset(order[:end])
-            outcomes.hear([point for own in points.values() for point in own], asked)
-            if outcomes.by_point:
-                rivals = {probe: Challenge(outcomes, own) for probe, own in points.items()}
-                points = {
-                    probe: [point for point in own if plan.strategy.may_win(rivals[probe], point, asked)]
-                    for probe, own in points.items()
-                }
-            elif plan.race:
-                break
+        base, own = self._reported[untuned], self._reported[point]
+        known = own.keys() & base.keys()
+        gain = sum(own[step] - base[step] for step in known) / len(known) if known else 0.0
+        for step in sorted(base.keys() - own.keys()):
+            own[step] = base[step] + gain
+            self._trials[point].report(own[step], step)
 
-    def _try(self, probe: Probe) -> None:
-        """Evaluate what a probe tells about and was not seen yet, or as much of it as does not lose its race."""
-        outcomes, plan = self._outcomes, self._plan
-        self._require_alone()
-        new = [point for point in self._space.covered(probe) if point not in self._seen]
-        dropped = race(outcomes, new, plan.seed, plan.strategy.may_win) if plan.race else {}
-        outcomes.dropped |= dropped
-        outcomes.hear([point for point in new if point not in dropped])
-        for point in new:
-            found = dropped[point] if point in dropped else outcomes.evaluate(point)
-            self._on_trial(point, found)
-            self._seen[point] = finished(self._space, point, found)
-            self._require_alone()
-            if point not in self._stored:
-                add_trial(self._study, self._seen[point], plan.storage)
+    def _pruned(self, point: Point, end: int) -> None:
+        own = self._reported[point]
+        best = self._optuna.best_trial.intermediate_values
+        common = own.keys() & best.keys()
+        behind = sum(own[step] - best[step] for step in common) / len(common)
+        self._tell(self._trials[point], None, "PRUNED")
+        for granularity in self._space.granularities:
+            read = replace(point, granularity=granularity)
+            self._outcomes.dropped[read] = Dropped(end, len(self._order), behind)
+            self._keep(read, self._outcomes.dropped[read])
 
-    def _require_alone(self) -> None:
-        """Before a probe costs anything, and before a trial is added."""
-        if not self._still_alone():
-            self._stored = known_points(self._space, self._study)
+    def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
+        from optuna.trial import TrialState
+
+        self._optuna.tell(trial, value, TrialState[state])
+
+    def _keep(self, point: Point, found: Found) -> None:
+        self._on_trial(point, found)
+        self._stored.add(point, finished(self._space, point, found, PRICE))
+
+    def importances(self) -> dict[str, float]:
+        """Parameter -> its share in what makes trials differ; empty where too few were completed to tell.
+
+        PED-ANOVA (Watanabe et al., PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces,
+        IJCAI 2023).
+        """
+        import optuna
+
+        complete = self._optuna.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+        if len(complete) < _FEWEST_FOR_IMPORTANCE or len({trial.value for trial in complete}) < 2:
+            return {}
+        varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
+        with quiet():
+            return dict(optuna.importance.get_param_importances(self._optuna, params=varied))
 
 
-def _read_again(outcomes: Outcomes, strategy: Strategy) -> list[Probe]:
-    """What ends a search: the best in the judge's own reading, in the others."""
-    space = outcomes.space
-    if len(space.readings) < 2:
-        return []
-    points = sorted((p for p in outcomes.by_point if p.reading == space.readings[0]), key=space.plainness)
-    found = strategy.read_again(outcomes, [p for p in points if p.knowledge not in space.barred])
-    return [_whole(space, replace(point, reading=reading)) for reading in space.readings[1:] for point in found]
+_FEWEST_FOR_IMPORTANCE = 8
 
 
 def _whole(space: Space, point: Point) -> Probe:
-    """The probe of a sampler that a point comes from: debates are held to their full length."""
+    """The probe that a point comes from: debates are held to their full length."""
     longest = Probe(point.variant, space.longest if point.rounds else 0)
     return Probe(point.variant, point.rounds, True) if point.tie_breaker else longest
 
 
-_ASKED = 16
-"""Suggestions of the sampler, of which one is tried."""
+def asking_order(groups: Iterable[str], seed: int) -> list[str]:
+    """The different groups in the order in which they are asked about."""
+    return sorted(
+        set(groups), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
+    )
 
 
-def _sampled(trials: Sequence[optuna.trial.FrozenTrial], space: Space, seed: int, left: Sequence[Probe]) -> Probe:
-    """What a TPE sampler asks for on the strength of the trials so far (Bergstra et al., Algorithms for
-    Hyper-Parameter Optimization, 2011)."""
+def block_ends(groups: int, level: Level, aspects: int) -> list[int]:
+    """How many groups have been asked about after each block; the last is all of them."""
+    ends, end = [], _FIRST_BLOCK[level]
+    while end < groups:
+        if level == "summary" and end * aspects in _SLOW:
+            end = -(-_ENOUGH // aspects)
+        ends.append(end)
+        end *= 2
+    return [*ends, groups] if not ends or ends[-1] < groups else [*ends[:-1], groups]
+
+
+def _parts(order: Sequence[str], level: Level) -> list[Sequence[str]]:
+    """The groups that each reported value is about."""
+    size = max(_LEAST_PART[level], -(-len(order) // _MOST_PARTS))
+    return [order[begin : begin + size] for begin in range(0, len(order), size)]
+
+
+def _in_memory() -> optuna.Study:
     import optuna
 
-    # Asked is a study of its own: a trial that stayed open while its point is evaluated would outlive a kill. It knows
-    # of agreement alone, for what a good point costs is weighed by the choice; and each suggestion counts as tried for
-    # the next, so that they differ. What was dropped it is told to be pruned, which it takes for worse than the rest.
+    with quiet():
+        return optuna.create_study(direction="maximize")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back what Optuna would log and warn of."""
+    import optuna
+
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    copy = optuna.create_study(
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=5, constant_liar=True),
-    )
-    optuna.logging.set_verbosity(verbosity)
-    for trial in trials:
-        known: dict[str, Any] = {"params": trial.params, "distributions": trial.distributions, "state": trial.state}
-        copy.add_trial(optuna.trial.create_trial(value=trial.values[0] if trial.values else None, **known))
-    wanted = [suggest(space, copy.ask()) for _ in range(_ASKED)]
-    # It may want what was seen. Nothing is tried twice: the first that is new is, or what is most like one of them.
-    return min(left, key=lambda probe: min((*_unlikeness(point, probe), n) for n, point in enumerate(wanted)))
-
-
-def _unlikeness(wanted: Point, probe: Probe) -> tuple[int, int]:
-    ours, theirs = probe_of(wanted), probe
-    differing = sum(a != b for a, b in zip(astuple(ours.variant), astuple(theirs.variant), strict=True))
-    differing += ours.tie_breaker != theirs.tie_breaker
-    # A debate tells about all of its rounds.
-    return differing, abs(ours.rounds - theirs.rounds) if theirs.tie_breaker else max(0, ours.rounds - theirs.rounds)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

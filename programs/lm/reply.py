@@ -90,7 +90,10 @@ class ReplyStore(Protocol):
         ...
 
     async def take(self, key: str) -> Reply | bool:
-        """The stored reply; True if this process now holds the call's claim, False while another process does."""
+        """The stored reply; True if this process now holds the call's claim, False while another process does.
+
+        Cancelled, it leaves no claim behind.
+        """
         ...
 
     async def put(self, key: str, role: str, reply: Reply) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
+
+from optuna.pruners import NopPruner
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.course import Breadth, course
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
-from debate_judge.optimize.search.points import Point, Probe, Space
-from debate_judge.optimize.search.study import SearchPlan, search
+from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
+from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, search
 
 SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
@@ -26,8 +27,6 @@ def group(name: str, ratings: Sequence[float | None], scores: Sequence[float | N
 
 class InTurn:
     """A runner whose LM answers at once."""
-
-    has_to_wait = False
 
     def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
         return [work() for work in works]
@@ -59,15 +58,11 @@ class Fake:
         """Points in the order in which they were first asked about."""
         self.blocks: dict[Point, int] = {}
         """The most groups that each was asked about."""
-        self.whole: list[Point] = []
-        """Every time that a point was asked about all groups."""
 
     def scores(
         self, point: Point, parts: object = None, only: Collection[str] | None = None
     ) -> tuple[dict[str, list[GroupScores]], float]:
         self.hear([point], only)
-        if only is None:
-            self.whole.append(point)
         rng = random.Random(zlib.crc32(f"{point} {self.seed}".encode()))
         # The ratings of group i: 1 to 6, each in another order.
         ratings = [[float((5 * j + i) % 6 + 1) for j in range(6)] for i in range(10)]
@@ -89,21 +84,22 @@ class Fake:
         return point.granularity
 
 
-def breadth(probes: int, kinds: int = 2, others: int = 1, ties: int = 2) -> Breadth:
-    return Breadth(kinds, others, ties, probes, candidates=1000)
+def breadth(trials: int, kinds: int = 2) -> Breadth:
+    return Breadth(kinds, trials, candidates=1000, trials=trials)
 
 
 EVERYTHING = breadth(1000)
+UNPRUNED = Strategy(pruner=lambda dear: NopPruner())
 
 
-def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", race: bool = False) -> SearchPlan:
-    criterion = Criterion("spearman", "summary")
-    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, race=race)
+def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
+    criterion, strategy = Criterion("spearman", "summary"), Strategy() if prune else UNPRUNED
+    return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, strategy=strategy)
 
 
 def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:
     units = {"a": cast(ChoiceScores, fake)}
-    planned = plan(storage, broad, seed, race=options.pop("race", False))
+    planned = plan(storage, broad, seed, prune=options.pop("prune", False))
     return search(units, options.pop("space", SPACE), planned, **options)["a"]
 
 
@@ -117,7 +113,7 @@ def varied(point: Point) -> float:
     )
 
 
-# --- the order of cost ---
+# --- what is tried ---
 
 
 def named(probe: Probe) -> str:
@@ -125,12 +121,13 @@ def named(probe: Probe) -> str:
     return f"{probe.variant.knowledge} {probe.variant.persona} {rounds}" if probe.rounds else probe.variant.knowledge
 
 
-def followed(space: Space, broad: Breadth, value: Callable[[Point], float]) -> list[str]:
-    def worth(points: Sequence[Point]) -> Mapping[Point, list[float]]:
-        return {point: [value(point)] for point in points}
-
-    stages = course(space, broad, lambda points: dict(worth(points)))
-    return [named(probe) for stage in stages for probe in stage]
+def tried(fake: Fake) -> list[str]:
+    """What cost calls, in its order: of a debate its full length."""
+    longest: dict[tuple[object, bool], Point] = {}
+    for point in fake.asked:
+        key = point.variant if point.rounds else (point.knowledge, point.reading), point.tie_breaker
+        longest.setdefault(key, point)
+    return [named(probe_of(point)) for point in longest.values()]
 
 
 # --- stopped and resumed ---
@@ -140,5 +137,5 @@ def told(found: SearchResult) -> tuple[Any, ...]:
     return found.chosen.point, found.best.point, [(o.point, o.agreement, o.calls) for o in found.outcomes]
 
 
-BROAD = breadth(12)
-"""9 probes of the course, 3 of the sampler."""
+BROAD = breadth(9)
+"""6 starting points, 3 suggestions of the sampler."""

@@ -15,8 +15,6 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize.search.outcomes import SearchResult
 from tests.optimize.searches import BROAD, Fake, run, told, varied
 
-pytestmark = pytest.mark.usefixtures("remembered_sampler")
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchResult, bytes]:

@@ -34,7 +34,6 @@ BAD = [
     (["--objective", "spearmann"], "did you mean 'spearman'?"),
     (["--level", "sumary"], "did you mean 'summary'?"),
     (["--trials", "0"], "at least 1"),
-    (["--choose", "poled"], "did you mean 'pooled'?"),
     (["--data", "missing.jsonl"], "missing.jsonl"),
     (["--config", "missing.toml"], "missing.toml"),
     (["--personas", "missing.toml"], "missing.toml"),

@@ -12,6 +12,7 @@ import pytest
 
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.estimation.estimate import estimate_compile
+from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs import make_lm
 from debate_judge.programs.lm.reply import Messages, Reply
@@ -111,11 +112,12 @@ def test_every_stage_has_a_row_for_every_judge() -> None:
             assert values == sorted(values)
 
 
-def test_what_a_compile_has_paid_is_not_estimated_again() -> None:
-    # With races the upper case asks what loses its race, which the compile has not.
-    settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100, "no_race": True}
+def test_what_a_compile_has_paid_is_not_estimated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The upper case asks about what would be pruned, which the compile has not.
+    monkeypatch.setattr(study, "_FALLS_BEHIND", 0.0)
+    settings = {"aspects": ("coherence",), "tuner": "none", "max_rounds": 1, "trials": 100}
     before = estimated(**settings)
-    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100", "--no-race")
+    executed("--aspects", "coherence", "--tuner", "none", "--max-rounds", "1", "--trials", "100")
     after = estimated(**settings)
     assert before.total[0].calls > 0
     assert after.total[0].calls == 0

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.search.course import Breadth
 from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
-from debate_judge.optimize.search.storage import known_points, open_study
+from debate_judge.optimize.search.storage import stored_study
 from debate_judge.optimize.search.study import SearchPlan, search
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.optimize.joint_space import SPACE, true, units
+from tests.optimize.searches import UNPRUNED, breadth
 from tests.programs.tables import joint_reading, wanted_cells
 
 NAMES = ("clear", "warm")
@@ -43,11 +43,11 @@ def searched(script: Script, storage: Path | None = None) -> tuple[dict[str, Sea
     lm = scripted_lm(script)
     plan = SearchPlan(
         criterion=Criterion("spearman", "summary"),
-        breadth=Breadth(2, 1, 2, 9, candidates=1000),
+        breadth=breadth(9),
         seed=0,
         study="s",
         storage=storage,
-        race=False,
+        strategy=UNPRUNED,
     )
     with JudgeRunner(lm, progress=False) as runner:
         return search(units(runner), SPACE, plan), lm
@@ -77,15 +77,19 @@ def test_it_is_not_chosen_where_it_is_worse_or_only_one_aspect_would_have_it(joi
     assert len(lm.prompts) == 2 * 6 + 2 * 24 + 6
 
 
+def stored_points(file: Path) -> list[Point]:
+    return stored_study("s", file, SPACE).points()
+
+
 def test_a_study_holds_it_and_is_gone_through_again(tmp_path: Path) -> None:
     first, _ = searched(reader(), tmp_path / "s.log")
-    points = known_points(SPACE, open_study("s", tmp_path / "s.log"))
+    points = stored_points(tmp_path / "s.log")
     again, _ = searched(reader(), tmp_path / "s.log")
     assert chosen(again) == chosen(first)
-    assert {outcome.point for outcome in again["warm"].outcomes} == points
+    assert sorted(outcome.point for outcome in again["warm"].outcomes) == sorted(points)
     assert {point.reading for point in points} == {"alone", "side by side", "joint"}
     # No trial is added.
-    assert known_points(SPACE, open_study("s", tmp_path / "s.log")) == points
+    assert stored_points(tmp_path / "s.log") == points
 
 
 def outcomes(space: Space = SPACE, shared: bool = False) -> Outcomes:

@@ -15,6 +15,7 @@ from debate_judge.optimize.estimation.estimate import estimate_compile
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import reflection_lm
+from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
@@ -91,8 +92,9 @@ def paid(settings: Settings) -> int:
 def test_a_light_compile_by_folds_executes_no_more_than_its_upper_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without races the compile, too, drops nothing.
-    settings = light(tmp_path, 8, 3, 2, no_race=True)
+    # The compile, too, prunes nothing.
+    monkeypatch.setattr(study, "_FALLS_BEHIND", 0.0)
+    settings = light(tmp_path, 8, 3, 2)
     executed, most = paid(settings), most_estimated(settings, monkeypatch)
     assert 0.5 * most < executed <= most
 

@@ -14,11 +14,10 @@ import pytest
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.optimize.job import prepared
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.course import Breadth
 from debate_judge.optimize.search.knowledge import Knowledge, rewritten, variants_of
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.study import SearchPlan, search
+from debate_judge.optimize.search.study import Breadth, SearchPlan, search
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
@@ -27,7 +26,7 @@ from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.optimize.searches import Fake, breadth, followed, plan, told, varied
+from tests.optimize.searches import Fake, breadth, plan, told, tried, varied
 from tests.programs.tables import Scored, reading
 
 SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))
@@ -50,19 +49,21 @@ def probes_of(fake: Fake, reading: str) -> list[tuple[str, str, int, bool]]:
 # --- what is tried ---
 
 
-def test_single_calls_side_by_side_come_right_after_those_alone_and_debates_for_the_best_knowledge() -> None:
-    assert followed(SPACE, breadth(99), lambda point: -varied(point))[:8] == [
+def test_single_calls_come_in_both_readings_and_debates_in_the_judges_own() -> None:
+    fake = Fake(varied, price)
+    run(fake, broad=replace(breadth(99), suggestions=0))
+    assert tried(fake)[:7] == [
         *("none", "guide", "none", "guide"),
-        *("none strict 2", "guide strict 2", "guide strict 2"),
+        *("none strict 2", "guide strict 2"),
         "guide plain 1",
     ]
 
 
 def test_what_is_tried_side_by_side_takes_nothing_from_what_is_tried_alone() -> None:
-    course = breadth(7)
+    broad = replace(breadth(7), suggestions=0)
     alone, both = Fake(varied, price), Fake(varied, price)
-    run(alone, broad=course, space=ALONE)
-    run(both, broad=course)
+    run(alone, broad=broad, space=ALONE)
+    run(both, broad=broad)
     assert probes_of(alone, "alone") == probes_of(both, "alone")
     assert probes_of(both, "side by side")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,74 +12,73 @@ import pytest
 
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.course import BREADTHS
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.study import search
-from tests.optimize.searches import SPACE, Fake, breadth, followed, plan, run, varied
+from debate_judge.optimize.search.study import BREADTHS, PRICE, Breadth, search
+from tests.optimize.searches import SPACE, Fake, breadth, plan, run, tried, varied
 
-PROBES = 26
+# --- the starting points ---
 
 
-def test_the_course_goes_from_single_calls_to_debates_to_personas_to_tie_breakers() -> None:
-    assert followed(SPACE, breadth(99), lambda point: -varied(point)) == [
+def started(space: Space = SPACE, noise: Callable[[Point], float] = varied, broad: Breadth | None = None) -> list[str]:
+    fake = Fake(noise)
+    run(fake, None, replace(broad or breadth(99), suggestions=0), space=space)
+    return tried(fake)
+
+
+def test_it_starts_with_single_calls_then_debates_then_personas() -> None:
+    assert started() == [
         *("none", "guide"),
         *("none strict 3", "guide strict 3"),
         *("guide plain 1", "guide mild 1"),
-        "guide plain 3",
-        *("guide plain 1T", "guide plain 2T"),
     ]
 
 
 def test_something_learnt_is_always_debated_with_however_poor_its_single_call() -> None:
     space = replace(SPACE, knowledge=("none", "guide", "examples", "both"))
-    found = followed(space, breadth(99), lambda p: -1.0 * (p.knowledge != "none") + 0.1 * (p.knowledge == "examples"))
+    found = started(space, lambda p: 3.0 * (p.knowledge != "none") - 0.5 * (p.knowledge == "examples"))
     assert found[:6] == ["none", "guide", "examples", "both", "none strict 3", "examples strict 3"]
-    # Personas are then tried where the debates are better.
+    # Personas are then tried where single calls are better.
     assert found[6:8] == ["none plain 1", "none mild 1"]
 
 
 def test_a_judge_that_was_rewritten_is_debated_with_and_has_no_other_personas() -> None:
     space = replace(SPACE, knowledge=("none",), rewritten=(JudgeVariant("tuned", "tuned"),))
-    found = followed(space, breadth(99), lambda point: 1.0 * (point.knowledge == "tuned"))
+    found = started(space, lambda point: 2.0 * (point.knowledge != "tuned"))
     assert found[:4] == ["none", "tuned", "none strict 3", "tuned tuned 3"]
     assert found[4:6] == ["none plain 1", "none mild 1"]
 
 
 def test_without_rounds_there_are_single_calls_only() -> None:
-    assert followed(Space(("none", "guide"), ("strict",), (0,), (False, True)), breadth(99), varied) == [
-        "none",
-        "guide",
-    ]
+    assert started(Space(("none", "guide"), ("strict",), (0,), (False, True))) == ["none", "guide"]
 
 
 def test_a_judge_whose_rounds_are_not_searched_is_tried_at_its_own() -> None:
     space = Space(("none", "guide"), ("default",), (0, 2), (True,))
-    found = followed(space, breadth(99), varied)
-    assert found == ["none", "guide", "none default 2T", "guide default 2T"]
+    assert started(space) == ["none", "guide", "none default 2T", "guide default 2T"]
 
 
 @pytest.mark.parametrize("effort", BREADTHS)
 def test_no_effort_tries_anything_twice(effort: str) -> None:
-    found = followed(SPACE, BREADTHS[effort], lambda point: -varied(point))
-    assert len(found) == len(set(found))
+    fake = Fake(varied)
+    run(fake, None, BREADTHS[effort])
+    assert len(fake.asked) == len(set(fake.asked)) == len(fake.blocks)
 
 
 # --- what is tried ---
 
 
 def test_a_budget_that_covers_the_space_tries_every_point_once(tmp_path: Path) -> None:
-    for probes in (PROBES + 3, 500):
-        fake = Fake(varied)
-        found = run(fake, tmp_path / f"{probes}.log", breadth(probes))
-        assert sorted(fake.asked) == sorted(SPACE.points())
-        assert [o.point for o in found.outcomes] == fake.asked
-
-
-@pytest.mark.parametrize("probes", [1, 2, 3, 9, 14])
-def test_what_costs_no_call_is_always_evaluated(tmp_path: Path, probes: int) -> None:
     fake = Fake(varied)
-    found = run(fake, tmp_path / "study.log", breadth(probes))
+    found = run(fake, tmp_path / "s.log", breadth(500))
+    assert sorted(o.point for o in found.outcomes) == sorted(SPACE.points())
+    assert len(fake.asked) == len(SPACE.points())
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 9, 14])
+def test_what_costs_no_call_is_always_evaluated(tmp_path: Path, trials: int) -> None:
+    fake = Fake(varied)
+    found = run(fake, tmp_path / "study.log", breadth(trials))
     assert len(found.outcomes) == len(fake.asked) == len(set(fake.asked))
     asked = {(p.variant, p.rounds, p.tie_breaker) for p in fake.asked}
     assert {point for point in SPACE.points() if (point.variant, point.rounds, point.tie_breaker) in asked} == set(
@@ -104,13 +104,13 @@ def test_the_same_seed_tries_the_same_and_another_seed_something_else(tmp_path: 
 
 def test_the_sampler_learns_where_it_is_good(tmp_path: Path) -> None:
     """Over seeds, what the sampler picks is better than what it leaves."""
-    few = breadth(8, kinds=2, others=0, ties=0)
+    few = breadth(6)
     picked: list[Point] = []
     left: list[Point] = []
     for seed in range(4):
         first, more = Fake(varied), Fake(varied)
         run(first, tmp_path / f"{seed}.first", few, seed=seed)
-        run(more, tmp_path / f"{seed}.more", replace(few, probes=14), seed=seed)
+        run(more, tmp_path / f"{seed}.more", breadth(12), seed=seed)
         picked += [p for p in more.asked if p not in first.asked]
         left += [p for p in SPACE.points() if p not in more.asked]
     assert picked
@@ -132,11 +132,26 @@ def test_all_units_are_asked_about_the_same_points_and_the_study_holds_them(tmp_
     assert one.asked == other.asked
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
     trials = optuna.load_study(study_name="s", storage=storage).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
-    assert len(trials) == len(one.asked)
+    assert len(trials) == len(one.asked) == len(found["one"].outcomes)
     for trial, mine, theirs in zip(trials, found["one"].outcomes, found["other"].outcomes, strict=True):
         assert trial.params["rounds"] == mine.point.rounds
-        assert trial.values == pytest.approx([(mine.agreement + theirs.agreement) / 2, mine.calls])
+        assert trial.params["granularity"] == mine.point.granularity
+        mean = (mine.agreement + theirs.agreement) / 2
+        assert trial.value == pytest.approx(mean - PRICE * (mine.calls + theirs.calls) / 2)
+        assert trial.user_attrs["agreement"] == pytest.approx(mean)
         assert trial.user_attrs["one"] == {"agreement": mine.agreement, "lm_calls_per_item": mine.calls}
+
+
+def test_importances_are_shares_and_tell_what_matters() -> None:
+    def noise(point: Point) -> float:
+        return 4.0 * (point.persona != "plain")
+
+    space = replace(SPACE, knowledge=("none", "guide"), tie_breakers=(False,))
+    found = run(Fake(noise), None, space=space).importances
+    assert set(found) == {"rounds", "knowledge", "persona"}
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert max(found, key=lambda name: found[name]) == "persona"
+    assert run(Fake(noise), None, breadth(1)).importances == {}
 
 
 # --- what is chosen ---

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -13,10 +11,9 @@ import pytest
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
+from debate_judge.optimize.search.storage import stored_study
 from debate_judge.optimize.search.study import search
 from tests.optimize.searches import BROAD, EVERYTHING, SPACE, Fake, breadth, plan, run, told, varied
-
-pytestmark = pytest.mark.usefixtures("remembered_sampler")
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +26,15 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(
     tmp_path: Path, straight: SearchResult, stop: int
 ) -> None:
-    assert len(straight.outcomes) > 50
+    assert len(straight.outcomes) > 40
     stop = min(stop, len(straight.outcomes) - 1)
     with pytest.raises(KeyboardInterrupt):
         run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
-    resumed = Fake(varied)
-    assert told(run(resumed, tmp_path / "stopped.log", BROAD)) == told(straight)
-    assert max(Counter(resumed.whole).values()) == 1
+    assert told(run(Fake(varied), tmp_path / "stopped.log", BROAD)) == told(straight)
 
 
 def test_a_search_may_be_stopped_again_and_again(tmp_path: Path, straight: SearchResult) -> None:
-    for stop in (2, 7, 7, 29, 45, len(straight.outcomes) - 1):
+    for stop in (2, 7, 7, 29, 40, len(straight.outcomes) - 1):
         with pytest.raises(KeyboardInterrupt):
             run(Fake(varied, stop_at=stop), tmp_path / "stopped.log", BROAD)
     assert told(run(Fake(varied), tmp_path / "stopped.log", BROAD)) == told(straight)
@@ -64,7 +59,7 @@ def test_searches_of_different_names_share_a_storage_and_nothing_else(tmp_path: 
     first = run(Fake(varied), storage, BROAD)
     other = Fake(lambda point: 1.0)
     search({"a": cast(ChoiceScores, other)}, SPACE, plan(storage, breadth(1), study="b"))
-    assert len(other.asked) == 3
+    assert len(other.asked) == len(SPACE.granularities)
     assert told(run(Fake(varied), storage, BROAD)) == told(first)
 
 
@@ -76,21 +71,24 @@ def test_a_search_in_memory_is_the_same_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_equal_searches_at_once_one_waits_for_the_other(tmp_path: Path, straight: SearchResult) -> None:
+def test_two_equal_searches_at_once_find_the_same_and_store_each_trial_once(
+    tmp_path: Path, straight: SearchResult
+) -> None:
     storage = tmp_path / "s.log"
     found: list[SearchResult] = []
-    waiting: list[threading.Thread] = []
-
-    def second() -> None:
-        found.append(run(Fake(varied), storage, BROAD))
+    others: list[threading.Thread] = []
 
     def meanwhile(point: Point, outcomes: object) -> None:
-        if not waiting:
-            waiting.append(threading.Thread(target=second))
-            waiting[0].start()
-        # Time in which the second one could have its trials in between.
-        time.sleep(0.01)
+        if len(others) < 2:
+            others.append(threading.Thread(target=lambda: found.append(run(Fake(varied), storage, BROAD))))
+            others[-1].start()
+            if len(others) == 2:
+                # One of them is done in the middle of this one, and one is under way at the same time.
+                others[0].join()
 
     first = run(Fake(varied), storage, BROAD, on_trial=meanwhile)
-    waiting[0].join()
-    assert told(first) == told(straight) == told(found[0])
+    for other in others:
+        other.join()
+    assert told(first) == told(straight) == told(found[0]) == told(found[1])
+    points = stored_study("s", storage, SPACE).points()
+    assert set(points) == {outcome.point for outcome in straight.outcomes}

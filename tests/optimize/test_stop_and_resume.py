@@ -119,7 +119,7 @@ def test_two_compiles_at_once_on_one_store_pay_for_each_call_once(tmp_path: Path
         folder.mkdir()
         more = ["--store", str(tmp_path / "store")]
         if folder.name == "two":
-            more += ["--tolerance", "0.01"]
+            more += ["--max-unscored", "0.3"]
         processes.append(
             subprocess.Popen(
                 [*command(folder, 0.002, "guide"), *more],

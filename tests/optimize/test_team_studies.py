@@ -1,13 +1,10 @@
-"""Studies in a PostgreSQL database: resumed on another machine, and worked on by one process of the team at a time."""
+"""Studies in a PostgreSQL database: resumed on another machine, or beside another process of the team."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from types import SimpleNamespace
 
 import optuna
 import psycopg
@@ -17,7 +14,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
-from debate_judge.programs.lm.sql.postgresql import DatabaseLock, database_address, sqlalchemy_address
+from debate_judge.programs.lm.sql.postgresql import database_address, sqlalchemy_address
 from tests.optimize.searches import Fake, breadth, run
 from tests.optimize.small_corpus import small_corpus
 from tests.postgresql import PostgresServer
@@ -47,41 +44,6 @@ def test_a_search_that_was_stopped_goes_on_from_the_database(database: str, stra
     assert len(trials) == len(straight.outcomes)
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
     assert len(optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()) == len(trials)
-
-
-def study_lock(database: str) -> DatabaseLock:
-    return DatabaseLock(database, "test", "study s")
-
-
-def test_a_study_that_another_process_works_on_is_waited_for_until_that_one_is_gone(
-    database: str, straight: SearchResult, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("debate_judge.programs.lm.sql.postgresql._POLL", 0.01)
-    holder = study_lock(database)
-    assert holder.acquire()
-    found: list[SearchResult] = []
-    waits = threading.Event()
-
-    class Told(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            waits.set()
-
-    handler = Told()
-    name = "debate_judge.programs.lm.sql.postgresql"
-    logging.getLogger(name).addHandler(handler)
-    try:
-        with caplog.at_level(logging.INFO, logger=name):
-            searching = threading.Thread(target=lambda: found.append(run(Fake(varied), database, BROAD)))
-            searching.start()
-            assert waits.wait(60)
-            assert found == []
-            # As when its process is killed: the server ends its session.
-            holder.release()
-            searching.join(60)
-    finally:
-        logging.getLogger(name).removeHandler(handler)
-    assert told(found[0]) == told(straight)
-    assert "judge on 127.0.0.1 compiles the same; waiting until it has ended" in caplog.text
 
 
 def restart(postgres: PostgresServer) -> None:
@@ -116,36 +78,16 @@ def test_a_database_that_goes_away_in_the_middle_ends_the_search_with_a_message(
     assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
 
-def test_a_search_whose_connection_was_lost_ends_and_goes_on_by_the_same_command(
+def test_a_search_whose_connection_was_lost_goes_on_beside_another_process(
     postgres: PostgresServer, database: str, straight: SearchResult
 ) -> None:
-    """Another process may have had the study meanwhile."""
-
     def interlude() -> None:
         restart(postgres)
         assert told(run(Fake(varied), database, BROAD)) == told(straight)
 
-    with pytest.raises(InputError, match="the database cannot be used"):
-        run(Meanwhile(interlude), database, BROAD)
-    assert told(run(Fake(varied), database, BROAD)) == told(straight)
+    assert told(run(Meanwhile(interlude), database, BROAD)) == told(straight)
     trials = optuna.load_study(study_name="s", storage=sqlalchemy_address(database)).get_trials()
     assert len(trials) == len(straight.outcomes)
-
-
-def test_a_database_that_goes_away_while_a_study_is_waited_for_is_told(
-    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holder = study_lock(database)
-    assert holder.acquire()
-    monkeypatch.setattr(
-        "debate_judge.programs.lm.sql.postgresql.time", SimpleNamespace(sleep=lambda seconds: postgres.stop())
-    )
-    try:
-        with pytest.raises(InputError, match="the database cannot be used") as caught:
-            run(Fake(varied), database, BROAD)
-    finally:
-        postgres.start()
-    assert "field '--studies'" in str(caught.value)
 
 
 def test_a_database_of_something_else_is_refused(database: str) -> None:

@@ -193,7 +193,7 @@ SCORED = {"score": ["debate+tiebreak"], "score_joint": ["debate+tiebreak", "--jo
 
 def exported(name: str, folder: Path) -> Path:
     """Compile a judge of `SCORED` offline, in a store in `folder`; returns its export."""
-    compile_small(folder, "--tuner", "none", "--choose", "best", "--judge", *SCORED[name])
+    compile_small(folder, "--tuner", "none", "--judge", *SCORED[name])
     return folder / "store" / "exports" / "pinned"
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import dspy
 import pytest
 
-from debate_judge.programs.lm import loop
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.limits.limiter import SOURCE
-from debate_judge.programs.lm.reply import Memory, Reply
+from debate_judge.programs.lm.reply import Reply
 from debate_judge.programs.lm.store import SqlStore
 from tests.programs.engines import OTHER, QUESTION, call_key, judge_lm, reply_to
 
@@ -69,41 +68,6 @@ def test_processes_with_the_same_calls_share_them_out(tmp_path: Path) -> None:
             store.close()
 
     asyncio.run(go())
-
-
-class Granting(Memory):
-    """Grants a claim when the test says so."""
-
-    granted: asyncio.Future[bool] | None = None
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.released: list[str] = []
-
-    async def take(self, key: str) -> Reply | bool:
-        self.granted = asyncio.get_running_loop().create_future()
-        return await self.granted
-
-    async def release(self, key: str) -> None:
-        self.released.append(key)
-
-
-def test_a_claim_that_is_granted_to_a_call_in_the_moment_of_its_end_is_given_back() -> None:
-    async def go() -> None:
-        store = Granting()
-        lm, engine = judge_lm(store=store)
-        asking = asyncio.create_task(reply_to(lm, QUESTION))
-        while store.granted is None:
-            await asyncio.sleep(0)
-        store.granted.set_result(True)
-        (call,) = lm.recorded._flying.values()
-        assert call.task is not None
-        call.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert (len(store.released), engine.requests) == (1, [])
-
-    loop.run(go())
 
 
 def test_calls_that_wait_for_their_source_and_for_another_process_do_not_wait_for_each_other(tmp_path: Path) -> None:

@@ -170,14 +170,6 @@ class DatabaseLock:
         """Take the lock; False while another process has it."""
         return self._execute("SELECT pg_try_advisory_lock(%s)", self._number) == (True,)
 
-    def keep(self) -> bool:
-        """Make sure that the lock is held.
-
-        Raises:
-            InputError: The connection was lost, and the lock with it.
-        """
-        return self._execute("SELECT 1") is not None
-
     def holder(self) -> str:
         """Who has the lock, for people."""
         row = self._execute(

@@ -1,6 +1,6 @@
-"""What racing saves and what it costs: LM calls of the search and held-out agreement, over many random splits.
+"""What pruning saves and what it costs: LM calls of the search and held-out agreement, over many random splits.
 
-    python tests/bench/racing.py --data summeval=PATH --data topical_chat=PATH --splits 100
+    python tests/bench/pruning.py --data summeval=PATH --data topical_chat=PATH --splits 100
 
 Every point of the search is scored once by the offline LM with the judge as it comes; searches over splits are then
 served from what was recorded, and count the calls that they would have made. Of each split 60 % of the sources are
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,17 +21,16 @@ from typing import Any, cast
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 import numpy as np
+from optuna.pruners import NopPruner
 
 from debate_judge import data
 from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.data.schema import Aspect, Corpus, Granularity
-from debate_judge.optimize.search import race
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
-from debate_judge.optimize.search.course import BREADTHS
 from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import SearchPlan, search
+from debate_judge.optimize.search.study import BREADTHS, SearchPlan, Strategy, search
 from debate_judge.programs import preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
@@ -45,6 +44,15 @@ Recorded = Mapping[Point, Mapping[str, tuple[GroupScores, float]]]
 """Point -> group -> its scores, and LM calls for all of its candidates."""
 
 
+class InTurn:
+    """Stands for a runner: what was recorded is there at once."""
+
+    has_to_wait = False
+
+    def at_once(self, works: Sequence[Callable[[], object]]) -> list[object]:
+        return [work() for work in works]
+
+
 @dataclass
 class Replayed:
     """Serves a search from what was recorded, in place of `ChoiceScores`."""
@@ -56,9 +64,15 @@ class Replayed:
     """(variant, group) -> calls of the longest debate that was asked for."""
     ties: dict[tuple[JudgeVariant, int, str], float] = field(default_factory=dict)
 
+    runner: InTurn = field(default_factory=InTurn)
+
     @property
     def aspects(self) -> tuple[Aspect, ...]:
         return (self.aspect,)
+
+    def hear(self, points: Iterable[Point], only: Collection[str] | None = None) -> None:
+        for point in points:
+            self.scores(point, only=only)
 
     def granularity(self, aspect: str, point: Point) -> Granularity:
         return point.granularity
@@ -115,7 +129,7 @@ def recorded(corpus: Corpus, runner: JudgeRunner) -> tuple[Space, dict[str, Reco
 def measured(
     corpus: Corpus, space: Space, found: Mapping[str, Recorded], splits: int, effort: str, seed: int = 0
 ) -> dict[str, dict[str, float]]:
-    """With and without racing: means of calls and held-out agreement, and how often the two choose alike."""
+    """With and without pruning: means of calls and held-out agreement, and how often the two choose alike."""
     ids = [group.id for group in corpus.groups]
     rows: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     alike, dropped = [], []
@@ -124,33 +138,34 @@ def measured(
         cut = round(SHARE * len(ids))
         choice, held_out = [str(i) for i in order[:cut]], {str(i) for i in order[cut:]}
         chosen = {}
-        for racing in rows:
+        for pruning in rows:
             units = {name: Replayed(own, corpus.task.aspect(name), choice) for name, own in found.items()}
             criterion = Criterion("spearman", "summary")
+            strategy = Strategy() if pruning else Strategy(pruner=lambda dear: NopPruner())
             plan = SearchPlan(
-                criterion=criterion, breadth=BREADTHS[effort], seed=number, study="s", storage=None, race=racing
+                criterion=criterion, breadth=BREADTHS[effort], seed=number, study="s", storage=None, strategy=strategy
             )
             results = search(cast(Mapping[str, ChoiceScores], units), space, plan)
-            chosen[racing] = {name: result.chosen.point for name, result in results.items()}
+            chosen[pruning] = {name: result.chosen.point for name, result in results.items()}
             agreement = [
                 np.mean(list(group_values(
                     [scores for name, (scores, _) in found[aspect][point].items() if name in held_out],
                     "spearman", "summary",
                 ).values()))
-                for aspect, point in chosen[racing].items()
+                for aspect, point in chosen[pruning].items()
             ]  # fmt: skip
-            rows[racing].append((float(np.mean(agreement)), sum(unit.calls for unit in units.values())))
-            if racing:
+            rows[pruning].append((float(np.mean(agreement)), sum(unit.calls for unit in units.values())))
+            if pruning:
                 result = next(iter(results.values()))
                 dropped.append(len(result.dropped) / (len(result.dropped) + len(result.outcomes)))
         alike.append(np.mean([chosen[True][name] == chosen[False][name] for name in found]))
     return {
-        "racing" if racing else "whole": {
+        "pruned" if pruning else "whole": {
             "agreement": float(np.mean([a for a, _ in row])),
             "calls": float(np.mean([c for _, c in row])),
         }
-        for racing, row in rows.items()
-    } | {"both": {"chosen alike": float(np.mean(alike)), "points dropped": float(np.mean(dropped))}}
+        for pruning, row in rows.items()
+    } | {"both": {"chosen alike": float(np.mean(alike)), "points pruned": float(np.mean(dropped))}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,11 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", action="append", required=True, metavar="NAME=PATH", help="a rated set; repeatable")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--effort", choices=tuple(BREADTHS), default="light")
-    parser.add_argument("--worth-it", type=float, default=race.WORTH_IT, help="least gain that a race goes on for")
     parser.add_argument("--store", help="where the replies of the offline LM are kept; a temporary folder by default")
     parser.add_argument("--json", help="also write the figures here")
     flags = parser.parse_args(argv)
-    race.WORTH_IT = flags.worth_it
     figures: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
         journal = SqlStore(Path(flags.store or folder) / "replies")

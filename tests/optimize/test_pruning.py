@@ -1,0 +1,163 @@
+"""Pruning: what is pruned after how many groups, and that a stop changes nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import optuna
+import pytest
+
+from debate_judge.data.schema import Aspect, Scale
+from debate_judge.optimize.search.choice_scores import ChoiceScores
+from debate_judge.optimize.search.outcomes import Dropped, SearchResult
+from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.storage import Found
+from debate_judge.optimize.search.study import asking_order, block_ends, search
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import scripted_lm, section
+from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
+from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, varied
+
+# --- blocks ---
+
+
+def test_blocks_begin_small_and_double() -> None:
+    assert block_ends(14, "summary", 1) == [3, 6, 14]
+    assert block_ends(40, "summary", 1) == [3, 6, 16, 32, 40]
+    assert block_ends(20, "summary", 4) == [4, 8, 16, 20]
+    assert block_ends(3, "summary", 4) == [3]
+    assert block_ends(2, "summary", 1) == [2]
+    assert block_ends(130, "sample", 1) == [50, 100, 130]
+
+
+def test_the_order_of_groups_is_that_of_the_seed_and_of_no_list() -> None:
+    names = [f"g{i}" for i in range(20)]
+    shuffled = random.Random(0).sample(names, 20)
+    assert asking_order(names, 1) == asking_order(shuffled * 2, 1)
+    assert asking_order(names, 1) != asking_order(names, 2)
+    assert sorted(asking_order(names, 1)) == sorted(names)
+
+
+# --- in a search ---
+
+
+def weak(point: Point) -> float:
+    """The guide is good; without it, and with other personas, everything is noise."""
+    return 0.2 if point.knowledge == "guide" and point.persona == "strict" else 50.0
+
+
+def pruned(fake: Fake, storage: Path | None = None, **options: Any) -> SearchResult:
+    return run(fake, storage, options.pop("broad", BROAD), prune=True, **options)
+
+
+def test_a_weak_challenger_costs_a_few_groups_and_the_choice_is_the_same() -> None:
+    fewer, whole = Fake(weak), Fake(weak)
+    found, expected = pruned(fewer), run(whole, None, BROAD)
+    assert found.chosen.point == expected.chosen.point
+    others = [point for point in fewer.asked if point.persona != "strict"]
+    assert others
+    assert {fewer.blocks[point] for point in others} <= {3, 6}
+    assert set(found.dropped) >= set(others)
+    # Known for all groups, and nothing else, is what may be chosen.
+    assert {point for point, groups in fewer.blocks.items() if groups == 10} == {o.point for o in found.outcomes}
+    assert not {o.point for o in found.outcomes} & set(found.dropped)
+    assert {(d.groups, d.of) for d in found.dropped.values()} <= {(3, 10), (6, 10)}
+    assert all(dropped.behind < 0 for dropped in found.dropped.values())
+
+
+def test_the_judge_as_it_comes_is_asked_about_everything_however_weak() -> None:
+    found = pruned(Fake(weak))
+    assert Point("none", "strict", 0, False, "given") in {o.point for o in found.outcomes}
+
+
+def test_a_debate_that_may_win_after_one_round_is_held_no_longer_on_further_groups() -> None:
+    space = replace(SPACE, knowledge=("none",), personas=("strict",), tie_breakers=(False,), granularities=("given",))
+    fake = Fake(lambda p: {0: 2.0, 1: 0.1}.get(p.rounds, 60.0))
+    found = pruned(fake, space=space)
+    asked = {point.rounds: groups for point, groups in fake.blocks.items()}
+    assert asked[0] == asked[1] == 10
+    assert asked[2] <= 6 >= asked[3]
+    assert found.chosen.point.rounds == 1
+
+
+def test_dearer_and_alike_is_dropped_and_cheaper_and_alike_is_not() -> None:
+    space = Space(("none",), ("strict",), (0,), (False,), ("given",), readings=("alone", "side by side"))
+    for dear, groups in (("side by side", 6), ("alone", 10)):
+        fake = Fake(lambda p: 0.0, lambda p, dear=dear: 8.0 if p.reading == dear else 1.0)
+        pruned(fake, space=space)
+        assert [fake.blocks[point] for point in fake.asked] == [10, groups]
+
+
+def test_where_single_calls_were_pruned_in_a_reading_none_debates_in_it() -> None:
+    space = replace(SPACE, readings=("side by side", "alone"), tie_breakers=(False,), granularities=("given",))
+    fake = Fake(lambda p: 50.0 if p.reading == "alone" else 0.1 * varied(p))
+    pruned(fake, space=space, broad=breadth(9))
+    assert {p.rounds for p in fake.asked if p.reading == "alone"} == {0}
+
+
+def test_pruned_trials_stand_in_the_study_with_what_they_cost(tmp_path: Path) -> None:
+    reported: dict[Point, Found] = {}
+    found = pruned(Fake(weak), tmp_path / "s.log", on_trial=reported.__setitem__)
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.log")))
+    trials = optuna.load_study(study_name="s", storage=storage).get_trials()
+    states = {"pruned": optuna.trial.TrialState.PRUNED, "complete": optuna.trial.TrialState.COMPLETE}
+    by_state = {name: [t for t in trials if t.state == state] for name, state in states.items()}
+    assert len(by_state["pruned"]) == len(found.dropped) > 0
+    assert len(by_state["complete"]) == len(found.outcomes)
+    assert [trial.user_attrs for trial in by_state["pruned"]] == [
+        {"groups": told.groups, "of": 10, "behind": told.behind}
+        for told in reported.values()
+        if isinstance(told, Dropped)
+    ]
+    assert {trial.values for trial in by_state["pruned"]} == {None}
+    assert list(reported) == [*dict.fromkeys(reported)]
+    assert {point for point, told in reported.items() if isinstance(told, Dropped)} == set(found.dropped)
+
+
+def told(found: SearchResult) -> tuple[Any, ...]:
+    return found.chosen.point, [(o.point, o.agreement) for o in found.outcomes], dict(found.dropped)
+
+
+@pytest.mark.parametrize("stop", [1, 5, 9, 14, 23, 31, 38])
+def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, stop: int) -> None:
+    straight = pruned(Fake(varied), tmp_path / "straight.log")
+    assert straight.dropped
+    with pytest.raises(KeyboardInterrupt):
+        pruned(Fake(varied, stop_at=stop), tmp_path / "stopped.log")
+    assert told(pruned(Fake(varied), tmp_path / "stopped.log")) == told(straight)
+    assert told(pruned(Fake(varied), tmp_path / "stopped.log")) == told(straight)
+
+
+def test_a_point_that_is_best_for_one_aspect_is_not_pruned_for_being_weak_in_another() -> None:
+    """Weak for one aspect and best for the other: it is asked about everything."""
+    one, other = Fake(lambda p: 50.0 if p.rounds else 0.5), Fake(lambda p: 0.1 if p.rounds else 8.0, seed=1)
+    other.aspects = (Aspect("b", "?", Scale(1, 6)),)
+    units = {"one": cast(ChoiceScores, one), "other": cast(ChoiceScores, other)}
+    space = replace(SPACE, personas=("strict",), tie_breakers=(False,))
+    found: Mapping[str, SearchResult] = search(units, space, plan(None, breadth(6), prune=True))
+    assert one.blocks == other.blocks
+    assert found["other"].chosen.point.rounds > 0 == found["one"].chosen.point.rounds
+
+
+# --- what is asked ---
+
+
+def test_a_part_of_the_groups_is_asked_about_and_then_the_rest_alone() -> None:
+    lm, point = scripted_lm(MOODY), Point("none", "strict", 2, True, "given")
+    with JudgeRunner(lm, progress=False) as runner:
+        scores = scores_of(runner, ASPECTS)
+        some, _ = scores.scores(point, only=["g1"])
+        assert {group.group for groups in some.values() for group in groups} == {"g1"}
+        assert {section(prompt, "source") for prompt in lm.prompts} == {"Source 1."}
+        # Nothing is known for all groups, so that nothing may be read off without asking.
+        assert scores.held == {}
+        first = len(lm.prompts)
+        everything, _ = scores.scores(point)
+        assert {section(prompt, "source") for prompt in lm.prompts[first:]} == {"Source 0.", "Source 2."}
+        assert len(set(lm.prompts)) == len(lm.prompts)
+        assert scores.held == {JudgeVariant("none", "strict"): 2}
+        assert [g for g in everything["clear"] if g.group == "g1"] == some["clear"]
