@@ -198,7 +198,7 @@ def parsers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ArgumentParser]:
     return dict(zip(starts, made, strict=True))
 
 
-STANDS_FOR = {"N": "1", "[--no-race]": "--no-race"}
+STANDS_FOR = {"N": "1"}
 
 
 def test_inline_commands_and_flags_exist(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ AT_ONCE = 4
 _FALLS_BEHIND = 0.05
 """Significance of the one-sided Wilcoxon test by which a trial is pruned."""
 
-_NOT_AHEAD = 0.5
+_NOT_AHEAD = 0.25
 """The same in the dearer reading, which takes many times the calls: a trial goes on only where it is ahead."""
 
 _SUGGESTIONS = 32

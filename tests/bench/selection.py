@@ -1,11 +1,11 @@
-"""What the rules of the choice earn: held-out agreement and calls of what each chooses, over many random splits.
+"""What partial pooling earns in the choice: held-out agreement and calls of what it chooses, over many random splits.
 
     python tests/bench/selection.py --data summeval=PATH --data topical_chat=PATH --splits 300
 
 Every point of the search is scored once, with the judge as it comes (no tuning), by the offline LM; splits then cost
-nothing. Of each split 60 % of the sources are chosen by (half of them dev, to which the rules of `dev-*` keep), and
-what was chosen is measured on the others. `untuned` is the judge as it comes with all its rounds. P is the share of
-splits in which a rule does worse than that, or than a single call.
+nothing. Of each split 60 % of the sources are chosen by, and what was chosen is measured on the others. `best` takes
+for each aspect the largest mean of its own; `untuned` is the untuned judge with all its rounds. P is the share of splits in
+which a rule does worse than that, or than a single call.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
-from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.rules import RULES, Evaluated
+from debate_judge.optimize.search.pooling import Evaluated, group_values, pooled
 from debate_judge.programs import preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
 from debate_judge.programs.make_lm import OFFLINE, make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 
-FRACTIONS = (0.3, 0.3, 0.4)
+CHOICE = 0.6
 ROUNDS = 3
+
+
+def best(found: Evaluated) -> list[int]:
+    """For each aspect the largest mean, whatever it costs."""
+    return [int(found.values[aspect].mean(axis=1).argmax()) for (aspect,) in found.units]
+
+
+RULES = {"pooled": pooled, "best": best}
 
 
 @dataclass(frozen=True)
@@ -87,13 +94,13 @@ def measured(found: Scored, splits: int, seed: int = 0) -> dict[str, dict[str, f
     aspects, _, groups = found.values.shape
     fixed = {"single call": found.place(0), "untuned debate": found.place(ROUNDS)}
     rows: dict[str, list[tuple[float, float]]] = {name: [] for name in (*fixed, *RULES)}
-    ends = [round(sum(FRACTIONS[: i + 1]) * groups) for i in range(2)]
+    cut = round(CHOICE * groups)
     for number in range(splits):
         order = np.random.default_rng([seed, number]).permutation(groups)
-        dev, choice, held_out = order[ends[0] : ends[1]], order[: ends[1]], order[ends[1] :]
+        choice, held_out = order[:cut], order[cut:]
         chosen = {name: [point] * aspects for name, point in fixed.items()}
         for name, rule in RULES.items():
-            chosen[name] = rule.choose(_evaluated(found, dev if rule.part == "dev" else choice))
+            chosen[name] = rule(_evaluated(found, choice))
         for name, points in chosen.items():
             agreement = [np.nanmean(found.values[a, p, held_out]) for a, p in enumerate(points)]
             calls = [found.calls[a, p, held_out].mean() for a, p in enumerate(points)]

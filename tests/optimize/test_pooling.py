@@ -1,4 +1,4 @@
-"""Partial pooling and the rules of the choice: against the formulas written out, and in simulated searches."""
+"""The choice by partial pooling: against the formulas written out, and in simulated searches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.tables import GroupScores
-from debate_judge.optimize.search.pooling import group_values, pooled_means
-from debate_judge.optimize.search.rules import MANY_GROUPS, RULES, Evaluated
+from debate_judge.optimize.search.pooling import MANY_GROUPS, Evaluated, group_values, pooled, pooled_means
 
 RNG = np.random.default_rng
 
@@ -126,7 +125,7 @@ def test_scores_that_never_differ_agree_with_nothing() -> None:
     assert set(group_values([group("a", (1, 2), (None, None))], "spearman", "sample").values()) == {0.0}
 
 
-# --- the rules ---
+# --- the choice ---
 
 
 def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: float = 0.0) -> Evaluated:
@@ -139,17 +138,17 @@ def evaluated(means: list[list[float]], calls: list[float], groups: int, noise: 
 def test_with_many_groups_what_is_nearly_the_best_is_taken_where_it_is_cheaper() -> None:
     means = [[0.400, 0.600, 0.603], [0.300, 0.500, 0.503]]
     many = evaluated(means, [1, 2, 7], MANY_GROUPS)
-    assert RULES["pooled"].choose(many) == [1, 1]
+    assert pooled(many) == [1, 1]
     few = evaluated(means, [1, 2, 7], MANY_GROUPS - 2)
-    assert RULES["pooled"].choose(few) == [2, 2]
+    assert pooled(few) == [2, 2]
     # What differs by more is not near.
-    assert RULES["pooled"].choose(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
+    assert pooled(evaluated([[0.4, 0.6, 0.61]], [1, 2, 7], MANY_GROUPS)) == [2]
 
 
 def test_at_nearly_equal_cost_the_plainer_is_taken() -> None:
-    assert RULES["pooled"].choose(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
+    assert pooled(evaluated([[0.2, 0.600, 0.602]], [1, 3.1, 3.0], MANY_GROUPS)) == [1]
     # The points stand in the order of plainness.
-    assert RULES["pooled"].choose(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
+    assert pooled(evaluated([[0.5, 0.5, 0.5]], [1, 1, 1], 10)) == [0]
 
 
 def test_an_aspect_leans_on_the_others() -> None:
@@ -159,34 +158,14 @@ def test_an_aspect_leans_on_the_others() -> None:
     noise -= noise.mean(axis=2, keepdims=True)
     means = np.array([[0.0, 0.20, 0.10, 0.05]] * 3 + [[0.0, 0.19, 0.20, 0.05]])
     unsure = Evaluated(list(means[:, :, None] + 0.3 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
-    assert RULES["best"].choose(unsure) == [1, 1, 1, 2]
-    assert RULES["pooled"].choose(unsure) == [1, 1, 1, 1]
+    assert [int(values.mean(axis=1).argmax()) for values in unsure.values] == [1, 1, 1, 2]
+    assert pooled(unsure) == [1, 1, 1, 1]
     means[3] = [0.0, 0.05, 0.20, 0.05]
     sure = Evaluated(list(means[:, :, None] + 0.03 * noise), np.ones((4, 4)), [[0], [1], [2], [3]])
-    assert RULES["pooled"].choose(sure) == [1, 1, 1, 2]
+    assert pooled(sure) == [1, 1, 1, 2]
 
 
 def test_aspects_that_share_a_judge_are_chosen_for_by_their_mean() -> None:
     means = [[0.5, 0.7, 0.6], [0.5, 0.2, 0.6]]
     shared = Evaluated([np.repeat(np.array(row)[:, None], 6, axis=1) for row in means], np.ones((2, 3)), [[0, 1]])
-    for rule in ("pooled", "best", "together", "dev-1se"):
-        assert RULES[rule].choose(shared) == [2], rule
-
-
-def test_the_simple_rules() -> None:
-    means = [[0.5, 0.7, 0.69], [0.5, 0.55, 0.75]]
-    found = evaluated(means, [1, 5, 3], 10)
-    assert RULES["best"].choose(found) == RULES["dev-best"].choose(found) == [1, 2]
-    assert RULES["together"].choose(found) == [2, 2]
-    assert {name: rule.part for name, rule in RULES.items()} == {
-        "pooled": "train+dev", "best": "train+dev", "together": "train+dev", "dev-best": "dev", "dev-1se": "dev",
-    }  # fmt: skip
-
-
-def test_one_standard_error_is_bounded_by_the_tolerance() -> None:
-    # The groups do +-0.1 to the points, in turns: of neighbours' differences the error is 0.2 / sqrt(10) = 0.063.
-    found = evaluated([[0.64, 0.70]], [1, 2], 10, noise=0.1)
-    for tolerance, expected in ((0.02, 1), (0.5, 0)):
-        assert RULES["dev-1se"].choose(Evaluated(found.values, found.calls, found.units, tolerance)) == [expected]
-    certain = evaluated([[0.64, 0.0, 0.70]], [1, 1, 2], 10, noise=0.1)
-    assert RULES["dev-1se"].choose(Evaluated(certain.values, certain.calls, certain.units, 0.5)) == [2]
+    assert pooled(shared) == [2]
