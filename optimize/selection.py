@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,18 +12,19 @@ from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
 from debate_judge.optimize.measures.calibrating import calibrations
-from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, CrossFitted
+from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, CrossFitted, Place
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
     both,
+    groups_of,
     kinds_of,
     rated_examples,
     space_axes,
     variants_of,
 )
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
-from debate_judge.optimize.search.points import JudgeVariant, Point, Space
+from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import FORMAT, Found
 from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.optimize.settings import EFFORTS
@@ -59,11 +60,34 @@ def learn(run: Run) -> TunedJudges:
     # Tuning uses the cheapest reading. On a copy, because a judge may keep what it has derived, and the uncompiled
     # judge is measured without that.
     base = plan.read(plan.readings[0])
-    kinds_of_units = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
-    learnt = {label_of(unit): kinds for unit, kinds in zip(plan.units, kinds_of_units, strict=True)}
-    personas = _judges(plan, base)
-    space = _space(plan, base, personas, [kind for kinds in learnt.values() for kind in kinds])
-    return TunedJudges({label: variants_of(personas, kinds, space) for label, kinds in learnt.items()}, space)
+    found = run.tuned([partial(_learnt, run, base, unit) for unit in plan.units])
+    learnt = {label_of(unit): own for unit, own in zip(plan.units, found, strict=True)}
+    personas = _judges(plan, base, _personas(plan))
+    names = [*personas, *([LEARNT] if any(own.persona for own in found) else [])]
+    space = _space(plan, base, names, [kind for own in found for kind in own.kinds])
+    return TunedJudges(
+        {
+            label: variants_of(
+                personas | ({} if own.persona is None else base.variants({LEARNT: own.persona})),
+                own.kinds,
+                space,
+                {LEARNT: own.seen_by_persona},
+            )
+            for label, own in learnt.items()
+        },
+        space,
+    )
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What was learnt of the raters for a unit."""
+
+    kinds: list[Knowledge]
+    persona: str | None = None
+    """Text of a persona of the Critic that was written for them."""
+    seen_by_persona: frozenset[Place] = frozenset()
+    """The train groups that it was learnt from."""
 
 
 @dataclass(frozen=True)
@@ -135,21 +159,21 @@ def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
     return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
-def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
-    """All kinds of knowledge of the raters from train: the tuner's results, rated examples, and both together."""
-    kinds, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
+def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
+    """All that train tells of the raters: the tuner's results, rated examples, and both together."""
+    found, plan, wanted = _tuned(run, base, aspects), run.plan, run.plan.settings.wanted_examples
     if wanted is None:
-        return kinds
+        return found
     shown = rated_examples(plan.data.splits.train, aspects, wanted, plan.settings.seed)
-    return [*kinds, shown, *(both(kind, shown) for kind in kinds if kind.name != TUNED)]
+    return replace(found, kinds=[*found.kinds, shown, *(both(k, shown) for k in found.kinds if k.name != TUNED)])
 
 
-def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge]:
-    """The kinds of knowledge of the raters that the tuner found on train."""
+def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
+    """What the tuner found on train."""
     plan, settings, label = run.plan, run.plan.settings, label_of(aspects)
     if not base.tunable():
         logger.info("%s: %s has no instructions, so there is nothing to tune", label, settings.judge)
-        return []
+        return _Learnt([])
     logger.info("%s: tuning instructions on train (%s)", label, settings.tuner)
     rated = examples(plan.data.splits.train, aspects, grouped=plan.data.level == "summary", seed=settings.seed)
     tuning = Tuning(
@@ -167,8 +191,12 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> list[Knowledge
         folder=Path(settings.store) / "tuning" / f"{plan.identity}-{plan.data.splits.fingerprints['train']}-{label}",
     )
     with stage(f"{label}: tuning"):
-        found = run.tuner(tuning)
-    return kinds_of(base, as_tuned(found), rated)
+        tuned = as_tuned(run.tuner(tuning))
+    kinds = kinds_of(base, tuned, rated)
+    # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
+    if tuned.persona is None or base.joint or "persona" not in named(settings.judge).searched:
+        return _Learnt(kinds)
+    return _Learnt(kinds, tuned.persona.text, groups_of(rated, tuned.persona.seen))
 
 
 def _personas(plan: CompilePlan) -> Mapping[str, str]:
@@ -179,14 +207,14 @@ def _personas(plan: CompilePlan) -> Mapping[str, str]:
     return {name: plan.personas[name]} if name in plan.personas else {}
 
 
-def _judges(plan: CompilePlan, base: Judge) -> dict[str, Judge]:
-    """The untuned judge with each persona, its own first."""
-    found = base.variants(_personas(plan))
+def _judges(plan: CompilePlan, base: Judge, personas: Mapping[str, str]) -> dict[str, Judge]:
+    """The untuned judge with each of these personas, its own first."""
+    found = base.variants(personas)
     own = str(base.config().get("persona", ""))
     return {name: found[name] for name in sorted(found, key=lambda name: name != own)}
 
 
-def _space(plan: CompilePlan, base: Judge, personas: Mapping[str, Judge], kinds: Sequence[Knowledge]) -> Space:
+def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Sequence[Knowledge]) -> Space:
     """What the search may choose from; the single call of the untuned judge is always part of it."""
     searched = named(plan.settings.judge).searched
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)

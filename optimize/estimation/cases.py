@@ -14,7 +14,8 @@ from debate_judge.optimize.search.outcomes import Dropped, Outcomes, SearchResul
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.storage import Found
 from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
-from debate_judge.optimize.tuners import Tuned, Tuner, as_tuned
+from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, as_tuned
+from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.estimates.dry_run import Ledger
@@ -41,15 +42,18 @@ def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tun
 
 def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
     """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
-    tuned = as_tuned(found).judge
+    one = as_tuned(found)
+    if one.judge is not judge and one.persona is None and CRITIC in judge.tunable():
+        found = one = replace(one, persona=LearntPersona("Be thorough."))
+    tuned = one.judge
     if tuned is judge or tuned.instructions() != judge.instructions():
         return found
-    one = tuned.deepcopy()
-    for name, predictor in one.named_predictors():
-        if name in one.tunable():
+    changed = tuned.deepcopy()
+    for name, predictor in changed.named_predictors():
+        if name in changed.tunable():
             signature = predictor.signature
             predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return one
+    return changed
 
 
 def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:

@@ -40,9 +40,13 @@ class CrossFitted:
     judge: Judge
     on_train: Mapping[Place, Judge] | None = None
     """The judge of each train group that learnt without it; None where the judge has learnt nothing from train."""
+    seen: frozenset[Place] = frozenset()
+    """Train groups that something in all of these judges was learnt from."""
 
     def at(self, part: ChoicePart, place: Place) -> Judge | None:
         """Who judges a group; None where every judge has seen its ratings."""
+        if part == "train" and place in self.seen:
+            return None
         return self.judge if part == "dev" or self.on_train is None else self.on_train.get(place)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from debate_judge.optimize.search.outcomes import Outcomes
-from debate_judge.optimize.search.points import Point, Probe
+from debate_judge.optimize.search.points import LEARNT, Point, Probe
 
 
 def joint_probes(outcomes: Outcomes, chosen: Mapping[str, Point]) -> list[Probe]:
@@ -87,5 +87,7 @@ class _Speakers(NamedTuple):
 
 def _speakers(outcomes: Outcomes, point: Point) -> _Speakers:
     rewritten = point.knowledge in {variant.knowledge for variant in outcomes.space.rewritten}
+    # A persona that was learnt is another one for each unit.
+    rewritten = rewritten or (point.persona == LEARNT and point.rounds > 0)
     # Of a single call no persona is heard.
     return _Speakers(point.rounds, point.persona if point.rounds else "", point.tie_breaker, rewritten)

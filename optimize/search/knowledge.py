@@ -7,7 +7,8 @@ function that returns a `Knowledge`; two kinds are combined by `both`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import dspy
 
@@ -106,6 +107,11 @@ def folds_of(
     return tuple(found)
 
 
+def groups_of(examples: Sequence[dspy.Example], numbers: Iterable[int]) -> frozenset[Place]:
+    """The train groups of these of the examples."""
+    return frozenset((item.aspect.name, item.group) for number in numbers for item in examples[number].questions)
+
+
 def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> list[Knowledge]:
     """What a tuner learnt, as kinds of knowledge; empty if it has changed nothing."""
     found = [] if tuned.start is None else kinds_of(base, tuned.start, examples)
@@ -119,7 +125,10 @@ def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> lis
 
 
 def variants_of(
-    personas: Mapping[str, Judge], kinds: Iterable[Knowledge], space: Space
+    personas: Mapping[str, Judge],
+    kinds: Iterable[Knowledge],
+    space: Space,
+    seen: Mapping[str, frozenset[Place]] = MappingProxyType({}),
 ) -> dict[JudgeVariant, CrossFitted]:
     """The judges of a space for one unit.
 
@@ -130,8 +139,9 @@ def variants_of(
         personas: The judge as it comes, with each persona.
         kinds: What was learnt for this unit.
         space: What may be chosen.
+        seen: Persona -> the train groups that it was learnt from.
     """
-    return _Judges(personas, {kind.name: kind for kind in kinds}, space)
+    return _Judges(personas, {kind.name: kind for kind in kinds}, space, seen)
 
 
 def read_as(reading: Reading) -> dict[str, int]:
@@ -143,8 +153,15 @@ def read_as(reading: Reading) -> dict[str, int]:
 class _Judges(dict[JudgeVariant, CrossFitted]):
     """Makes the judge of a variant when it is first wanted: most variants of a space never are."""
 
-    def __init__(self, personas: Mapping[str, Judge], kinds: Mapping[str, Knowledge], space: Space) -> None:
+    def __init__(
+        self,
+        personas: Mapping[str, Judge],
+        kinds: Mapping[str, Knowledge],
+        space: Space,
+        seen: Mapping[str, frozenset[Place]],
+    ) -> None:
         super().__init__()
+        self._seen = seen
         self._personas = personas
         self._kinds = kinds
         self._space = space
@@ -160,7 +177,8 @@ class _Judges(dict[JudgeVariant, CrossFitted]):
             plain = plain.from_config({**plain.config(), **ways})
         kind = self._kinds.get(variant.knowledge)
         # Folds that share what was tuned may want it at the same moment, and judges are told apart by their identity.
-        return self.setdefault(variant, CrossFitted(plain) if kind is None else kind.given_to(plain))
+        found = CrossFitted(plain) if kind is None else kind.given_to(plain)
+        return self.setdefault(variant, replace(found, seen=self._seen.get(variant.persona, frozenset())))
 
 
 def space_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[JudgeVariant, ...]]:

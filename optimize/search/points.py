@@ -10,6 +10,9 @@ from debate_judge.data.schema import GRANULARITIES, Granularity
 NO_KNOWLEDGE = "none"
 """What is known of the raters where nothing was learnt."""
 
+LEARNT = "learnt"
+"""Name of the persona that was written for the raters, one for each unit, beside those that all units have."""
+
 Reading = Literal["alone", "side by side", "joint"]
 """Whether a call is about one candidate, about several of one source, or about these in all aspects."""
 

@@ -87,6 +87,15 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class LearntPersona:
+    """A Critic's persona that was written for the raters."""
+
+    text: str
+    seen: frozenset[int] = frozenset()
+    """Indices in `Tuning.examples` of the examples that it was written from and chosen by."""
+
+
+@dataclass(frozen=True)
 class Tuned:
     """The result of a tuner."""
 
@@ -94,6 +103,8 @@ class Tuned:
     folds: tuple[Fold, ...] = ()
     """Judges tuned in the same way without parts of the examples. Examples that are unseen in no fold do not count when
     the judge is compared with others."""
+    persona: LearntPersona | None = None
+    """For the Critic, beside the personas that it can be given anyway."""
     start: Tuned | None = None
     """The starting point, if it is a candidate of its own: a guide, before all instructions were rewritten."""
 

@@ -26,7 +26,7 @@ from gepa.strategies.candidate_selector import ParetoCandidateSelector
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import fingerprint
-from debate_judge.optimize.tuners import GuideLimits, Tuned, Tuning, as_tuned, guide
+from debate_judge.optimize.tuners import GuideLimits, Tuned, Tuning, guide
 from debate_judge.optimize.tuners.call_feedback import call_feedback
 from debate_judge.optimize.tuners.dspy_optimizers import aborting, narrated_nowhere
 from debate_judge.optimize.tuners.guide_author import cut, unquoted
@@ -71,7 +71,8 @@ def tune(tuning: Tuning) -> Tuned:
     Raises:
         dspy.LMError: An LM failed for good; GEPA's state and all replies are kept.
     """
-    start = as_tuned(guide.tune(tuning))
+    # It rewrites the Critic itself.
+    start = guide.tune(tuning, persona=False)
     guided = start.judge
     names = [_PREFIX + name for name in guided.tunable()]
     if not names or not tuning.examples:

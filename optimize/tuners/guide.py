@@ -1,10 +1,11 @@
-"""The guide tuner: has an LM write a guide to the raters from their ratings, and adds it to the instructions.
+"""The guide tuner: has an LM write a guide to the raters from their ratings, and a persona for the Critic.
 
 A reflecting LM sees rated train sources with the judge's own scores and reasons, and describes how these raters rate.
 It writes several guides, each without part of the train sources, and each is evaluated on these by its gain in
 agreement. The best one is revised once on half of its unseen sources, and the revision is kept if it does better on the
-other half, which neither has seen. All calls use the run's store and limits, so that a stopped compile does not pay for
-them again.
+other half, which neither has seen. From what the Critic's replies did on the first half it writes a persona, too, which
+is kept if debates with it do better on the other half. All calls use the run's store and limits, so that a stopped
+compile does not pay for them again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,9 @@ import dspy
 from dspy.teleprompt.teleprompt import Teleprompter
 
 from debate_judge.optimize.examples import group_metric
-from debate_judge.optimize.tuners import Fold, GuideLimits, Tuned, Tuning
+from debate_judge.optimize.tuners import Fold, GuideLimits, LearntPersona, Tuned, Tuning
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
+from debate_judge.optimize.tuners.persona import CRITIC, replies_of, write_persona
 from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -55,8 +57,23 @@ class _Proposal:
     """The mean gain of the metric on these."""
 
 
+@dataclass(frozen=True)
+class _Guide:
+    """The guide for one aspect, or an empty text if none could be written."""
+
+    text: str
+    proposals: Mapping[int, _Proposal]
+    """Number of the part that its author has not seen -> a guide."""
+    shown: Sequence[int] = ()
+    """Indices of the examples, not seen by its author, that a revision was written from."""
+    judged: Mapping[int, _Rated] = field(default_factory=dict)
+    """These examples, judged with the author's guide."""
+    left: Mapping[int, _Rated] = field(default_factory=dict)
+    """Index -> example that neither has seen, judged with the guide."""
+
+
 class GuideOptimizer(Teleprompter):
-    """A DSPy optimizer that writes a guide to the raters into a judge's instructions.
+    """A DSPy optimizer that writes a guide to the raters into a judge's instructions, and a persona into its Critic's.
 
     Args:
         evaluate: (judge, items) -> transcripts of at most `rounds` rounds.
@@ -67,6 +84,7 @@ class GuideOptimizer(Teleprompter):
         limits: Limits of lengths.
         seed: For the division of the examples.
         label: Names of the aspects, for the log.
+        persona: Whether to write a persona for the Critic.
         at_once: Carries out pieces of work that do not need each other's results; by default one after the other.
     """
 
@@ -81,10 +99,12 @@ class GuideOptimizer(Teleprompter):
         limits: GuideLimits,
         seed: int,
         label: str,
+        persona: bool = True,
         at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] | None = None,
     ) -> None:
         super().__init__()
         self._at_once = at_once or _in_turn
+        self._write_persona = persona
         self._evaluate = evaluate
         self._reflect = reflect
         self._rounds = rounds
@@ -103,7 +123,8 @@ class GuideOptimizer(Teleprompter):
         valset: list[dspy.Example] | None = None,
         **kwargs: Any,
     ) -> Judge:
-        """A copy of `student` whose instructions hold a guide to the raters of `trainset`.
+        """A copy of `student` whose instructions hold a guide to the raters of `trainset`, and whose Critic has a
+        persona written for them if debates with it do better.
 
         Args:
             student: The judge; it is not changed.
@@ -115,15 +136,17 @@ class GuideOptimizer(Teleprompter):
         Raises:
             dspy.LMError: An LM failed for good.
         """
-        return self.learn(student, trainset).judge
+        tuned = self.learn(student, trainset)
+        return tuned.judge if tuned.persona is None else with_persona(tuned.judge, tuned.persona.text)
 
     def learn(self, student: Judge, trainset: list[dspy.Example]) -> Tuned:
-        """`compile`, with the proposals as folds: each was written without the examples that it was evaluated on."""
+        """The judge with the guide, and the persona beside it; with the proposals as folds: each was written without
+        the examples that it was evaluated on."""
         places: dict[str, list[int]] = {}
         for place, example in enumerate(trainset):
             places.setdefault(example.questions[0].aspect.name, []).append(place)
         parts = _parts(trainset, self._proposals, self._seed)
-        found: dict[str, tuple[str, dict[int, _Proposal]]] = dict(
+        found: dict[str, _Guide] = dict(
             zip(
                 places,
                 self._at_once(
@@ -142,7 +165,7 @@ class GuideOptimizer(Teleprompter):
         )
         folds = []
         for number in range(len(parts)):
-            proposed = {name: proposals[number] for name, (_, proposals) in found.items() if number in proposals}
+            proposed = {name: own.proposals[number] for name, own in found.items() if number in own.proposals}
             # The judge holds the guides to all aspects, so a source seen by the author of one is seen for all.
             seen = {
                 group for name, p in proposed.items() for i in p.shown for group in _groups(trainset[places[name][i]])
@@ -151,14 +174,12 @@ class GuideOptimizer(Teleprompter):
             if proposed:
                 text = _joined({name: p.guide for name, p in proposed.items()}, len(places))
                 folds.append(Fold(guided(student, text), unseen))
-        return Tuned(
-            guided(student, _joined({name: guide for name, (guide, _) in found.items()}, len(places))), tuple(folds)
-        )
+        judge = guided(student, _joined({name: guide.text for name, guide in found.items()}, len(places)))
+        persona = self._persona(judge, next(iter(found.values()))) if len(found) == 1 else None
+        return Tuned(judge, tuple(folds), persona)
 
-    def _guide(
-        self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]
-    ) -> tuple[str, dict[int, _Proposal]]:
-        """The best guide for one aspect, or an empty text if none could be written, and the proposal of each part."""
+    def _guide(self, student: Judge, examples: list[dspy.Example], parts: Sequence[Sequence[int]]) -> _Guide:
+        """The best guide for one aspect, and the proposal of each part."""
         rated = self._judged(student, examples)
         # With few examples of an aspect, a part may have none or all of them, and cannot be used.
         usable = {number: unseen for number, unseen in enumerate(parts) if 0 < len(unseen) < len(rated)} or {0: []}
@@ -166,13 +187,13 @@ class GuideOptimizer(Teleprompter):
         proposals: dict[int, _Proposal] = {n: p for n, p in zip(usable, written, strict=True) if p is not None}
         if not proposals:
             logger.warning("%s: the reflecting LM wrote no usable guide", self._label)
-            return "", {}
+            return _Guide("", {})
         best = max(proposals.values(), key=lambda p: p.gain)
         logger.info(
             "%s: %d guides, gains on unseen train sources %s", self._label, len(proposals),
             ", ".join(f"{p.gain:+.3f}" for p in proposals.values()),
         )  # fmt: skip
-        return self._refined(student, rated, best), proposals
+        return self._refined(student, rated, best, proposals)
 
     def _judged(self, judge: Judge, examples: list[dspy.Example]) -> list[_Rated]:
         items = [item for example in examples for item in example.questions]
@@ -204,26 +225,53 @@ class GuideOptimizer(Teleprompter):
         item = rated[0].example.questions[0]
         return GuideAuthor(self._reflect, item.task, item.aspect, self._limits)
 
-    def _refined(self, student: Judge, rated: Sequence[_Rated], best: _Proposal) -> str:
+    def _refined(
+        self, student: Judge, rated: Sequence[_Rated], best: _Proposal, proposals: Mapping[int, _Proposal]
+    ) -> _Guide:
         """The best guide, revised on half of what it has not seen if the revision does better on the other half."""
         unseen = list(best.judged)
         shown, left = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
+        kept = _Guide(
+            best.guide, proposals, shown, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in left}
+        )
         if not shown:
-            return best.guide
+            return kept
         revised = self._author(rated).revise(best.guide, _material(best.judged[i] for i in shown))
         if revised is None:
-            return best.guide
-        before = _gain(rated, {i: best.judged[i] for i in left})
-        after = _gain(rated, self._under(student, rated, revised, left))
+            return kept
+        judged = self._under(student, rated, revised, left)
+        before, after = _gain(rated, kept.left), _gain(rated, judged)
         logger.info("%s: revised guide %+.3f, the one before %+.3f on the same sources", self._label, after, before)
-        return revised if after > before else best.guide
+        return replace(kept, text=revised, left=judged) if after > before else kept
+
+    def _persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
+        """A persona written from what the Critic's replies did, if debates with it do better on sources that it has not
+        seen."""
+        if (
+            not self._write_persona
+            or not self._rounds
+            or CRITIC not in judge.tunable()
+            or not guide.shown
+            or not guide.left
+        ):
+            return None
+        former = judge.instructions()[CRITIC]
+        replies = [replies_of(rated.example, rated.transcripts) for rated in guide.judged.values()]
+        text = write_persona(self._reflect, former, replies, self._limits)
+        if text is None or text == former:
+            return None
+        places = list(guide.left)
+        judged = self._judged(with_persona(judge, text), [guide.left[i].example for i in places])
+        gain = _gain(guide.left, dict(zip(places, judged, strict=True)))
+        logger.info("%s: Critic's persona written, %+.3f on unseen train sources", self._label, gain)
+        return LearntPersona(text, frozenset([*guide.shown, *places])) if gain > 0 else None
 
 
 def _in_turn(works: Sequence[Callable[[], Any]]) -> list[Any]:
     return [work() for work in works]
 
 
-def _gain(before: Sequence[_Rated], after: Mapping[int, _Rated]) -> float:
+def _gain(before: Sequence[_Rated] | Mapping[int, _Rated], after: Mapping[int, _Rated]) -> float:
     """The mean gain of the metric on the examples of `after`; 0 without any."""
     return sum(new.metric - before[i].metric for i, new in after.items()) / len(after) if after else 0.0
 
@@ -240,6 +288,15 @@ def guided(judge: Judge, guide: str) -> Judge:
         if name in informed(judge):
             instructions = with_guide(predictor.signature.instructions, guide)
             predictor.signature = predictor.signature.with_instructions(instructions)
+    return copy
+
+
+def with_persona(judge: Judge, persona: str) -> Judge:
+    """A copy of the judge whose Critic has this persona."""
+    copy = judge.deepcopy()
+    for name, predictor in copy.named_predictors():
+        if name == CRITIC:
+            predictor.signature = predictor.signature.with_instructions(persona)
     return copy
 
 
@@ -281,8 +338,9 @@ def _score(judgement: Judgement) -> float | None:
     return judgement.score if isinstance(judgement, Verdict) else None
 
 
-def tune(tuning: Tuning) -> Tuned:
-    """Return a copy of the judge with a guide to the raters of the train examples, and the proposals as folds.
+def tune(tuning: Tuning, *, persona: bool = True) -> Tuned:
+    """Return a copy of the judge with a guide to the raters of the train examples, and the proposals as folds; with a
+    `persona` for the Critic, too, if that is wanted.
 
     Raises:
         dspy.LMError: An LM failed for good.
@@ -301,5 +359,6 @@ def tune(tuning: Tuning) -> Tuned:
         seed=tuning.seed,
         label=tuning.label,
         at_once=tuning.runner.at_once,
+        persona=persona,
     )
     return optimizer.learn(tuning.judge, tuning.examples)

@@ -63,6 +63,7 @@ SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
         "query_1": other_roles.write_queries,
         "factuality": other_roles.assess,
         "guide": offline_tuning.write_guide,
+        "persona": offline_tuning.write_persona,
         "module_advice": offline_tuning.advise,
     }
 )

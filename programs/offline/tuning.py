@@ -44,6 +44,9 @@ _PRIOR_SPREAD = 0.7
 _LEAST_SHARE = 0.02
 """Least share of all weights that is written into a guide."""
 
+_EFFECT = re.compile(r"([^;:]+): (\d+)")
+"""An effect of the Critic's replies, and how often they had it."""
+
 Table = list[Any]
 """An array for each source: of merits, shape (candidates, features), or of ratings, shape (candidates,)."""
 
@@ -75,6 +78,19 @@ def write_guide(prompt: Prompt) -> dict[str, str]:
     fitted = f"Weights were fitted to {sum(map(len, ratings))} rated texts of {len(sources)} sources."
     guide = Guide(shares, level - total * middle, level + total * (1 - middle))
     return {"analysis": f"{NOTHING} {fitted}", "guide": str(guide)}
+
+
+def write_persona(prompt: Prompt) -> dict[str, str]:
+    """A persona that is milder where more replies moved scores away from the raters than toward them, and sterner where
+    the Critic gave in too early more often than rightly."""
+    counts = {name.strip(): int(count) for name, count in _EFFECT.findall(prompt.input("effects"))}
+    away, toward, early, rightly = (
+        sum(count for name, count in counts.items() if name.endswith(end))
+        for end in ("away from the raters", "toward the raters", "too early", "rightly")
+    )
+    degree = len(_CRITIC) // 2 + (early > rightly) + (toward > away) - (rightly > early) - (away > toward)
+    fitted = f"Of its replies {toward} moved scores toward the raters and {away} away; {early} gave in too early."
+    return {"analysis": f"{NOTHING} {fitted}", "persona": f"{_CRITIC[degree]} {_CRITIC_ENDINGS[degree]}"}
 
 
 def merge_guides(prompt: Prompt) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
     python tests/bench/selection.py --data summeval=PATH --data topical_chat=PATH --splits 300
 
-Every point of the search is scored once, with the judge as it comes (no tuning), by the offline LM; splits then cost
-nothing. Of each split 60 % of the sources are chosen by, and what was chosen is measured on the others. `best` takes
-for each aspect the largest mean of its own; `untuned` is the untuned judge with all its rounds. P is the share of splits in
-which a rule does worse than that, or than a single call.
+Every point of the search is scored once, with the untuned judge, by the offline LM; splits then cost nothing. Of each
+split 60 % of the sources are chosen by, and what was chosen is measured on the others. `best` takes for each aspect the
+largest mean of its own; `untuned` is the untuned judge with all its rounds. P is the share of splits in which a rule
+does worse than that, or than a single call.
 """
 
 from __future__ import annotations

@@ -1,0 +1,153 @@
+"""The Critic's persona that the guide tuner writes: from what, when it is kept, and where the search may choose it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from debate_judge.optimize.context import NoTracking, Run
+from debate_judge.optimize.job import prepared
+from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
+from debate_judge.optimize.selection import learn
+from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning
+from debate_judge.optimize.tuners.guide import guided
+from debate_judge.optimize.tuners.persona import EFFECTS, Reply, replies_of
+from debate_judge.programs.debate.personas import PERSONAS, STRICT
+from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.offline.engine import OfflineEngine
+from debate_judge.programs.offline.roles import threshold
+from debate_judge.programs.transcript import Transcript, Turn
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.fakes import debater, scripted_lm, section
+from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tuned
+from tests.optimize.small_corpus import small_corpus
+
+ITEM = corpus_items(corpus(1), ASPECT)[0]
+
+
+@pytest.mark.parametrize(
+    ("mean", "before", "after", "no_issue", "effect"),
+    [
+        (3.0, 3.2, 3.2, True, 0),
+        (3.0, 4.0, 4.0, True, 1),
+        (3.0, 4.0, 3.5, False, 2),
+        (3.0, 4.0, 4.5, False, 3),
+        (3.0, 4.0, 2.0, False, 4),
+        (3.0, 4.0, 4.0, False, 4),
+    ],
+)
+def test_what_a_reply_did(mean: float, before: float, after: float, no_issue: bool, effect: int) -> None:
+    assert Reply(ITEM, mean, before, after, "too high", no_issue).effect == EFFECTS[effect]
+
+
+def test_replies_are_those_of_rated_items_that_the_critic_has_replied_about() -> None:
+    scorer, critic = Turn("scorer", 0, "Because.", 4.0), Turn("critic", 1, "Too high.")
+    again = Turn("scorer", 1, "So be it.", 3.0)
+    example = dspy.Example(questions=[ITEM] * 4, ratings=[3.0, None, 3.0, 3.0])
+    transcripts = [Transcript((scorer, critic, again)), Transcript((scorer, critic, again)), Transcript((scorer,)),
+                   Transcript((scorer, Turn("critic", 1, "", no_issue=True)))]  # fmt: skip
+    found = replies_of(example, transcripts)
+    assert [(r.before, r.after, r.no_issue) for r in found] == [(4.0, 3.0, False), (4.0, 4.0, True)]
+
+
+class Persuaded(Author):
+    """Scores the wrong way round until a Critic objects, which only a stern one does."""
+
+    def __init__(self, persona: str) -> None:
+        super().__init__("Raters like numbers.")
+        self.persona = persona
+        self.asked: list[str] = []
+
+    def __call__(self, prompt: str) -> str:
+        if "[[ ## former_persona ## ]]" in prompt:
+            self.asked.append(prompt)
+            return f"[[ ## analysis ## ]]\nIt gave in.\n\n[[ ## persona ## ]]\n{self.persona}\n\n[[ ## completed ## ]]"
+        if "[[ ## rated ## ]]" in prompt:
+            return super().__call__(prompt)
+        number = int(section(prompt, "candidate").split()[-1])
+        score = number + 1 if "Look again" in prompt else CANDIDATES - number
+        stern = "You are stern" in prompt
+        return debater(score=str(score), decision="ISSUE" if stern else "NO ISSUE", feedback="Look again.")(prompt)
+
+
+def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_not_is_not() -> None:
+    for persona, kept in (("You are stern.", True), ("You are mild.", False), (STRICT.text, False), ("", False)):
+        author = Persuaded(persona)
+        judge, _ = tuned(author, rounds=1)
+        assert judge.instructions()["critic"] == (persona if kept else STRICT.text)
+        (prompt,) = author.asked
+        assert section(prompt, "former_persona") == STRICT.text
+        (source,) = map(json.loads, section(prompt, "replies").splitlines())
+        effects = {c["effect"] for c in source["candidates"]}
+        assert effects == {"NO ISSUE, rightly", "NO ISSUE, too early"}
+        counted = dict(line.split(": ") for line in section(prompt, "effects").split("; "))
+        assert sum(map(int, counted.values())) == CANDIDATES
+
+
+def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right() -> None:
+    author = Persuaded("You are stern.")
+    tuned(author, rounds=0)
+    assert author.asked == []
+
+    class Right(Persuaded):
+        def __call__(self, prompt: str) -> str:
+            if "[[ ## candidate ## ]]" not in prompt:
+                return super().__call__(prompt)
+            means = [1.0, 1.5, 2.5, 3.5]
+            return debater(score=str(means[int(section(prompt, "candidate").split()[-1])]))(prompt)
+
+    author = Right("You are stern.")
+    tuned(author, rounds=1)
+    assert author.asked == []
+
+
+def test_a_quotation_in_a_persona_is_cut() -> None:
+    quoting = "You are stern. Say that source number 1 tells of an old lighthouse keeper."
+    judge, _ = tuned(Persuaded(quoting), rounds=1)
+    assert judge.instructions()["critic"] == "You are stern."
+
+
+def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
+    def written(**counts: int) -> float:
+        effects = "; ".join(f"{name}: {counts.get(f'e{n}', 0)}" for n, name in enumerate(EFFECTS))
+        user = f"[[ ## effects ## ]]\n{effects}\n\nRespond with `[[ ## analysis ## ]]`, then `[[ ## persona ## ]]`."
+        reply = (
+            OfflineEngine().answer("Your output fields are:\n1. `analysis` (str):\n2. `persona` (str):", user, {}).text
+        )
+        return threshold(reply.partition("persona ## ]]")[2])
+
+    assert written(e1=5, e2=3) < written(e1=2, e0=2) < written(e0=5, e3=3)
+
+
+@pytest.mark.parametrize("text", ["You are stern.", None])
+def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from(
+    tmp_path: Path, text: str | None
+) -> None:
+    """For the aspect that has one; another aspect has its own persona there."""
+    file = small_corpus(tmp_path, groups=12, candidates=3)
+    settings = Settings(data=str(file), store=str(tmp_path), folds=1, aspects=("coherence", "fluency"))
+    plan = prepared(settings, {name: persona.text for name, persona in PERSONAS.items()})
+
+    def tune(tuning: Tuning) -> Tuned:
+        persona = LearntPersona(text, frozenset({0})) if text and tuning.label == "coherence" else None
+        return Tuned(guided(tuning.judge, "Raters like numbers."), persona=persona)
+
+    lm = scripted_lm(debater())
+    with JudgeRunner(lm, progress=False) as runner:
+        learnt = learn(Run(plan, runner, NoTracking(), tune, lm))
+    assert (LEARNT in learnt.space.personas) == (text is not None)
+    if text is None:
+        return
+    reading = learnt.space.readings[0]
+    variants: Any = {label: of[JudgeVariant(NO_KNOWLEDGE, LEARNT, reading)] for label, of in learnt.variants.items()}
+    assert variants["coherence"].judge.instructions()["critic"] == text
+    assert variants["fluency"].judge.instructions()["critic"] == STRICT.text
+    groups = [group.id for group in plan.data.splits.train.groups if group.ranks_humans("coherence")]
+    judged = [variants["coherence"].at("train", ("coherence", name)) is not None for name in groups]
+    assert judged == [False] + [True] * (len(groups) - 1)
+    assert variants["coherence"].at("dev", ("coherence", groups[0])) is not None
