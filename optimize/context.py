@@ -212,6 +212,12 @@ class CompilePlan:
         return self.settings.name or f"{self.corpus_name}-{judge}-{lm}-{self.identity[:8]}"
 
     @property
+    def family(self) -> str:
+        """The name of the registered model and of the prompts, of which every compile for the same purpose makes a
+        version."""
+        return self.settings.name or f"debate-{self.data.corpus.task.name}"
+
+    @property
     def note(self) -> str | None:
         """A remark that must accompany all figures of the compile, if any."""
         return OFFLINE_NOTE if self.settings.lm == OFFLINE else None

@@ -103,7 +103,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
         good = above_zero(held_out.tables[exported.name].average[plan.data.level][plan.statistic])
         tracker.model(folder, name="judge", registration=_registration(plan, exported, held_out) if good else None)
     instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.prompts(plan.name, prompts_of(judge.task.name, instructions))
+    tracker.prompts(plan.name, prompts_of(plan.family, instructions))
     return folder
 
 
@@ -121,7 +121,7 @@ def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> R
     figure = held_out.tables[exported.name].average[plan.data.level][plan.statistic]
     chosen = ", ".join(f"{aspect}: {one.judge.kind}" for aspect, one in judge.aspects.items())
     return Registration(
-        name=f"debate-{task.name}",
+        name=plan.family,
         about=f"Judges that score a {task.candidate_label} ({', '.join(judge.aspects)}) as human raters do, one "
         f"version a compile. The alias {champion.ALIAS} is moved only to a version that is shown to agree better with "
         "the raters of the same held-out sources.",

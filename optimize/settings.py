@@ -144,7 +144,7 @@ class OutputFlags:
     """Where the results of a compile are written."""
 
     name: Annotated[str, AfterValidator(_run_name)] | None = setting(
-        None, "name of the run and of its export", decides=False
+        None, "name of run, export, page, registered model and prompts", decides=False
     )
     tracking_uri: str | None = setting(
         None, "MLflow server to log to; by default an embedded store in --store", metavar="URL", decides=False

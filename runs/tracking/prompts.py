@@ -1,7 +1,7 @@
 """A compiled judge's instructions in MLflow's prompt registry, one prompt per aspect and role.
 
-The prompt `debate-TASK.ASPECT.ROLE` gets a new version whenever a compile wrote other instructions, and the alias that
-is the judge's name points to the version that this judge speaks by, as in
+The prompt `FAMILY.ASPECT.ROLE`, whose family is the registered model's name, gets a new version whenever a compile wrote
+other instructions, and the alias that is the judge's name points to the version that this judge speaks by, as in
 `prompts:/debate-summarization.coherence.scorer@NAME`. The registry shows versions beside each other, with their
 difference.
 """
@@ -56,10 +56,10 @@ def _plain(text: str, unwanted: str) -> str:
     return re.sub(unwanted, "-", text, flags=re.ASCII).strip("-")
 
 
-def prompts_of(task: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def prompts_of(family: str, instructions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Aspect -> role -> instructions as registered prompts, without those that a role does not have."""
     return {
-        f"debate-{task}.{aspect}.{role}": text
+        f"{family}.{aspect}.{role}": text
         for aspect, roles in instructions.items()
         for role, text in roles.items()
         if text

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from debate_judge.data.errors import InputError
+from debate_judge.optimize.job import prepared
 from debate_judge.optimize.settings import Settings
+from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.runs.flags.declared import deciding
+from debate_judge.runs.tracking.prompts import prompts_of
 
 
 def test_the_identity_is_what_decides_the_result() -> None:
@@ -83,3 +87,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match="unknown setting") as caught:
         Settings(trails=3)  # type: ignore[call-arg]
     assert (caught.value.field, caught.value.remedy) == ("--trails", "did you mean 'trials'?")
+
+
+def test_one_name_for_run_export_model_and_prompts(tmp_path: Path) -> None:
+    texts = {name: persona.text for name, persona in PERSONAS.items()}
+    named, usual = (prepared(Settings(store=str(tmp_path), **given), texts) for given in ({"name": "mine"}, {}))
+    assert (named.name, named.family) == ("mine", "mine")
+    assert (usual.name.startswith("sample-debate-offline-"), usual.family) == (True, "debate-summarization")
+    found = prompts_of(named.family, {"coherence": {"scorer": "Rate.", "critic": ""}})
+    assert found == {"mine.coherence.scorer": "Rate."}

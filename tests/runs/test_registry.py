@@ -106,7 +106,7 @@ def test_scores_survive_being_written_and_nothing_else_is_read_as_them() -> None
 def test_a_prompt_has_a_version_a_wording_and_the_judges_name_as_alias(tmp_path: Path) -> None:
     with Tracker(uri=None, store=tmp_path / "store", experiment="debate/prompts", run_name="r") as tracker:
         for judge, text in (("one", "Rate."), ("two, again", "Rate."), ("three", "Rate {{with}} care.")):
-            tracker.prompts(judge, prompts_of("toy task", {"clarity": {"scorer": text, "critic": ""}}))
+            tracker.prompts(judge, prompts_of("debate-toy task", {"clarity": {"scorer": text, "critic": ""}}))
     client = tracker.place.client
     name = "debate-toy-task.clarity.scorer"
     found = {a: client.get_prompt_version_by_alias(name, a) for a in ("one", "two-again", "three")}
