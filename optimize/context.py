@@ -20,7 +20,7 @@ from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.optimize.search.storage import FORMAT, STUDIES
 from debate_judge.optimize.search.study import Breadth, Search, breadth_of, search
 from debate_judge.optimize.settings import Settings
-from debate_judge.optimize.tuners import TUNERS, Tuner
+from debate_judge.optimize.tuners import Tuner, tuner_named
 from debate_judge.programs import options_of
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.lm.client import JudgeLM
@@ -259,7 +259,7 @@ class Run:
     @classmethod
     def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
         """The compile itself."""
-        return cls(plan, runner, tracker, TUNERS[plan.settings.tuner], reflection)
+        return cls(plan, runner, tracker, tuner_named(plan.settings.tuner), reflection)
 
     def tuned(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work that tune, at once where the tuner allows it.

@@ -34,8 +34,8 @@ from debate_judge.optimize.publishing import announce, publish
 from debate_judge.optimize.rated_data import rated_data
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
 from debate_judge.optimize.search.storage import require_reachable
-from debate_judge.optimize.settings import Settings, one_of
-from debate_judge.optimize.tuners import TUNERS
+from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import tuner_named
 from debate_judge.programs import named, options_of, preset
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.make_lm import make_lm, open_replies, replies_folder
@@ -188,7 +188,7 @@ def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | N
         InputError: Settings or data cannot be used.
     """
     named(settings.judge)
-    one_of("tuner", settings.tuner, tuple(TUNERS))
+    tuner_named(settings.tuner)
     require_learning(settings)
     options = settings.options()
     judge = _start(settings, options)

@@ -192,6 +192,13 @@ def _tuned(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
     )
     with stage(f"{label}: tuning"):
         tuned = as_tuned(run.tuner(tuning))
+    if not settings.export_examples and any(predictor.demos for predictor in tuned.judge.predictors()):
+        logger.warning(
+            "%s: demonstrations are left out, because they hold texts of the data; --export-examples keeps them",
+            label,
+        )
+        for predictor in tuned.judge.predictors():
+            predictor.demos = []
     kinds = kinds_of(base, tuned, rated)
     # Aspects that share a call have one Critic, and a judge without search over personas keeps its own.
     if tuned.persona is None or base.joint or "persona" not in named(settings.judge).searched:

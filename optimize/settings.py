@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -24,7 +23,7 @@ from debate_judge.runs.flags.common import (
     max_unscored,
     resampling,
 )
-from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting, unknown_name
+from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
 
@@ -84,7 +83,9 @@ class JudgeFlags:
 class SearchFlags:
     """How instructions are tuned, and what is searched and chosen."""
 
-    tuner: str = setting("guide", f"how the judge learns from the raters: {', '.join(TUNERS)}")
+    tuner: str = setting(
+        "guide", f"how the judge learns from the raters: {', '.join(TUNERS)}, or module:Class of any DSPy optimizer"
+    )
     reflection_lm: str | None = setting(
         None,
         "PROVIDER/MODEL that writes the guide and the instructions, by default the judge's own; it shares --api-base "
@@ -183,13 +184,3 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     def identity(self) -> str:
         """Fingerprint of the settings that determine the result; where results are stored and shown does not."""
         return fingerprint(deciding(self))
-
-
-def one_of(field: str, value: str, known: Sequence[str]) -> None:
-    """Refuse an unknown name, and suggest the nearest one.
-
-    Raises:
-        InputError: `value` is not in `known`.
-    """
-    if value not in known:
-        raise unknown_name(field.replace("_", " "), "--" + field.replace("_", "-"), value, tuple(known))

@@ -20,6 +20,7 @@ SMALL = (
     *("--effort", "light", "--trials", "2", "--max-rounds", "1", "--folds", "1"),
     *("--resamples", "100", "--no-preflight", "--report", "none"),
 )
+LONGEST = "debate_judge.optimize.tuners.longest:Longest"
 RUN = "import sys; from debate_judge.optimize.cli import main; raise SystemExit(main(sys.argv[1:]))"
 
 
@@ -82,7 +83,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path, new_tables: Callable[[Path], None]) -> None:
+def test_a_data_set_is_one_file_and_one_line_and_a_tuner_a_class(copy: Path, new_tables: Callable[[Path], None]) -> None:
     new_tables(copy / "store" / "mlflow.db")
     answers = [("It is red.", [1, 2]), ("It is a sweet fruit that grows on trees.", [4, 5]), ("Eat it ripe.", [3, 3])]
     rows = [
@@ -99,6 +100,6 @@ def test_a_data_set_and_a_tuner_are_one_file_and_one_line(copy: Path, new_tables
     )
     run(copy, "-c", check)
     options = ("--store", "store", "--name", "fruit", "--json", "result.json", *SMALL)
-    run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", "longest", *options)
+    run(copy, "-c", RUN, "compile", "--data", "fruit=fruit.jsonl", "--tuner", LONGEST, *options)
     export = Path(json.loads((copy / "result.json").read_text())["export"])
     assert json.loads((copy / export / "manifest.json").read_text())["evidence"]["data"]["name"] == "fruit"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import dspy
 
@@ -117,7 +118,7 @@ def kinds_of(base: Judge, tuned: Tuned, examples: Sequence[dspy.Example]) -> lis
     found = [] if tuned.start is None else kinds_of(base, tuned.start, examples)
     # What it started from unchanged is that kind, with its folds.
     known = [base] if tuned.start is None else [base, tuned.start.judge]
-    if tuned.judge.instructions() in [judge.instructions() for judge in known]:
+    if _contents(tuned.judge) in [_contents(judge) for judge in known]:
         return found
     # Beside a guide another one is a judge of its own: kinds go by their names.
     guide = None if found else guide_to_raters(base, tuned, examples)
@@ -186,6 +187,11 @@ def space_axes(kinds: Iterable[Knowledge]) -> tuple[tuple[str, ...], tuple[Judge
     names = list(dict.fromkeys(kind.name for kind in kinds))
     shared = tuple(name for name in names if name != TUNED)
     return (NO_KNOWLEDGE, *shared), ((JudgeVariant(TUNED, TUNED),) if TUNED in names else ())
+
+
+def _contents(judge: Judge) -> list[Any]:
+    """What a tuner may change: instructions and demonstrations."""
+    return [(p.signature.instructions, [dict(demo) for demo in p.demos]) for p in judge.predictors()]
 
 
 def _only_guided(base: Judge, judge: Judge) -> bool:

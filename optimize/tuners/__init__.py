@@ -1,4 +1,4 @@
-"""Tuners improve the instructions of a judge by training examples. `TUNERS` names them.
+"""Tuners improve the instructions of a judge by training examples. `TUNERS` names ours; `module:Class` is any other.
 
 A tuner is one file with a function `Tuning -> Judge`, or `Tuning -> Tuned` if it also returns judges tuned without part
 of the examples. It uses the runner, metric and feedback that are in `Tuning`.
@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+
+from debate_judge.runs.flags.declared import unknown_name
 
 if TYPE_CHECKING:
     import dspy
@@ -139,4 +141,19 @@ TUNERS: Mapping[str, Tuner] = MappingProxyType(
         "none": _none,
     }
 )
-"""Name -> function. A new tuner is one file beside this one and one line here."""
+"""Name -> function."""
+
+
+def tuner_named(name: str) -> Tuner:
+    """A tuner of `TUNERS`, or of any DSPy optimizer by `module:Class` (`optimize.tuners.named_class`).
+
+    Raises:
+        InputError: There is no such tuner.
+    """
+    if name in TUNERS:
+        return TUNERS[name]
+    if ":" in name:
+        from debate_judge.optimize.tuners.named_class import class_tuner
+
+        return class_tuner(name)
+    raise unknown_name("tuner", "--tuner", name, tuple(TUNERS))

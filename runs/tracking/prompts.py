@@ -1,7 +1,7 @@
 """A compiled judge's instructions in MLflow's prompt registry, one prompt per aspect and role.
 
-The prompt `FAMILY.ASPECT.ROLE`, whose family is the registered model's name, gets a new version whenever a compile wrote
-other instructions, and the alias that is the judge's name points to the version that this judge speaks by, as in
+The prompt `FAMILY.ASPECT.ROLE`, whose family is the registered model's name, gets a new version whenever a compile
+wrote other instructions, and the alias that is the judge's name points to the version that this judge speaks by, as in
 `prompts:/debate-summarization.coherence.scorer@NAME`. The registry shows versions beside each other, with their
 difference.
 """

@@ -9,7 +9,8 @@ import pytest
 
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.compile import CompileFlags, build_parser
-from debate_judge.optimize.settings import Settings, one_of
+from debate_judge.optimize.settings import Settings
+from debate_judge.optimize.tuners import tuner_named
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import read, read_config
 from debate_judge.runs.score import ScoreFlags
@@ -156,9 +157,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(flag: str, value: str, 
 
 def test_the_names_that_are_known_are_listed() -> None:
     with pytest.raises(InputError) as caught:
-        one_of("judge", "jury", ("single", "debate"))
-    assert caught.value.expected == "one of single, debate"
-    one_of("judge", "debate", ("single", "debate"))
+        tuner_named("guides")
+    assert caught.value.expected == "one of guide, mipro, gepa, none"
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "..\\x", "", "ä:b"])

@@ -1,0 +1,131 @@
+"""DSPy optimizers as tuners, by `module:Class`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from dspy.teleprompt.teleprompt import Teleprompter
+
+from debate_judge import data
+from debate_judge.data.errors import InputError
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize import compile as command
+from debate_judge.optimize.examples import examples
+from debate_judge.optimize.tuners import Effort, Tuning, as_tuned, tuner_named
+from debate_judge.programs import build
+from debate_judge.programs.judge import Judge
+from debate_judge.programs.make_lm import make_lm
+from debate_judge.runs.runner.runner import JudgeRunner
+from tests.optimize.small_corpus import small_corpus
+
+HERE = "tests.optimize.test_named_class"
+
+
+def tuned(name: str, corpus: Corpus | None = None, *, grouped: bool = True) -> tuple[Judge, Judge, int]:
+    """The judge before and after, and the calls that were made."""
+    corpus = corpus or data.load("sample")
+    small = type(corpus)(corpus.task, corpus.groups[:4], corpus.origin)
+    judge = build("debate", {"persona": "plain", "rounds": 1, "tie_breaker": False, "together": 16})
+    with JudgeRunner(make_lm("offline"), progress=False) as runner:
+        tuning = Tuning(
+            judge=judge, examples=examples(small, [corpus.task.aspects[0]], grouped=grouped, seed=0),
+            statistic="spearman", feedback=None, runner=runner, reflection=runner.lm, personas={},
+            effort=Effort(1, 3), seed=0, label="coherence",
+        )  # fmt: skip
+        return judge, as_tuned(tuner_named(name)(tuning)).judge, runner.lm.meter.executed.total()
+
+
+def test_an_optimizer_of_dspy_that_no_line_of_ours_names_tunes_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    judge, found, calls = tuned("dspy:BootstrapFewShot")
+    assert [len(predictor.demos) > 0 for predictor in found.predictors()] == [True, True, False]
+    assert not any(predictor.demos for predictor in judge.predictors())
+    assert calls > 0
+    assert capsys.readouterr().out == ""
+
+
+class Stern(Teleprompter):
+    """Eight lines: keeps the sterner persona if the metric says so."""
+
+    def __init__(self, metric: Any, seed: int) -> None:
+        self.metric, self.seed = metric, seed
+
+    def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
+        scores = [self.metric(example, student(**example.inputs())) for example in trainset]
+        assert all(-1 <= score <= 1 for score in scores)
+        student.critic.signature = student.critic.signature.with_instructions(f"Be stern. {self.seed}")
+        return student
+
+
+class Refusing(Teleprompter):
+    def compile(self, student: Judge, *, trainset: list[dspy.Example]) -> Judge:
+        raise ValueError("too few")
+
+
+def test_a_class_of_ones_own_gets_the_metric_and_is_chosen_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, found, _ = tuned(f"{HERE}:Stern")
+    assert found.instructions() == {**judge.instructions(), "critic": "Be stern. 0"}
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence"]
+    arguments += ["--folds", "1", "--max-rounds", "1", "--resamples", "100", "--no-preflight", "--report", "none"]
+    assert command.main([*arguments, "--tuner", f"{HERE}:Stern", "--json", "out.json"]) == 0
+    (study,) = Path("runs/store/studies").glob("*.log")
+    assert re.search(r"\btuned\b", study.read_text())
+    assert json.loads(Path("out.json").read_text())["lm_calls"]["executed"] > 0
+
+
+def test_demonstrations_are_left_out_unless_texts_may_be_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--data", str(small_corpus(tmp_path, groups=10, candidates=3)), "--aspects", "coherence"]
+    arguments += ["--folds", "1", "--max-rounds", "0", "--resamples", "100", "--no-preflight", "--report", "none"]
+    for more, kept in ((["--export-examples"], True), ([], False)):
+        caplog.clear()
+        store = ["--store", "kept" if kept else "left"]
+        assert command.main([*arguments, *store, *more, "--tuner", "dspy:LabeledFewShot"]) == 0
+        (study,) = Path(store[1]).glob("studies/*.log")
+        assert bool(re.search(r"\btuned\b", study.read_text())) == kept
+        assert ("--export-examples keeps them" in caplog.text) != kept
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dspy:", "not the place of an optimizer"),
+        ("nowhere.at.all:Tuner", "cannot be imported"),
+        ("dspy:Nothing", "is not an optimizer"),
+        ("json:JSONDecoder", "is not an optimizer"),
+        ("mirpo", "did you mean 'mipro'?"),
+    ],
+)
+def test_what_is_no_optimizer_is_told_before_anything_is_spent(name: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        tuner_named(name)
+    assert expected in str(caught.value)
+    assert "--tuner" in str(caught.value)
+
+
+def test_an_optimizer_that_refuses_is_told() -> None:
+    with pytest.raises(InputError, match="could not tune coherence: too few"):
+        tuned(f"{HERE}:Refusing")
+    # Constructors of DSPy that need more than is offered.
+    with pytest.raises(InputError, match="could not tune coherence"):
+        tuned("dspy:KNNFewShot")
+
+
+def test_sources_with_one_candidate_each_are_refused() -> None:
+    corpus = data.load("sample")
+    single = type(corpus)(
+        corpus.task,
+        tuple(type(g)(g.id, g.source, g.candidates[:1], g.context, g.references) for g in corpus.groups),
+        corpus.origin,
+    )
+    with pytest.raises(InputError, match="several rated candidates of a source"):
+        tuned("dspy:COPRO", single, grouped=False)
