@@ -83,7 +83,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_data_set_is_one_file_and_one_line_and_a_tuner_a_class(copy: Path, new_tables: Callable[[Path], None]) -> None:
+def test_a_data_set_is_a_file_and_a_line_and_a_tuner_a_class(copy: Path, new_tables: Callable[[Path], None]) -> None:
     new_tables(copy / "store" / "mlflow.db")
     answers = [("It is red.", [1, 2]), ("It is a sweet fruit that grows on trees.", [4, 5]), ("Eat it ripe.", [3, 3])]
     rows = [

@@ -3,7 +3,8 @@
 One Optuna study for all aspects: every trial is asked about the same points, so that the choice for one aspect can lean
 on the others (`pooling`). Its value is the agreement, the mean over aspects, less `PRICE` for each LM call per item.
 The starting points come first: single calls with every kind of knowledge, debates without any and with the best kinds,
-and one round with every other persona. The sampler (TPE) suggests the others, some at a time.
+one round with every other persona, and the Tie-breaker after a round of the best debate. The sampler (TPE) suggests the
+others, some at a time.
 
 Trials are evaluated on blocks of sources that double in size. After each block a trial reports its value on every
 source and aspect, and Optuna's Wilcoxon pruner compares these with the same sources and aspects of the best trial. A
@@ -259,6 +260,11 @@ class _Study:
         others = [replace(best, persona=persona) for persona in space.personas[1:]]
         shortest = min((n for n in space.rounds if n), default=0)
         yield [probe for other in others for probe in space.debates(other, shortest)] if shortest else []
+        if shortest and space.tie_breakers == (False, True):
+            # It stands for all further rounds at a fraction of their calls.
+            debated = {point.variant: None for point in self._outcomes.by_point if point.rounds}
+            tried = [v for v in debated if v.reading == space.readings[0] and v.knowledge not in space.barred]
+            yield [Probe(v, shortest, True) for v in self._plan.strategy.heads(self._outcomes, tried)[:1]]
 
     def _suggested(self, most: int) -> list[Probe]:
         """What is tried next; nothing if all was seen, or nothing new is suggested."""
@@ -324,7 +330,8 @@ class _Study:
                     self._trials[point] = self._optuna.ask()
                     suggest(self._space, self._trials[point])
             alive.append(own)
-        for end in self._ends[:-1]:
+        # The first trial has nothing to fall behind.
+        for end in self._ends[:-1] if outcomes.by_point else []:
             outcomes.hear([point for own in alive for point in own], frozenset(self._order[:end]))
             for own in alive:
                 for point in own:
