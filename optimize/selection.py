@@ -283,7 +283,7 @@ def _log(run: Run, point: Point, found: Found) -> None:
 
 
 def _metrics(found: Found) -> dict[str, float | None]:
-    """The metrics of a point in MLflow. A point that was dropped early was measured on a part of the sources, so it has
+    """The metrics of a point in MLflow. A point that was pruned was measured on a part of the sources, so it has
     no agreement, but its distance to the best point on this part."""
     if isinstance(found, Dropped):
         return {"sources_asked": found.groups, "behind": found.behind}

@@ -18,6 +18,7 @@ has left behind in the stored study, which holds every finished trial for `optun
 from __future__ import annotations
 
 import hashlib
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,8 +134,7 @@ def _tpe(seed: int) -> optuna.samplers.BaseSampler:
 def _wilcoxon(*, dear: bool) -> optuna.pruners.BasePruner:
     from optuna.pruners import WilcoxonPruner
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         return WilcoxonPruner(p_threshold=_NOT_AHEAD if dear else _FALLS_BEHIND)
 
 
@@ -478,16 +478,20 @@ def _in_memory() -> optuna.Study:
         return optuna.create_study(direction="maximize")
 
 
+_QUIET = threading.RLock()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep back what Optuna would log and warn of."""
     import optuna
 
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    # Searches of folds run in threads, and both settings are the whole process's: each must restore what it has found.
+    with _QUIET, warnings.catch_warnings():
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.simplefilter("ignore")
+        try:
             yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+        finally:
+            optuna.logging.set_verbosity(verbosity)

@@ -26,11 +26,12 @@ def started(space: Space = SPACE, noise: Callable[[Point], float] = varied, broa
     return tried(fake)
 
 
-def test_it_starts_with_single_calls_then_debates_then_personas() -> None:
+def test_it_starts_with_single_calls_then_debates_then_personas_then_a_tie_breaker() -> None:
     assert started() == [
         *("none", "guide"),
         *("none strict 3", "guide strict 3"),
         *("guide plain 1", "guide mild 1"),
+        "guide strict 1T",
     ]
 
 
