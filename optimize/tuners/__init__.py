@@ -34,12 +34,14 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True)
 class GuideLimits:
-    """Limits for the LM that writes guides."""
+    """Limits for the LM that writes guides and personas."""
 
     words: int = 220
     """Most words of a guide."""
     tokens: int = 14_000
     """Most tokens of rated texts in a prompt."""
+    persona: int = 130
+    """Most words of a Critic's persona; with 0 none is written."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,6 @@ class GuideOptimizer(Teleprompter):
         limits: Limits of lengths.
         seed: For the division of the examples.
         label: Names of the aspects, for the log.
-        persona: Whether to write a persona for the Critic.
         at_once: Carries out pieces of work that do not need each other's results; by default one after the other.
     """
 
@@ -99,12 +98,10 @@ class GuideOptimizer(Teleprompter):
         limits: GuideLimits,
         seed: int,
         label: str,
-        persona: bool = True,
         at_once: Callable[[Sequence[Callable[[], Any]]], list[Any]] | None = None,
     ) -> None:
         super().__init__()
         self._at_once = at_once or _in_turn
-        self._write_persona = persona
         self._evaluate = evaluate
         self._reflect = reflect
         self._rounds = rounds
@@ -248,7 +245,7 @@ class GuideOptimizer(Teleprompter):
         """A persona written from what the Critic's replies did, if debates with it do better on sources that it has not
         seen."""
         if (
-            not self._write_persona
+            not self._limits.persona
             or not self._rounds
             or CRITIC not in judge.tunable()
             or not guide.shown
@@ -355,10 +352,9 @@ def tune(tuning: Tuning, *, persona: bool = True) -> Tuned:
         rounds=rounds,
         statistic=tuning.statistic,
         proposals=max(FEWEST_PROPOSALS, tuning.effort.proposals),
-        limits=tuning.guide,
+        limits=tuning.guide if persona else replace(tuning.guide, persona=0),
         seed=tuning.seed,
         label=tuning.label,
         at_once=tuning.runner.at_once,
-        persona=persona,
     )
     return optimizer.learn(tuning.judge, tuning.examples)

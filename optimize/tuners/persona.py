@@ -25,9 +25,6 @@ from debate_judge.programs.transcript import Transcript
 CRITIC = "critic"
 """The predictor whose instructions are the persona, and its role in transcripts."""
 
-_WORDS = 130
-"""Longest persona, in words."""
-
 _LONGEST_REPLY = 400
 """Most characters of a Critic's reply in the prompt."""
 
@@ -66,7 +63,7 @@ class WritePersona(dspy.Signature):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CriticReply:
     """What a Critic's reply did to a score."""
 
     item: Item
@@ -99,7 +96,7 @@ class Reply:
         }
 
 
-def replies_of(example: dspy.Example, transcripts: Iterable[Transcript]) -> list[Reply]:
+def replies_of(example: dspy.Example, transcripts: Iterable[Transcript]) -> list[CriticReply]:
     """The Critic's first reply about each rated item of an example."""
     found = []
     for item, mean, transcript in zip(example.questions, example.ratings, transcripts, strict=True):
@@ -107,20 +104,22 @@ def replies_of(example: dspy.Example, transcripts: Iterable[Transcript]) -> list
         said = next((turn for turn in transcript.turns if turn.role == CRITIC), None)
         if mean is not None and said is not None and scores:
             after = scores[0] if len(scores) < 2 else scores[1]
-            found.append(Reply(item, mean, scores[0], after, said.text, said.no_issue))
+            found.append(CriticReply(item, mean, scores[0], after, said.text, said.no_issue))
     return found
 
 
-def write_persona(lm: dspy.BaseLM, former: str, replies: Sequence[Sequence[Reply]], limits: GuideLimits) -> str | None:
+def write_persona(
+    lm: dspy.BaseLM, former: str, replies: Sequence[Sequence[CriticReply]], limits: GuideLimits
+) -> str | None:
     """A persona from the Critic's replies, example by example; None if none could be written.
 
     Args:
         lm: The reflecting LM.
         former: The persona that the replies were given with.
         replies: Those of each example.
-        limits: As many sources are shown as fit into its tokens.
+        limits: Of the persona's words, and of the tokens of the sources that are shown.
     """
-    shown, lines, room = list[Reply](), list[str](), limits.tokens * BYTES_PER_TOKEN
+    shown, lines, room = list[CriticReply](), list[str](), limits.tokens * BYTES_PER_TOKEN
     for own in replies:
         if not own:
             continue
@@ -144,7 +143,7 @@ def write_persona(lm: dspy.BaseLM, former: str, replies: Sequence[Sequence[Reply
                 former_persona=former,
                 replies="\n".join(lines),
                 effects="; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
-                limit=f"At most {_WORDS} words.",
+                limit=f"At most {limits.persona} words.",
             )
     except dspy.AdapterParseError:
         return None
@@ -153,6 +152,6 @@ def write_persona(lm: dspy.BaseLM, former: str, replies: Sequence[Sequence[Reply
         for reply in shown
     ]
     text = escape(str(answer.persona or "").strip())
-    if len(text.split()) > _WORDS or quoted(text, texts, QUOTE):
-        text = cut(text, _WORDS, texts)
+    if len(text.split()) > limits.persona or quoted(text, texts, QUOTE):
+        text = cut(text, limits.persona, texts)
     return text or None

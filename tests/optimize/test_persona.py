@@ -16,7 +16,7 @@ from debate_judge.optimize.selection import learn
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning
 from debate_judge.optimize.tuners.guide import guided
-from debate_judge.optimize.tuners.persona import EFFECTS, Reply, replies_of
+from debate_judge.optimize.tuners.persona import EFFECTS, CriticReply, replies_of
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
 from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
@@ -42,7 +42,7 @@ ITEM = corpus_items(corpus(1), ASPECT)[0]
     ],
 )
 def test_what_a_reply_did(mean: float, before: float, after: float, no_issue: bool, effect: int) -> None:
-    assert Reply(ITEM, mean, before, after, "too high", no_issue).effect == EFFECTS[effect]
+    assert CriticReply(ITEM, mean, before, after, "too high", no_issue).effect == EFFECTS[effect]
 
 
 def test_replies_are_those_of_rated_items_that_the_critic_has_replied_about() -> None:
