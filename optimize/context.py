@@ -31,6 +31,9 @@ from debate_judge.runs.runner.runner import JudgeRunner
 
 T = TypeVar("T")
 
+_PASSES_OF_A_TRIAL = 6
+"""Passes over items that a trial of the search takes for each aspect, about: its blocks, on dev and train."""
+
 OFFLINE_NOTE = "offline LM: text statistics, a stand-in, not an LLM"
 
 
@@ -181,7 +184,7 @@ class CompilePlan:
         units, held_out = len(self.units), 4 * len(self.data.aspects)
         learning = RunPhase("tuning", 0.01 if self.settings.tuner == "none" else 0.25, 8 * units)
         choosing = [
-            RunPhase("search", 0.5, 2 * self.breadth.trials * units),
+            RunPhase("search", 0.5, _PASSES_OF_A_TRIAL * self.breadth.about * units),
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)

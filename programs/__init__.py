@@ -125,16 +125,9 @@ def judge_class(kind: str) -> type[Judge]:
     def wrong(problem: str, remedy: str, found: object = kind) -> InputError:
         return InputError(problem, field="--judge", expected="module:Class of a judge", found=found, remedy=remedy)
 
-    module, _, name = KINDS.get(kind, kind).partition(":")
-    if not _MODULE.fullmatch(module) or not name.isidentifier():
-        raise wrong("not the place of a judge", "write it like my_package.my_module:MyJudge")
-    if module == "__main__":
+    if kind.startswith("__main__:"):
         raise wrong("a judge in the script that runs cannot be imported elsewhere", "move it into a module of its own")
-    try:
-        judge = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        remedy = "install it, or set PYTHONPATH to the folder that it is in"
-        raise wrong(f"the module {module!r} cannot be imported: {error}", remedy) from error
+    judge = named_object(KINDS.get(kind, kind), "--judge", "a judge", "my_package.my_module:MyJudge")
     if not isinstance(judge, type) or not issubclass(judge, Judge):
         found = "nothing of that name" if judge is None else repr(judge)
         raise wrong(f"{kind!r} is not a judge", "name a subclass of debate_judge.programs.judge.Judge", found)
@@ -142,6 +135,32 @@ def judge_class(kind: str) -> type[Judge]:
         remedy = "name it so" if ":" in judge.kind else f"remove the line `kind = {judge.kind!r}` from the class"
         raise wrong(f"the class at {kind!r} goes by another name", remedy, judge.kind)
     return judge
+
+
+def named_object(place: str, field: str, what: str, example: str) -> Any:
+    """What stands at `module:Class`, or None. The module is imported, which runs the code in it.
+
+    Args:
+        place: `module:Class`.
+        field: The flag that names it, for messages.
+        what: It should be, with its article.
+        example: Another place.
+
+    Raises:
+        InputError: It is no such place, or the module cannot be imported.
+    """
+
+    def wrong(problem: str, remedy: str) -> InputError:
+        return InputError(problem, field=field, expected=f"module:Class of {what}", found=place, remedy=remedy)
+
+    module, _, name = place.partition(":")
+    if not _MODULE.fullmatch(module) or not name.isidentifier():
+        raise wrong(f"not the place of {what}", f"write it like {example}")
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        remedy = "install it, or set PYTHONPATH to the folder that it is in"
+        raise wrong(f"the module {module!r} cannot be imported: {error}", remedy) from error
 
 
 def build(kind: str, config: Mapping[str, Any]) -> Judge:

@@ -28,7 +28,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus, RatedGroup, Task
 from debate_judge.data.splits import PARTS, split
 from debate_judge.data.tasks import TASKS
-from debate_judge.programs.judge import Judgement, Unscored, Verdict
+from debate_judge.programs.judge import Item, Judgement, Unscored, Verdict
 from debate_judge.programs.roles.parsing import escape
 
 FAILED = -1.0
@@ -86,7 +86,7 @@ def examples(
             raise InputError("unknown part", field="part", expected=", ".join(PARTS), found=part)
         corpus = getattr(split(corpus, aspects=[aspect.name for aspect in chosen], seed=seed), part)
     made = [
-        _example(corpus.task, group, aspect.name)
+        call_example(corpus.task, aspect.name, group, [c.text for c in group.candidates], group.ratings(aspect.name))
         for aspect in chosen
         for group in corpus.groups
         if group.ranks_humans(aspect.name)
@@ -104,16 +104,27 @@ def examples(
     return Examples(made, left_out)
 
 
-def _example(task: Task, group: RatedGroup, aspect: str) -> dspy.Example:
-    fields: dict[str, Any] = {"source": group.source, "texts": [c.text for c in group.candidates], "aspect": aspect}
+def call_example(
+    task: Task, aspect: str, source: RatedGroup | Item, texts: Sequence[str], ratings: Sequence[float | None]
+) -> dspy.Example:
+    """An example with the arguments of a judge's call about texts of one source as inputs.
+
+    Args:
+        task: Of the call.
+        aspect: Its name.
+        source: What has the source, its context and references.
+        texts: The candidates.
+        ratings: The mean over raters for each.
+    """
+    fields: dict[str, Any] = {"source": source.source, "texts": list(texts), "aspect": aspect}
     if task != next((known for known in TASKS.values() if any(a.name == aspect for a in known.aspects)), None):
         # A name where it suffices, because examples may be written to files as demonstrations.
         fields["task"] = task.name if TASKS.get(task.name) == task else task
-    if group.context:
-        fields["context"] = group.context
-    if group.references:
-        fields["references"] = list(group.references)
-    return dspy.Example(**fields, ratings=group.ratings(aspect)).with_inputs(*fields)
+    if source.context:
+        fields["context"] = source.context
+    if source.references:
+        fields["references"] = list(source.references)
+    return dspy.Example(**fields, ratings=list(ratings)).with_inputs(*fields)
 
 
 def group_agreement(

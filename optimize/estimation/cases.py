@@ -42,18 +42,18 @@ def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tun
 
 def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
     """What the tuner found, or if that is nothing, the judge as if it had found other instructions for every role."""
-    one = as_tuned(found)
-    if one.judge is not judge and one.persona is None and CRITIC in judge.tunable():
-        found = one = replace(one, persona=LearntPersona("Be thorough."))
-    tuned = one.judge
-    if tuned is judge or tuned.instructions() != judge.instructions():
-        return found
-    changed = tuned.deepcopy()
-    for name, predictor in changed.named_predictors():
-        if name in changed.tunable():
+    tuned = as_tuned(found)
+    if tuned.judge is judge:
+        return tuned
+    if tuned.judge.instructions() != judge.instructions():
+        learnt = LearntPersona("Be thorough.") if CRITIC in judge.tunable() else None
+        return replace(tuned, persona=tuned.persona or learnt)
+    one = tuned.judge.deepcopy()
+    for name, predictor in one.named_predictors():
+        if name in one.tunable():
             signature = predictor.signature
             predictor.signature = signature.with_instructions(f"{signature.instructions} Be thorough.")
-    return changed
+    return one
 
 
 def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:

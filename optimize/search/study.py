@@ -47,7 +47,7 @@ _FALLS_BEHIND = 0.05
 """Significance of the one-sided Wilcoxon test by which a trial is pruned."""
 
 _NOT_AHEAD = 0.25
-"""The same in the dearer reading, which takes many times the calls: a trial goes on only where it is ahead."""
+"""The same in a dearer reading, which takes many times the calls: less is enough to be pruned."""
 
 _SUGGESTIONS = 32
 """Suggestions of the sampler, none of which is new, after which the plainest is tried that is left."""
@@ -67,6 +67,12 @@ _ENOUGH = 16
 _MOST_PARTS = 200
 """Reported values of a trial and aspect, at most."""
 
+_STARTS = 12
+"""Starting points that are usual."""
+
+_FEWEST_FOR_IMPORTANCES = 8
+"""Completed trials from which on importances are told."""
+
 
 @dataclass(frozen=True)
 class Breadth:
@@ -84,8 +90,12 @@ class Breadth:
     new_debates: bool = True
     """Whether the sampler may suggest debates that were not held yet; else only Tie-breakers for those that were."""
     cheap_only: bool = False
-    """Whether in the dearer reading only the untuned single call is tried, which held-out asks for anyway, and no
-    prompt asks for scores in steps."""
+    """Whether in the dearer reading only the untuned single call is tried, which held-out asks for anyway."""
+
+    @property
+    def about(self) -> int:
+        """Trials that are usual."""
+        return min(self.trials, _STARTS + self.suggestions)
 
 
 BREADTHS: Mapping[str, Breadth] = MappingProxyType(
@@ -144,8 +154,6 @@ class Strategy:
 
     pruner: Callable[..., optuna.pruners.BasePruner] = _wilcoxon
     """By `dear`: whether trials in a dearer reading than the judge's own are pruned by it."""
-    sampler: Callable[[int], optuna.samplers.BaseSampler] = _tpe
-    """Of a seed."""
     suggested: Callable[[Sequence[Probe]], Sequence[Probe]] | None = None
     """From what is left to what is tried next, in place of the sampler."""
     heads: Callable[[Outcomes, Sequence[JudgeVariant]], list[JudgeVariant]] = best_first
@@ -267,20 +275,21 @@ class _Study:
             yield [Probe(v, shortest, True) for v in self._plan.strategy.heads(self._outcomes, tried)[:1]]
 
     def _suggested(self, most: int) -> list[Probe]:
-        """What is tried next; nothing if all was seen, or nothing new is suggested."""
-        left = dict.fromkeys(probe_of(point) for point in self._space.points() if point not in self._trials)
-        new = [probe for probe in left if self._has_new(probe) and self._worth_a_debate(probe)]
+        """What is tried next; nothing if all was seen."""
+        given = [point for point in self._space.points() if point.granularity == self._space.granularities[0]]
+        new = [probe_of(point) for point in given if point not in self._trials]
+        new = [probe for probe in new if self._worth_a_debate(probe)]
         if not self._plan.breadth.new_debates:
             debated = {(point.variant, point.rounds) for point in self._outcomes.by_point if point.rounds}
             new = [probe for probe in new if (probe.variant, probe.rounds) in debated]
         if (instead := self._plan.strategy.suggested) is not None:
-            return list(instead(new))[:most] if new else []
+            return list(instead(new))[:most]
         found: list[Probe] = []
         for _ in range(_SUGGESTIONS):
             if len(found) == min(most, len(new)):
                 break
             # A sampler of its own for each suggestion: the result depends on the trials so far and on no other state.
-            self._optuna.sampler = self._plan.strategy.sampler(self._plan.seed * 100_003 + self._suggestions)
+            self._optuna.sampler = _tpe(self._plan.seed * 100_003 + self._suggestions)
             self._suggestions += 1
             trial = self._optuna.ask()
             point = suggest(self._space, trial)
@@ -290,9 +299,6 @@ class _Study:
             else:
                 self._tell(trial, None, "FAIL")
         return found or new[:1]
-
-    def _has_new(self, probe: Probe) -> bool:
-        return any(point not in self._trials for point in self._lengths(probe))
 
     def _worth_a_debate(self, probe: Probe) -> bool:
         """Where a single call was pruned in another reading, the same is not debated in it."""
@@ -350,26 +356,24 @@ class _Study:
 
     def _report(self, point: Point, end: int) -> None:
         """Report the value on each of the first groups, as far as the point may be judged by them."""
-        asked = self._order[:end]
         reported = self._reported.setdefault(point, {})
-        # At last the groups that Optuna was not told of.
-        begin = max(reported, default=-1)
-        for step, value in self._values(point, asked).items():
-            if step > begin:
-                reported[step] = value
-                self._trials[point].report(value, step)
+        # Of an earlier block all parts were reported.
+        begin = max(reported, default=-1) // self._aspects + 1
+        for step, value in self._values(point, begin, end).items():
+            reported[step] = value
+            self._trials[point].report(value, step)
 
-    def _values(self, point: Point, asked: Sequence[str]) -> dict[int, float]:
-        """Step -> agreement less the price, in each whole part of the groups that were asked about."""
-        outcomes, only = self._outcomes, frozenset(asked)
-        every = len(only) == len(self._order)
+    def _values(self, point: Point, begin: int, end: int) -> dict[int, float]:
+        """Step -> agreement less the price, in each whole part, from the `begin`-th on, of the first `end` groups."""
+        outcomes, only = self._outcomes, frozenset(self._order[:end])
+        every = end == len(self._order)
         found: dict[int, float] = {}
         number = 0
         for scores in outcomes.units.values():
             by_aspect, calls = scores.scores(point, only=None if every else only)
             for groups in by_aspect.values():
                 by_id = {group.group: group for group in groups}
-                for place, part in enumerate(self._parts):
+                for place, part in enumerate(self._parts[begin:], start=begin):
                     if not only.issuperset(part):
                         break
                     values = outcomes.by_group([by_id[name] for name in part if name in by_id]).values()
@@ -431,14 +435,11 @@ class _Study:
         import optuna
 
         complete = self._optuna.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-        if len(complete) < _FEWEST_FOR_IMPORTANCE or len({trial.value for trial in complete}) < 2:
+        if len(complete) < _FEWEST_FOR_IMPORTANCES or len({trial.value for trial in complete}) < 2:
             return {}
         varied = [name for name, value in complete[0].params.items() if any(t.params[name] != value for t in complete)]
         with quiet():
             return dict(optuna.importance.get_param_importances(self._optuna, params=varied))
-
-
-_FEWEST_FOR_IMPORTANCE = 8
 
 
 def _whole(space: Space, point: Point) -> Probe:

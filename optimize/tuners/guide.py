@@ -23,7 +23,7 @@ from dspy.teleprompt.teleprompt import Teleprompter
 from debate_judge.optimize.examples import group_metric
 from debate_judge.optimize.tuners import Fold, GuideLimits, LearntPersona, Tuned, Tuning
 from debate_judge.optimize.tuners.guide_author import GuideAuthor
-from debate_judge.optimize.tuners.persona import CRITIC, replies_of, write_persona
+from debate_judge.optimize.tuners.persona import CRITIC, replied_to
 from debate_judge.optimize.tuners.rated_material import RatedSource, merged, rated_sources
 from debate_judge.programs.judge import Item, Judge, Judgement, Verdict
 from debate_judge.programs.roles.guide import guide_in, with_guide
@@ -64,10 +64,8 @@ class _Guide:
     text: str
     proposals: Mapping[int, _Proposal]
     """Number of the part that its author has not seen -> a guide."""
-    shown: Sequence[int] = ()
-    """Indices of the examples, not seen by its author, that a revision was written from."""
-    judged: Mapping[int, _Rated] = field(default_factory=dict)
-    """These examples, judged with the author's guide."""
+    shown: Mapping[int, _Rated] = field(default_factory=dict)
+    """Index -> example, not seen by its author, that a revision was written from, judged with the author's guide."""
     left: Mapping[int, _Rated] = field(default_factory=dict)
     """Index -> example that neither has seen, judged with the guide."""
 
@@ -228,12 +226,10 @@ class GuideOptimizer(Teleprompter):
         """The best guide, revised on half of what it has not seen if the revision does better on the other half."""
         unseen = list(best.judged)
         shown, left = unseen[: len(unseen) // 2], unseen[len(unseen) // 2 :]
-        kept = _Guide(
-            best.guide, proposals, shown, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in left}
-        )
+        kept = _Guide(best.guide, proposals, {i: best.judged[i] for i in shown}, {i: best.judged[i] for i in left})
         if not shown:
             return kept
-        revised = self._author(rated).revise(best.guide, _material(best.judged[i] for i in shown))
+        revised = self._author(rated).revise(best.guide, _material(kept.shown.values()))
         if revised is None:
             return kept
         judged = self._under(student, rated, revised, left)
@@ -244,17 +240,11 @@ class GuideOptimizer(Teleprompter):
     def _persona(self, judge: Judge, guide: _Guide) -> LearntPersona | None:
         """A persona written from what the Critic's replies did, if debates with it do better on sources that it has not
         seen."""
-        if (
-            not self._limits.persona
-            or not self._rounds
-            or CRITIC not in judge.tunable()
-            or not guide.shown
-            or not guide.left
-        ):
+        if not (self._limits.persona and self._rounds and guide.shown and guide.left and CRITIC in judge.tunable()):
             return None
         former = judge.instructions()[CRITIC]
-        replies = [replies_of(rated.example, rated.transcripts) for rated in guide.judged.values()]
-        text = write_persona(self._reflect, former, replies, self._limits)
+        sources = [s for one in guide.shown.values() for s in replied_to(one.example, one.transcripts)]
+        text = self._author(list(guide.shown.values())).persona(former, merged(sources))
         if text is None or text == former:
             return None
         places = list(guide.left)

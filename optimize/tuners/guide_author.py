@@ -1,7 +1,6 @@
-"""Has a reflecting LM write guides to the raters, and checks them.
+"""Has a reflecting LM write guides to the raters and personas of the Critic, and checks them.
 
-If a guide is too long or quotes a shown text, the LM is asked once more with what was wrong; if it still is, the guide
-is cut.
+If one is too long or quotes a shown text, the LM is asked once more with what was wrong; if it still is, it is cut.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import dspy
 
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.optimize.tuners import GuideLimits
+from debate_judge.optimize.tuners.persona import EFFECTS, RIGHTLY, WritePersona, effects_of
 from debate_judge.optimize.tuners.rated_material import RatedSource, pack, quoted
 from debate_judge.programs.roles.parsing import escape
 
@@ -101,23 +101,49 @@ class GuideAuthor:
         """A revision of the guide `former` by sources that were judged with it, as many as fit into one prompt."""
         return self._draft(former, pack(sources, self.limits.tokens, 1)[0])
 
+    def persona(self, former: str, sources: Sequence[RatedSource]) -> str | None:
+        """A persona of the Critic, from what its replies did on as many of the sources as fit into one prompt; None if
+        nothing could be better.
+
+        Args:
+            former: The persona that the replies were given with.
+            sources: As `persona.replied_to` makes them.
+        """
+        shown = next(iter(pack(sources, self.limits.tokens, 1)), [])
+        counts = effects_of(shown)
+        if counts[RIGHTLY] == counts.total():
+            return None
+        asked = {
+            "former_persona": former,
+            "replies": "\n".join(source.line() for source in shown),
+            "effects": "; ".join(f"{effect}: {counts[effect]}" for effect in EFFECTS),
+        }
+        return self._ask(WritePersona, shown, asked, "persona", self.limits.persona)
+
     def _draft(self, former: str, shown: Sequence[RatedSource]) -> str | None:
         lines = "\n".join(source.line() for source in shown)
         spread = spread_of([c.mean for source in shown for c in source.candidates], self.aspect.scale)
         return self._ask(WriteGuide, shown, {"rated": lines, "spread": spread, "former_guide": former or "none"})
 
     def _ask(
-        self, signature: type[dspy.Signature], shown: Sequence[RatedSource], inputs: Mapping[str, str]
+        self,
+        signature: type[dspy.Signature],
+        shown: Sequence[RatedSource],
+        inputs: Mapping[str, str],
+        field: str = "guide",
+        words: int | None = None,
     ) -> str | None:
+        """The text of a field, of at most so many words, by default as many as a guide may have."""
+        words = words or self.limits.words
         task, aspect = self.task, self.aspect
         asked = {
             "task": f"Each {task.candidate_label} was made for a {task.source_label}.",
             "aspect": f"{aspect.name} ({aspect.scale}): {aspect.definition}",
-            "limit": f"Aim at {round(0.85 * self.limits.words)} words; a guide of more than {self.limits.words}, as "
-            "counted by the blanks between them, is refused.",
+            "limit": f"Aim at {round(0.85 * words)} words; a {field} of more than {words}, as counted by the blanks "
+            "between them, is refused.",
             **inputs,
         }
-        problem, guide = "", ""
+        problem, text = "", ""
         for _ in range(2):
             try:
                 with dspy.context(lm=self.lm, adapter=dspy.ChatAdapter(), disable_history=True):
@@ -125,20 +151,21 @@ class GuideAuthor:
             except dspy.AdapterParseError:
                 problem = "The reply could not be read: it needs every field under its header."
                 continue
-            guide = escape(str(answer.guide or "").strip())
-            problem = self._problem(guide, shown)
+            text = escape(str(answer.get(field) or "").strip())
+            problem = _problem(field, text, words, shown)
             if not problem:
-                return guide
-        return cut(guide, self.limits.words, shown) or None
+                return text
+        return cut(text, words, shown) or None
 
-    def _problem(self, guide: str, shown: Sequence[RatedSource]) -> str:
-        if not guide:
-            return "The guide was empty."
-        words = len(guide.split())
-        if words > self.limits.words:
-            return f"The guide had {words} words; the limit is {self.limits.words}."
-        quotation = quoted(guide, shown, QUOTE)
-        return f"The guide quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
+
+def _problem(field: str, text: str, words: int, shown: Sequence[RatedSource]) -> str:
+    if not text:
+        return f"The {field} was empty."
+    count = len(text.split())
+    if count > words:
+        return f"The {field} had {count} words; the limit is {words}."
+    quotation = quoted(text, shown, QUOTE)
+    return f"The {field} quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
 
 
 def spread_of(means: Sequence[float], scale: Scale) -> str:

@@ -9,10 +9,8 @@ the judge, `trainset` (one `dspy.Example` a source, as `debate_judge.examples` m
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -22,12 +20,11 @@ import dspy
 from debate_judge.data.errors import InputError
 from debate_judge.optimize.tuners import Tuner, Tuning
 from debate_judge.optimize.tuners.dspy_optimizers import narrated_nowhere
-from debate_judge.programs.devset import group_agreement
+from debate_judge.programs import named_object
+from debate_judge.programs.devset import call_example, group_agreement
 from debate_judge.programs.judge import Judge
 
 logger = logging.getLogger(__name__)
-
-_PLACE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 
 THREADS = 8
 """Examples that an optimizer evaluates at the same time; the candidates of each are asked about at once anyway."""
@@ -44,18 +41,9 @@ def class_tuner(name: str) -> Tuner:
     """
 
     def wrong(problem: str, remedy: str) -> InputError:
-        return InputError(
-            problem, field="--tuner", expected="module:Class of a DSPy optimizer", found=name, remedy=remedy
-        )
+        return InputError(problem, field="--tuner", expected="module:Class of an optimizer", found=name, remedy=remedy)
 
-    place = _PLACE.fullmatch(name)
-    if place is None:
-        raise wrong("not the place of an optimizer", "write it like dspy:COPRO or my_package.my_module:MyOptimizer")
-    try:
-        optimizer = getattr(importlib.import_module(place[1]), place[2], None)
-    except ImportError as error:
-        remedy = "install it, or set PYTHONPATH to the folder that it is in"
-        raise wrong(f"the module {place[1]!r} cannot be imported: {error}", remedy) from error
+    optimizer = named_object(name, "--tuner", "an optimizer", "dspy:COPRO or my_package.my_module:MyOptimizer")
     if not isinstance(optimizer, type) or not callable(getattr(optimizer, "compile", None)):
         raise wrong(f"{name!r} is not an optimizer", "name a class with a method compile(student, *, trainset)")
 
@@ -112,14 +100,5 @@ def _example(rated: dspy.Example) -> dspy.Example:
             field="--tuner",
             remedy="take --tuner guide, gepa or mipro, which tune on sources with one candidate each as well",
         )
-    fields: dict[str, Any] = {
-        "source": first.source,
-        "texts": [item.text for item in rated.questions],
-        "aspect": first.aspect,
-        "task": first.task,
-    }
-    if first.context:
-        fields["context"] = first.context
-    if first.references:
-        fields["references"] = list(first.references)
-    return dspy.Example(**fields, ratings=rated.ratings).with_inputs(*fields)
+    texts = [item.text for item in rated.questions]
+    return call_example(first.task, first.aspect.name, first, texts, rated.ratings)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dspy
 
+from debate_judge.programs.judge import Item
 from debate_judge.programs.roles.parsing import escape
 from debate_judge.programs.transcript import Transcript
 
@@ -40,6 +41,8 @@ class RatedCandidate:
     """The raters' comments."""
     number: int | None = None
     """Its number in the feedback."""
+    debate: Mapping[str, Any] = field(default_factory=dict)
+    """What a debate did to the score, if that is shown."""
 
     @property
     def difference(self) -> float:
@@ -56,7 +59,7 @@ class RatedCandidate:
             found["comments"] = [comment[:_LONGEST_REASON] for comment in self.comments]
         if self.score is not None:
             found |= {"judge": round(self.score, 2), "judge_reason": self.reason[:_LONGEST_REASON]}
-        return found
+        return {**found, **self.debate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +101,17 @@ class RatedSource:
         return replace(self, candidates=tuple(kept))
 
 
-def rated_sources(example: dspy.Example, transcripts: Sequence[Transcript]) -> list[RatedSource]:
+def rated_sources(
+    example: dspy.Example,
+    transcripts: Sequence[Transcript],
+    debate: Callable[[Item, float, Transcript], Mapping[str, Any]] = lambda item, mean, transcript: {},
+) -> list[RatedSource]:
     """The rated candidates of an example by source, with the judge's first score and its reasons, before any debate.
 
     Args:
         example: From `optimize.examples`.
         transcripts: One for each of its questions.
+        debate: From an item, its mean rating and its transcript to what is shown of the debate, by default nothing.
     """
     found = []
     rated = zip(example.questions, example.ratings, example.raters, example.comments, transcripts, strict=True)
@@ -113,7 +121,8 @@ def rated_sources(example: dspy.Example, transcripts: Sequence[Transcript]) -> l
         first = next((turn for turn in transcript.turns if turn.score is not None), None)
         score, reason = (first.score, first.text) if first else (None, "")
         told = tuple(map(escape, comments))
-        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told, number)
+        shown = debate(item, mean, transcript)
+        candidate = RatedCandidate(escape(item.text), ratings, mean, score, escape(reason), told, number, shown)
         found.append(RatedSource(escape(item.source), escape(item.context), (candidate,)))
     return merged(found)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from debate_judge.optimize.selection import learn
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning
 from debate_judge.optimize.tuners.guide import guided
-from debate_judge.optimize.tuners.persona import EFFECTS, CriticReply, replies_of
+from debate_judge.optimize.tuners.persona import EFFECTS, effects_of, replied_to
 from debate_judge.programs.debate.personas import PERSONAS, STRICT
-from debate_judge.programs.judge import corpus_items
+from debate_judge.programs.judge import Item, corpus_items
 from debate_judge.programs.offline.engine import OfflineEngine
 from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
@@ -30,29 +32,42 @@ from tests.optimize.small_corpus import small_corpus
 ITEM = corpus_items(corpus(1), ASPECT)[0]
 
 
+SCORER, CRITIC = Turn("scorer", 0, "Because.", 4.0), Turn("critic", 1, "Too high.")
+GIVING_IN, AGAIN = Turn("critic", 1, "", no_issue=True), Turn("scorer", 1, "So be it.", 3.0)
+
+
+def rated(ratings: Sequence[float | None], items: Sequence[Item] = ()) -> dspy.Example:
+    n = len(ratings)
+    return dspy.Example(questions=items or [ITEM] * n, ratings=ratings, raters=[()] * n, comments=[()] * n)
+
+
 @pytest.mark.parametrize(
-    ("mean", "before", "after", "no_issue", "effect"),
+    ("mean", "before", "after", "effect"),
     [
-        (3.0, 3.2, 3.2, True, 0),
-        (3.0, 4.0, 4.0, True, 1),
-        (3.0, 4.0, 3.5, False, 2),
-        (3.0, 4.0, 4.5, False, 3),
-        (3.0, 4.0, 2.0, False, 4),
-        (3.0, 4.0, 4.0, False, 4),
+        (3.0, 3.2, None, "NO ISSUE, rightly"),
+        (3.0, 4.0, None, "NO ISSUE, too early"),
+        (3.0, 4.0, 3.5, "moved the score toward the raters"),
+        (3.0, 4.0, 4.5, "moved the score away from the raters"),
+        (3.0, 4.0, 2.0, "objected, and the score stayed as far from the raters"),
+        (3.0, 4.0, 4.0, "objected, and the score stayed as far from the raters"),
     ],
 )
-def test_what_a_reply_did(mean: float, before: float, after: float, no_issue: bool, effect: int) -> None:
-    assert CriticReply(ITEM, mean, before, after, "too high", no_issue).effect == EFFECTS[effect]
+def test_what_a_reply_did(mean: float, before: float, after: float | None, effect: str) -> None:
+    turns = (replace(SCORER, score=before), *((GIVING_IN,) if after is None else (CRITIC, replace(AGAIN, score=after))))
+    (source,) = replied_to(rated([mean]), [Transcript(turns)])
+    assert source.candidates[0].debate["effect"] == effect
+    assert effects_of([source]) == {effect: 1}
+    assert json.loads(source.line())["candidates"][0]["effect"] == effect
 
 
-def test_replies_are_those_of_rated_items_that_the_critic_has_replied_about() -> None:
-    scorer, critic = Turn("scorer", 0, "Because.", 4.0), Turn("critic", 1, "Too high.")
-    again = Turn("scorer", 1, "So be it.", 3.0)
-    example = dspy.Example(questions=[ITEM] * 4, ratings=[3.0, None, 3.0, 3.0])
-    transcripts = [Transcript((scorer, critic, again)), Transcript((scorer, critic, again)), Transcript((scorer,)),
-                   Transcript((scorer, Turn("critic", 1, "", no_issue=True)))]  # fmt: skip
-    found = replies_of(example, transcripts)
-    assert [(r.before, r.after, r.no_issue) for r in found] == [(4.0, 3.0, False), (4.0, 4.0, True)]
+def test_shown_are_rated_items_each_under_its_own_source_with_replies_where_there_are_any() -> None:
+    """At sample level an example is of several sources."""
+    items = [replace(ITEM, source=source, text=f"Text {n}.") for n, source in enumerate("aabb")]
+    whole = Transcript((SCORER, CRITIC, AGAIN))
+    found = replied_to(rated([3.0, None, 3.0, 2.0], items), [whole, whole, Transcript((SCORER,)), whole])
+    shown = {source.source: [(c.text, c.debate.get("score_after")) for c in source.candidates] for source in found}
+    assert shown == {"a": [("Text 0.", 3.0)], "b": [("Text 2.", None), ("Text 3.", 3.0)]}
+    assert effects_of(found).total() == 2
 
 
 class Persuaded(Author):
@@ -80,7 +95,9 @@ def test_a_persona_that_helps_is_in_the_critics_instructions_and_one_that_does_n
         author = Persuaded(persona)
         judge, _ = tuned(author, rounds=1)
         assert judge.instructions()["critic"] == (persona if kept else STRICT.text)
-        (prompt,) = author.asked
+        # What is empty is asked for once more.
+        assert len(author.asked) == (1 if persona else 2)
+        prompt = author.asked[0]
         assert section(prompt, "former_persona") == STRICT.text
         (source,) = map(json.loads, section(prompt, "replies").splitlines())
         effects = {c["effect"] for c in source["candidates"]}
@@ -108,8 +125,10 @@ def test_nothing_is_asked_where_nobody_debates_or_every_reply_was_right() -> Non
 
 def test_a_quotation_in_a_persona_is_cut() -> None:
     quoting = "You are stern. Say that source number 1 tells of an old lighthouse keeper."
-    judge, _ = tuned(Persuaded(quoting), rounds=1)
+    author = Persuaded(quoting)
+    judge, _ = tuned(author, rounds=1)
     assert judge.instructions()["critic"] == "You are stern."
+    assert "quotes the texts" in section(author.asked[1], "correction")
 
 
 def test_the_offline_stand_in_is_sterner_where_the_critic_gave_in_and_milder_where_it_led_astray() -> None:
