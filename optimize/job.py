@@ -38,7 +38,8 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
 from debate_judge.programs import named, options_of, preset
 from debate_judge.programs.judge import Judge
-from debate_judge.programs.make_lm import make_lm, open_replies, replies_folder
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.reports import calibration as calibration_tables

@@ -34,7 +34,6 @@ def reflection_lm(settings: Settings, lm: JudgeLM, engine: LocalEngine | None = 
 
     Raises:
         InputError: The name is not an LM's, or a budget in money was given and the price is unknown.
-        dspy.LMError: The provider is unknown, or its key is missing.
     """
     spec, api_base = settings.reflection
     return make_lm(

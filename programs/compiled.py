@@ -90,7 +90,7 @@ class SharedGrouping:
 
 
 def grouped_by_aspect(judges: Mapping[str, Judge], items: Mapping[str, Sequence[Item]]) -> list[SharedGrouping]:
-    """TablePlace the items of several aspects, so that aspects share calls where their judges can.
+    """Group the items of several aspects, so that aspects share calls where their judges can.
 
     Args:
         judges: Name of an aspect -> its judge.

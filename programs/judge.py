@@ -315,9 +315,9 @@ def reason_of(judgement: Judgement) -> str:
     return judgement.reason if isinstance(judgement, Verdict) else f"{judgement.reason}: {judgement.detail}"
 
 
-def in_granularity(judgement: Judgement, item_scale: Aspect, granularity: Granularity) -> float | None:
+def in_granularity(judgement: Judgement, aspect: Aspect, granularity: Granularity) -> float | None:
     """The score of a finished judgement in the given granularity, or None if it has no score. Needs no LM call."""
-    return None if isinstance(judgement, Unscored) else item_scale.scale.at(judgement.score, granularity)
+    return None if isinstance(judgement, Unscored) else aspect.scale.at(judgement.score, granularity)
 
 
 # --- a call from Python ---

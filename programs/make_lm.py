@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.engine import Transport
 from debate_judge.programs.lm.http.address import (
@@ -19,8 +17,6 @@ from debate_judge.programs.lm.http.address import (
     key_variable,
     without_credentials,
 )
-from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
-from debate_judge.programs.lm.http.other_providers import LiteLLM
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
 from debate_judge.programs.lm.prices import Price, context_of, price_of
@@ -34,16 +30,11 @@ OFFLINE = "offline"
 """The spec of the embedded stand-in, which computes its answers from text statistics."""
 
 
-def replies_folder(store: str | Path, spec: str) -> Path:
-    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
-    return Path(store) / "replies" / spec.replace("/", "_")
-
-
 def open_replies(folder: Path, spec: str, database: str | None = None) -> SqlStore:
     """Open the replies of an LM: those of a folder, and where a team shares a database those of all its machines.
 
     Args:
-        folder: Of `replies_folder`.
+        folder: Of `programs.lm.reply.replies_folder`.
         spec: The LM. Those of the offline LM stay in the folder: to compute one takes less time than to fetch it.
         database: postgresql://USER@HOST/DATABASE; by default what the variable DEBATE_REPLIES says, if it is set.
 
@@ -83,9 +74,9 @@ def make_lm(
         flag: The flag that the spec comes from, for messages.
 
     Raises:
-        InputError: The spec is not `offline` and has no provider prefix; a budget in money was given, but no price is
-            known; the prices are unreadable; or `api_base` is not an address.
-        dspy.LMError: The provider is unknown, or its key is missing.
+        InputError: The spec is not `offline` and has no provider prefix, or an unknown one; its key cannot be sent; a
+            budget in money was given, but no price is known; the prices are unreadable; or `api_base` is not an
+            address.
     """
     options = options or LMOptions()
     _require_usable(spec, flag, options)
@@ -94,10 +85,14 @@ def make_lm(
         from debate_judge.programs.offline import engine as offline
 
         return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
+    # What the offline LM does without takes a fifth of its start.
+    from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
+    from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+
     api_base = server_of(spec, api_base)
     if is_reasoning_model(spec):
         temperature = max_tokens = None
-    transport = engine or transport_for(spec, api_base)
+    transport = engine or transport_for(spec, api_base, flag)
     lm = JudgeLM(
         spec,
         engine=transport,
@@ -132,21 +127,33 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
             field=flag,
             expected=f"{OFFLINE!r} or PROVIDER/MODEL",
             found=spec,
-            remedy=f"did you mean {OFFLINE!r}?" if difflib.get_close_matches(spec, [OFFLINE]) else None,
+            remedy=did_you_mean(spec, [OFFLINE]),
         )
 
 
-def transport_for(spec: str, api_base: str | None) -> Transport:
+def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
     """What makes one attempt at a call to PROVIDER/MODEL.
 
     Raises:
-        ValueError: The provider is unknown, or the key has a character that HTTP does not allow.
+        InputError: The provider is unknown, or the key has a character that HTTP does not allow.
     """
     prefix = spec.partition("/")[0]
     if prefix not in COMPATIBLE:
-        return LiteLLM(spec, api_base)
+        from debate_judge.programs.lm.http.other_providers import LiteLLM
+
+        return LiteLLM(spec, api_base, flag)
+    from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
+
     # Pasted with a line break, it would be no header.
     key = (os.environ.get(key_variable(spec)) or "").strip() or None
+    if key and not (key.isascii() and key.isprintable()):
+        # Not quoted, for it may be nearly the key.
+        raise InputError(
+            "the key has a character that HTTP does not allow",
+            field=key_variable(spec),
+            expected="letters, digits and signs of ASCII",
+            remedy="set the variable to the key as the provider shows it",
+        )
     return OpenAICompatible(
         api_base or COMPATIBLE[prefix], key, needs=key_variable(spec) if prefix == "openai" and not api_base else None
     )

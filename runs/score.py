@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, make_parser, read
 from debate_judge.runs.flags.prose import is_terminal, print_error
@@ -92,7 +93,12 @@ def _estimate(arguments: ScoreFlags) -> int:
     api_base = arguments.api_base or foreign_address(found, arguments.lm, None)
     spec, api_base, settings = lm_of(found, arguments.lm, api_base, arguments.max_tokens)
     target = Target(
-        spec, api_base, _replies(arguments, spec), settings, limits(arguments), reply_tokens(arguments.estimate or "")
+        spec,
+        api_base,
+        replies_folder(arguments.store, spec),
+        settings,
+        limits(arguments),
+        reply_tokens(arguments.estimate or ""),
     )
     aspects = chosen_aspects(found.judge, arguments.aspects or None)
     items = _items(arguments, found.judge.task, aspects)
@@ -107,10 +113,6 @@ def _export(arguments: ScoreFlags) -> Export:
     from debate_judge.runs.export.from_mlflow import MLflowStore
 
     return find(arguments.program, arguments.judge, MLflowStore(folder=Path(arguments.store)))
-
-
-def _replies(arguments: ScoreFlags, spec: str) -> Path:
-    return Path(arguments.store) / "replies" / spec.replace("/", "_")
 
 
 def _judge(arguments: ScoreFlags) -> LoadedJudge:
@@ -132,7 +134,7 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
     if asks:
         # An address that only the export names is refused, and not tried.
         require_server(*lm_of(found, arguments.lm, api_base)[:2], arguments.store)
-    store = _replies(arguments, spec)
+    store = replies_folder(arguments.store, spec)
     judge = open_judge(
         found,
         lm=arguments.lm,

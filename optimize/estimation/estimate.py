@@ -22,7 +22,7 @@ from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.study import breadth_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
-from debate_judge.programs.make_lm import replies_folder
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.estimates.dry_run import Estimate, Ledger, Target, dry_run_all, reply_tokens
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.runner.display import StepProgress

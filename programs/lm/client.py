@@ -59,10 +59,6 @@ class JudgeLM(dspy.LM):
             warmup=not isinstance(engine, LocalEngine),
         )  # fmt: skip
         self.endpoint, self.price, self.concurrency = endpoint, price, concurrency
-        self.store: ReplyStore = self.recorded.store
-        """Where its replies are kept."""
-        self.meter: Meter = self.recorded.meter
-        """Counts its calls and tokens, with those of the other LM of its run."""
         self.context: int | None = None
         """Tokens that a prompt may have, where it is known."""
         self._seconds: list[JudgeLM] = []
@@ -82,6 +78,16 @@ class JudgeLM(dspy.LM):
         return self
 
     @property
+    def store(self) -> ReplyStore:
+        """Where its replies are kept."""
+        return self.recorded.store
+
+    @property
+    def meter(self) -> Meter:
+        """Counts its calls and tokens, with those of the other LM of its run."""
+        return self.recorded.meter
+
+    @property
     def batches(self) -> BatchEngine | None:
         """Where its calls go in batch jobs, if they do."""
         return self.recorded.batches
@@ -99,7 +105,6 @@ class JudgeLM(dspy.LM):
             role: What the accounts call the calls of DSPy's own modules to this one.
         """
         self.recorded.share(first.recorded, role, self.price)
-        self.meter = first.meter
         self.meter.prices[role] = self.price
         first._seconds.append(self)
         return self

@@ -1,8 +1,8 @@
 """The one path of a call: a request of DSPy's in, its recorded response out.
 
 Look the call up in the store, else take a place from the limiter, reserve the budget, ask with retries, store the
-reply, return it. Identical calls in flight are made once, in this process and in all that share the store. A call whose
-caller is cancelled while a request is out goes on: the answer is paid for, so it is kept.
+reply, return it. Identical calls in flight are made once, in this process and (but for batch jobs) in all that share
+the store. A call whose caller is cancelled while a request is out goes on: the answer is paid for, so it is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Call:
     settings: dict[str, Any] = field(default_factory=dict)
     size: int = 0
     """UTF-8 bytes of its texts."""
-    task: asyncio.Task[Reply] | None = None
+    task: asyncio.Task[Reply] = field(init=False)
     wanted: bool = True
     """Whether its caller still waits."""
     claimed: bool = False
@@ -198,7 +198,7 @@ class RecordedEngine:
             if (reply := await self.store.get(call.key)) is not None:
                 call.recalled = True
                 return reply
-            if (flying := self._flying.get(call.key)) is None or flying.task is None:
+            if (flying := self._flying.get(call.key)) is None:
                 break
             # If it fails or is cancelled, this caller makes the call.
             await asyncio.wait((flying.task,))
@@ -429,7 +429,7 @@ class RecordedEngine:
         await loop.on_loop(self._aclose(drain))
 
     async def _aclose(self, drain: bool) -> None:
-        calls = {call.task: call for call in self._flying.values() if call.task is not None}
+        calls = {call.task: call for call in self._flying.values()}
         for task, call in calls.items():
             if not (drain and call.out):
                 task.cancel()

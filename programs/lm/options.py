@@ -78,7 +78,7 @@ class LMOptions:
     retries: int = 3
     """Further attempts after failures that may be the call's own. Rate limits and outages use none up."""
     first_wait: float = 1.0
-    """Seconds before the second attempt, doubled for each further one, give or take half."""
+    """Seconds before the second attempt, doubled for each further one; by chance up to as many more."""
     longest_wait: float = 60.0
     """Cap on that, and on what a provider asks for with Retry-After."""
     patience: float = 300.0

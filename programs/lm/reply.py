@@ -6,12 +6,18 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from debate_judge.data.errors import InputError
 
 Messages = list[dict[str, Any]]
 """Texts with their roles (system, user, assistant), as OpenAI's chat protocol has them."""
+
+
+def replies_folder(store: str | Path, spec: str) -> Path:
+    """The folder with the stored replies of the LM `spec`, below the folder given with `--store`."""
+    return Path(store) / "replies" / spec.replace("/", "_")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,7 @@ class SqlStore:
     A process that was forked must open its own.
 
     Args:
-        folder: Of the SQLite file; with an address, only the replies of older versions are read from it. Made if it is
-            absent.
+        folder: Of the SQLite file; with an address, what it holds already is read from it, once. Made if it is absent.
         address: Of a PostgreSQL database, as `programs.lm.sql.postgresql.database_address` returns it.
         named: The flag or variable that named the place, for messages.
         lm: Whose replies these are, for people who look into the table.

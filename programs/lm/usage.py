@@ -146,4 +146,5 @@ class Meter:
 
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
-        return {role: tokens.cost(self.prices.get(role) or price) for role, tokens in self.tokens.items()}
+        known = {role: self.prices.get(role, price) for role in self.tokens}
+        return {role: self.tokens[role].cost(own) for role, own in known.items() if own is not None}

@@ -15,8 +15,8 @@ from debate_judge.data.files.writing import write_json
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.lm.errors import describe
 from debate_judge.programs.lm.prices import Price
-from debate_judge.programs.lm.reply import ReplyStore, StoreError
-from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies, replies_folder
+from debate_judge.programs.lm.reply import ReplyStore, StoreError, replies_folder
+from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
 from debate_judge.runs.comparison.ablations.plan import AblationPlan, Findings, ablate
 from debate_judge.runs.comparison.ablations.plan import render as render_ablations
 from debate_judge.runs.comparison.entrants import Entrant

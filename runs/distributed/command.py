@@ -15,7 +15,7 @@ from debate_judge.data.files.columns import ReadingNotes
 from debate_judge.data.schema import Aspect, Task
 from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.options import BudgetCaps, LMOptions
-from debate_judge.programs.make_lm import replies_folder
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.distributed import engine, inputs, pipeline
 from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.inputs import InputSlice

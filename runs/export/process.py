@@ -16,7 +16,7 @@ from typing import Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import base_variable, key_variable
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.make_lm import replies_folder
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.export.loaded import LoadedJudge, open_judge
 from debate_judge.runs.export.manifest import read
 

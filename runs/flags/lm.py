@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Literal
 
 from debate_judge.programs.lm.http.address import address_of, base_variable, require_listening, usual_address
 from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.runs.flags.declared import flag_group, setting
 
 _USUAL = LMOptions()
@@ -55,7 +55,7 @@ def require_server(
     variable = base_variable(spec)
     given = os.environ.get(variable)
     address = api_base or given or usual_address(spec)
-    known = Path(store) / "replies" / (beside or spec).replace("/", "_")
+    known = replies_folder(store, beside or spec)
     if "/" in spec and address and not (known.is_dir() and any(known.iterdir())):
         require_listening(address_of(address) or "", variable if given and not api_base else flag)
 

@@ -15,7 +15,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.data.requirements import aspects_to_judge
 from debate_judge.programs.lm.errors import describe
-from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies, replies_folder
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.programs.make_lm import OFFLINE, make_lm, open_replies
 from debate_judge.runs.comparison.entrants import Entrant, entrants
 from debate_judge.runs.comparison.legend import Setting, part_of, tuned_elsewhere
 from debate_judge.runs.comparison.results import EvalSetup

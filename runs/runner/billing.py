@@ -92,8 +92,9 @@ class UsageByJudge:
 
     async def take(self, key: str) -> Reply | bool:
         answer = await self._store.take(key)
-        # A call that goes out at once is claimed without a look by `get`.
-        self._charge(key, None if isinstance(answer, bool) else answer)
+        if isinstance(answer, Reply):
+            # Another process has brought it since `get`.
+            self._charge(key, answer)
         return answer
 
     def _charge(self, key: str, reply: Reply | None) -> None:

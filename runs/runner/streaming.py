@@ -15,7 +15,7 @@ from itertools import groupby, islice
 
 from debate_judge.data.schema import Aspect, RatedGroup, Task
 from debate_judge.programs.compiled import CompiledJudge, ScoreScale, shared_judges
-from debate_judge.programs.grouping import CandidateTable, grouped, source_of
+from debate_judge.programs.grouping import CandidateTable, grouped, items_of, source_of
 from debate_judge.programs.judge import Item, Judge, Judgement, Unscored, reason_of
 from debate_judge.programs.lm.client import JudgeLM
 from debate_judge.programs.transcript import Transcript
@@ -64,9 +64,8 @@ def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Scor
 
 def group_items(task: Task, group: RatedGroup, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The group's items in the order of results: candidate by candidate, and for each the aspects."""
-    for c in group.candidates:
-        for aspect in aspects:
-            yield Item(group.id, c.id, task, aspect, group.source, c.text, group.context, group.references)
+    for own in zip(*(items_of(task, group, aspect) for aspect in aspects), strict=True):
+        yield from own
 
 
 BATCH_WINDOW = 5000

@@ -27,6 +27,8 @@ def write(path: Path, text: str) -> str:
 
 BAD = [
     (["--lm", "oflin"], "'oflin' is not an LM"),
+    (["--lm", "opena/gpt-4o"], "did you mean 'openai'?"),
+    (["--reflection-lm", "opena/gpt-4o"], "field '--reflection-lm'"),
     (["--tuner", "mirpo"], "did you mean 'mipro'?"),
     (["--judge", "debat"], "did you mean 'debate'?"),
     (["--data", "summevall"], "did you mean 'summeval'"),
@@ -53,6 +55,16 @@ def test_bad_input_is_refused_before_anything_is_spent(
     assert "Traceback" not in error
     assert not Path("r.json").exists()
     assert not any(count(file.parent) for file in Path(".").rglob(FILE))
+
+
+def test_a_key_that_no_header_can_hold_is_refused_and_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-Sesame-é")
+    assert command.main(["--lm", "openai/gpt-4o"]) == 2
+    error = capsys.readouterr().err
+    assert "field 'OPENAI_API_KEY'" in error
+    assert "Sesame" not in error
 
 
 def test_too_few_ratings_are_refused_with_the_reason_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

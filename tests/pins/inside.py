@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from debate_judge.programs.make_lm import open_replies, replies_folder
+from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.programs.make_lm import open_replies
 from debate_judge.programs.offline.engine import OfflineEngine
 
 

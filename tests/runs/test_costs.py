@@ -72,3 +72,10 @@ def test_a_debate_is_billed_round_by_round() -> None:
     ]
     _, lm = judged(debate, scores(3), content())
     assert sorted(lm.meter.accounts) == [("critic", 1), ("scorer", 0)]
+
+
+def test_an_lm_without_a_price_is_not_billed_at_the_other_ones() -> None:
+    found = meter()
+    found.prices["reflection"] = None
+    found.spend("reflection", Reply("f", 1000, 100))
+    assert set(found.cost(PRICE)) == {"scorer", "critic"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import difflib
 import io
 import logging
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ import aiohttp
 import orjson
 from dspy import lm15
 
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.http.chat_completions import read_reply, refused
 from debate_judge.programs.lm.http.connections import BODY_LIMIT, RefusedAnswerError, check_head, close_unused
 from debate_judge.programs.lm.limits.failures import retry_after
@@ -52,7 +52,7 @@ class LiteLLM:
         ValueError: LiteLLM knows no such provider.
     """
 
-    def __init__(self, spec: str, api_base: str | None) -> None:
+    def __init__(self, spec: str, api_base: str | None, flag: str) -> None:
         import litellm
 
         # It prints advice of its own.
@@ -64,9 +64,10 @@ class LiteLLM:
                 _, provider, *_ = litellm.get_llm_provider(spec)
         except litellm.exceptions.BadRequestError:
             prefix = spec.partition("/")[0]
-            near = difflib.get_close_matches(prefix, [str(getattr(p, "value", p)) for p in litellm.provider_list], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no provider is called {prefix!r}{hint}") from None
+            providers = [str(getattr(provider, "value", provider)) for provider in litellm.provider_list]
+            raise InputError(
+                f"no provider is called {prefix!r}", field=flag, found=spec, remedy=did_you_mean(prefix, providers)
+            ) from None
         self._complete = litellm.acompletion
         self._missing = [] if api_base else litellm.validate_environment(spec)["missing_keys"]
         # LiteLLM adds the version to Anthropic's address, and to no other.

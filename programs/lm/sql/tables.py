@@ -38,7 +38,7 @@ BATCH_JOBS = Table(
 """What is known of jobs at a provider, as JSON (`programs.lm.batch`)."""
 VERSION = Table("store_version", METADATA, Column("version", Integer, primary_key=True))
 IMPORTS = Table("imported_folders", METADATA, Column("folder", Text, primary_key=True))
-"""Folders whose replies of older versions are in the table already."""
+"""Folders whose replies are in the table already."""
 # fmt: on
 
 Row = dict[str, Any]
