@@ -82,9 +82,7 @@ def make_lm(
     _require_usable(spec, flag, options)
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
-        from debate_judge.programs.offline import engine as offline
-
-        return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
+        return _offline(engine, common)
     # What the offline LM does without takes a fifth of its start.
     from debate_judge.programs.lm.batch.engine import BatchEngine, warn_of_jobs
     from debate_judge.programs.lm.http.chat_completions import OpenAICompatible
@@ -103,6 +101,7 @@ def make_lm(
         **common,
     )
     if isinstance(transport, OpenAICompatible):
+        # Looked up for each reply, because LMs of one run come to share a limiter.
         transport.on_rate_limits = lambda pace: lm.recorded.limiter.on_rate_limits(pace)
     if engine is None and options.batch is not None:
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
@@ -110,6 +109,12 @@ def make_lm(
         warn_of_jobs(lm.store)
     lm.context = context_of(spec) if api_base is None else None
     return lm
+
+
+def _offline(engine: LocalEngine | None, common: dict[str, Any]) -> JudgeLM:
+    from debate_judge.programs.offline import engine as offline
+
+    return JudgeLM(offline.MODEL, engine=engine or offline.OfflineEngine(), price=Price(0.0, 0.0, 0.0), **common)
 
 
 def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
