@@ -78,8 +78,7 @@ def make_lm(
             budget in money was given, but no price is known; the prices are unreadable; or `api_base` is not an
             address.
     """
-    options = options or LMOptions()
-    _require_usable(spec, flag, options)
+    _require_usable(spec, flag, options := options or LMOptions())
     common: dict[str, Any] = {"store": store, "concurrency": concurrency, "options": options}
     if spec == OFFLINE:
         return _offline(engine, common)
@@ -106,7 +105,7 @@ def make_lm(
         lm.recorded.batches = BatchEngine(spec, api_base, options, lm.store, lm.meter, lm.recorded.probe)
     elif engine is None:
         warn_of_jobs(lm.store)
-    lm.context = context_of(spec) if api_base is None else None
+    lm.context = None if api_base else context_of(spec)
     return lm
 
 
