@@ -47,6 +47,8 @@ class Columns:
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our name -> the user's column."""
+    learnt: Mapping[str, str] = field(default_factory=dict)
+    """The same from a task file or an export. It holds for tables that have the column; others are read without it."""
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Columns:
@@ -68,10 +70,22 @@ class Columns:
             renamed[ours] = theirs
         return cls(renamed)
 
+    def naming(self, keys: Iterable[str]) -> dict[str, str]:
+        """Our name -> the user's column, for a table with these columns."""
+        there = {base for key in keys for base in (key, rater_base(key))}
+        taken = set(self.renamed.values())
+        known = {
+            ours: theirs
+            for ours, theirs in self.learnt.items()
+            if ours not in self.renamed and theirs not in taken and not there.isdisjoint((theirs, even(theirs)))
+        }
+        return known | dict(self.renamed)
+
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
-        taken = set(self.renamed.values())
+        renamed = self.naming(keys)
+        found = {ours: theirs for ours, theirs in renamed.items() if ours in names and theirs in keys}
+        taken = set(renamed.values())
         rest = []
         plain = {even(name): name for name in names}
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
@@ -80,7 +94,7 @@ class Columns:
             if key in taken:
                 if key not in found.values():
                     rest.append(key)
-            elif ours is None or ours in found or ours in self.renamed:
+            elif ours is None or ours in found or ours in renamed:
                 rest.append(key)
             else:
                 found[ours] = key
@@ -146,9 +160,10 @@ def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
     found, rest = columns.find(keys, names_in_rows(task))
-    ratings, rest = _with_raters({a: found[a] for a in aspects if a in found}, rest, aspects, "", columns)
+    renamed = columns.naming(keys)
+    ratings, rest = _with_raters({a: found[a] for a in aspects if a in found}, rest, aspects, "", renamed)
     commented = {a: found[COMMENTS + a] for a in aspects if COMMENTS + a in found}
-    comments, rest = _with_raters(commented, rest, aspects, COMMENTS, columns)
+    comments, rest = _with_raters(commented, rest, aspects, COMMENTS, renamed)
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
     replaced = tuple(found[a] for a in aspects if a in found and found[a] not in used)
     roles = {role: found[role] for role in ROLES if role in found and role not in aspects}
@@ -162,7 +177,7 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 
 
 def _with_raters(
-    found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, columns: Columns
+    found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, renamed: Mapping[str, str]
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Add the columns of single raters, which replace the one column in `found` where an aspect has any.
 
@@ -171,7 +186,7 @@ def _with_raters(
         rest: Columns that match no name.
         aspects: All aspects of the task.
         prefix: What stands before the aspect in the columns' names: nothing, or `COMMENTS`.
-        columns: Names that the user gave.
+        renamed: As `Columns.naming` gives it.
 
     Returns:
         Aspect -> its columns, and the columns that are still unmatched.
@@ -180,7 +195,7 @@ def _with_raters(
     left = list(rest)
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
     for aspect in sorted(aspects, key=len, reverse=True):
-        base = columns.renamed.get(prefix + aspect, prefix + aspect)
+        base = renamed.get(prefix + aspect, prefix + aspect)
         raters = tuple(key for key in left if rater_base(key) == even(base))
         if raters:
             made[aspect] = raters

@@ -18,7 +18,8 @@ per aspect and rater; or one row per rating; see `data.files.columns` and `data.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +79,10 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
     if first is None:
         raise _nothing_found(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
-    return Corpus(first.task, groups, Origin(stem_of(file.name), file.name))
+    task = first.task
+    if columns.renamed:
+        task = replace(task, columns={**task.columns, **columns.renamed})
+    return Corpus(task, groups, Origin(stem_of(file.name), file.name))
 
 
 def iter_groups(
@@ -88,6 +92,7 @@ def iter_groups(
     *,
     refuse_others: bool = False,
     gather: bool = False,
+    keep: bool = False,
     notes: ReadingNotes | None = None,
     tell: Tell | None = None,
 ) -> Iterator[GroupRecord]:
@@ -103,6 +108,7 @@ def iter_groups(
         refuse_others: raise for a group of another task instead of leaving it out.
         gather: Find the rows of a group anywhere in a table, which is then held in memory. Otherwise the rows of a
             group have to be adjacent, and only one group is held at a time.
+        keep: Keep all columns of a candidate in its `row`.
         notes: Collects what the user should know about the reading; by default it is logged as a warning in one line.
         tell: Takes the errors of records with a group each, which are then left out; by default they are raised.
 
@@ -110,12 +116,22 @@ def iter_groups(
         InputError: naming file, line (or row) and field.
     """
     file = path if isinstance(path, RecordFile) else recognized(path)
-    tasks = _Tasks(file, find_task(task) if isinstance(task, str) else task, refuse_others)
-    return _groups(file, tasks, columns, gather, notes, tell)
+    chosen = find_task(task) if isinstance(task, str) else task
+    if chosen is not None and not columns.learnt:
+        columns = replace(columns, learnt=chosen.columns)
+    tasks = _Tasks(file, chosen, refuse_others)
+    return _groups(file, tasks, columns, notes, tell, gather=gather, keep=keep)
 
 
 def _groups(
-    file: RecordFile, tasks: _Tasks, columns: Columns, gather: bool, given: ReadingNotes | None, tell: Tell | None
+    file: RecordFile,
+    tasks: _Tasks,
+    columns: Columns,
+    given: ReadingNotes | None,
+    tell: Tell | None,
+    *,
+    gather: bool,
+    keep: bool,
 ) -> Iterator[GroupRecord]:
     notes = given or ReadingNotes(file.name)
     if not file.usual:
@@ -126,9 +142,9 @@ def _groups(
         return
     found: Iterator[GroupRecord]
     if "candidates" in columns.find(tuple(map(str, first.values)), _GROUP)[0]:
-        found = _JsonGroups(columns, tasks, notes, tell).read(chain([first], records))
+        found = _JsonGroups(columns, tasks, notes, tell, keep=keep).read(chain([first], records))
     else:
-        reader = RowReader(columns, tasks.of, notes)
+        reader = RowReader(columns, tasks.of, notes, keep=keep)
         found = (GroupRecord(*entry) for entry in reader.groups(chain([first], records), gather=gather))
     for number, entry in enumerate(found):
         yield entry
@@ -179,11 +195,14 @@ class _Tasks:
 class _JsonGroups:
     """Reads records of which each is a group with its list of candidates."""
 
-    def __init__(self, columns: Columns, tasks: _Tasks, notes: ReadingNotes, tell: Tell | None) -> None:
+    def __init__(
+        self, columns: Columns, tasks: _Tasks, notes: ReadingNotes, tell: Tell | None, *, keep: bool = False
+    ) -> None:
         self._columns = columns
         self._tasks = tasks
         self._notes = notes
         self._tell = tell
+        self._keep = keep
         self._sourced: bool | None = None
 
     def read(self, records: Iterable[Record]) -> Iterator[GroupRecord]:
@@ -206,22 +225,25 @@ class _JsonGroups:
         name = record.identifier(fields.get("group", "group"))
         if self._sourced and "source" not in fields:
             raise missing(record, "source", tuple(map(str, record.values)))
-        children = record.children(fields.get("candidates", "candidates"))
+        held = fields.get("candidates", "candidates")
+        children = record.children(held)
+        own = {name: value for name, value in record.values.items() if name != held} if self._keep else {}
         return RatedGroup(
             id=name,
             source=record.text(fields["source"]) if "source" in fields else "",
-            candidates=_distinct([(c, self._candidate(c, task)) for c in children], name),
+            candidates=_distinct([(c, self._candidate(c, task, own)) for c in children], name),
             context=record.optional_text(fields.get("context", "context")),
             references=record.texts(fields.get("references", "references")),
         )
 
-    def _candidate(self, record: Record, task: Task) -> Candidate:
+    def _candidate(self, record: Record, task: Task, own: Mapping[str, object]) -> Candidate:
         fields = self._fields(record, _CANDIDATE)
         name, text = record.identifier(fields.get("id", "id")), record.text(fields.get("text", "text"))
         held = [fields.get(field, field) for field in ("ratings", "comments")]
         rated, told = (None if record.values.get(f) is None else record.child(f) for f in held)
         ratings = {} if rated is None else ratings_of(rated, task, self._aspects(rated, task))
-        return Candidate(name, text, ratings, {} if told is None else comments_of(told, self._aspects(told, task)))
+        comments = {} if told is None else comments_of(told, self._aspects(told, task))
+        return Candidate(name, text, ratings, comments, {**own, **record.values} if self._keep else {})
 
     def _aspects(self, record: Record, task: Task) -> dict[str, tuple[str, ...]]:
         return aspect_fields(record, task, self._columns, self._notes)

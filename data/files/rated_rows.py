@@ -65,10 +65,10 @@ class _CandidateRows:
     given: dict[tuple[str, str], Record] = field(default_factory=dict)
     """Aspect and rater -> the row with that rating."""
 
-    def finished(self) -> Candidate:
+    def finished(self, keep: bool) -> Candidate:
         ratings = {name: tuple(v for _, v in sorted(values, key=_place)) for name, values in self.ratings.items()}
         comments = {name: tuple(t for _, t in sorted(texts, key=_place)) for name, texts in self.comments.items()}
-        return Candidate(self.id, self.text, ratings, comments)
+        return Candidate(self.id, self.text, ratings, comments, dict(self.first.values) if keep else {})
 
 
 def _place(value: tuple[int, object]) -> int:
@@ -82,10 +82,19 @@ class RowReader:
         columns: Names that the user gave.
         task_of: (row, field that names its task) -> task, or None for a row that the caller does not want.
         notes: Collects which columns are not read.
+        keep: Whether a candidate keeps all columns of its first row.
     """
 
-    def __init__(self, columns: Columns, task_of: Callable[[Record, str], Task | None], notes: ReadingNotes) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        task_of: Callable[[Record, str], Task | None],
+        notes: ReadingNotes,
+        *,
+        keep: bool = False,
+    ) -> None:
         self._columns = columns
+        self._keep = keep
         self._task_of = task_of
         self._notes = notes
         self._roles: dict[tuple[str, ...], dict[str, str]] = {}
@@ -175,7 +184,7 @@ class RowReader:
             references.update(dict.fromkeys(_references(row, row.layout)))
         if first is None or first.task is None:
             return None
-        candidates = tuple(rated.finished() for rated in made.values())
+        candidates = tuple(rated.finished(self._keep) for rated in made.values())
         group = RatedGroup(name, source, candidates, first.optional("context"), tuple(references))
         return first.task, group, first.record
 
