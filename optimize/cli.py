@@ -26,6 +26,11 @@ def _run(arguments: Sequence[str]) -> int:
             print(usage())
             return 0
         name, rest = rest[0], ["--help"]
+    if name == "view":
+        print(
+            "debate view is debate report now, which opens the page: debate report " + " ".join(rest), file=sys.stderr
+        )
+        return 2
     if name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
         problem = [f"unknown command {name!r}" + (f"; {near}" if near else ""), ""] if name else []

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.findings.run_page import debate_rows, description
+from debate_judge.optimize.findings.run_page import debate_rows, description, sampled_debates
 from debate_judge.optimize.findings.verdict import headings
 from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
 from debate_judge.optimize.measures.calibrating import calibration_effects
@@ -92,7 +92,9 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     shown = {aspect: examples_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
     if any(shown.values()):
         tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
-    tracker.table("debates.json", debate_rows(plan, held_out))
+    if tracker.keeps_texts or plan.settings.log_texts:
+        tracker.table("debates.json", debate_rows(plan, held_out))
+        tracker.debates(sampled_debates(plan, held_out))
     tracker.table("costs.json", cost_rows(run.runner.lm.meter, run.runner.lm.price))
     folder = _export(run, evidence)
     own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))

@@ -61,7 +61,6 @@ ROOMS = {
         ("comparison",),
         ("probing",),
         ("agreement", "check", "compare", "probe", "report", "score"),
-        ("view",),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

@@ -14,8 +14,7 @@ COMMANDS = {
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
     "probe": ("debate_judge.runs.probe", "bias probes: measure what moves a judge's scores but should not"),
-    "report": ("debate_judge.runs.report", "make the HTML page of a compile or a comparison again"),
-    "view": ("debate_judge.runs.view", "open that page in the browser"),
+    "report": ("debate_judge.runs.report", "open the page of a compile or a comparison, with every debate"),
 }
 """Command -> its module and what it does."""
 

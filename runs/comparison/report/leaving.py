@@ -31,11 +31,12 @@ def leave_report(
     if arguments.report == "none":
         return None
     report, texts = comparison_report(arguments, work, found, findings, lm)
-    kept = keep(report, texts, files_of(arguments, report.name), Path(arguments.store), full=arguments.report == "full")
+    files = files_of(arguments, report.name)
+    shared = keep(report, texts, files, Path(arguments.store), full=arguments.report == "full")
     embedded = Path(arguments.store) / "mlflow.db"
     if arguments.tracking_uri is not None or embedded.is_file():
-        _log(arguments, work, found, report, {"report" + _ending(file): file for file in kept})
-    return kept[-1]
+        _log(arguments, work, found, report, shared)
+    return files.page
 
 
 def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
@@ -46,11 +47,7 @@ def files_of(arguments: CompareFlags, name: str) -> ReportFiles:
     return ReportFiles(Path(arguments.store) / "comparisons" / name)
 
 
-def _ending(file: Path) -> str:
-    return ("-full" if file.stem.endswith("-full") else "") + file.suffix
-
-
-def _log(arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, files: Mapping[str, Path]) -> None:
+def _log(arguments: CompareFlags, work: Work, found: ComparedJudges, report: Report, shared: Mapping[str, str]) -> None:
     """One run for the comparison, and one in it for each judge, with the names of metrics that compiles have."""
     from debate_judge.runs.tracking.tracker import Tracker
 
@@ -59,7 +56,8 @@ def _log(arguments: CompareFlags, work: Work, found: ComparedJudges, report: Rep
     with Tracker(
         uri=arguments.tracking_uri, store=Path(arguments.store), experiment=f"debate/{corpus}", run_name=report.name
     ) as tracker:
-        tracker.settings(deciding(arguments), telling(arguments, ("data", "judges", "lm")))
+        aspects = {"aspects": ",".join(aspect.name for aspect in setup.aspects)}
+        tracker.settings(deciding(arguments) | aspects, telling(arguments, ("data", "judges", "lm")) | aspects)
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         header, rows = cells(comparison, all_intervals=False, bold=True)
         tracker.describe("\n\n".join(filter(None, [report.stand_in, markdown_table(header, rows)])))
@@ -73,8 +71,8 @@ def _log(arguments: CompareFlags, work: Work, found: ComparedJudges, report: Rep
                 "unscored": float(average.unscored),
             }
             tracker.trial(result.name, {"judge": result.name, "lm": arguments.lm}, metrics)
-        for path, file in files.items():
-            tracker.text(path, file.read_text(encoding="utf-8"))
+        for path, text in shared.items():
+            tracker.text(path, text)
 
 
 def told(arguments: CompareFlags, work: Work, found: ComparedJudges, findings: Findings | None, lm: JudgeLM) -> None:
