@@ -62,7 +62,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     plan, held_out, judge, exported = run.plan, evidence.held_out, evidence.judge, evidence.exported
     tracker.describe(description(plan, evidence))
     for compared in COMPARED:
-        tracker.agreement(compared, held_out.tables[compared])
+        tracker.json(f"agreement/{compared}.json", held_out.tables[compared].to_json())
     tracker.details(decision_tables.metrics(held_out.decisions))
     calibration = calibration_effects(plan, judge, held_out)
     tracker.details(calibration_tables.metrics(calibration))

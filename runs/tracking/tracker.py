@@ -28,12 +28,11 @@ from debate_judge.runs.tracking.prompts import register_prompts
 from debate_judge.runs.tracking.shared_view import KEY, TRAINING
 from debate_judge.runs.tracking.store import Place, explained, open_place, used
 from debate_judge.runs.tracking.traces import HeldDebate, log_debates
-from debate_judge.runs.tracking.values import agreement_metrics, finite, first_line, source_tags, standing_tags, texts
+from debate_judge.runs.tracking.values import finite, first_line, source_tags, standing_tags, texts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from debate_judge.data.agreement.tables import AgreementTable
     from debate_judge.data.schema import Corpus
     from debate_judge.runs.tracking.model import Registration
 
@@ -181,15 +180,6 @@ class Tracker:
             digest: Fingerprint of the part.
         """
         self._write(log_dataset, part, corpus, digest)
-
-    def agreement(self, judge: str, table: AgreementTable) -> None:
-        """Keep a judge's held-out agreement among the details, and the whole table as `agreement/JUDGE.json`.
-
-        The details are `held_out/JUDGE/ASPECT/LEVEL/STATISTIC`, with `_low` and `_high` for the interval's ends, and
-        the aspect `average`.
-        """
-        self.details(agreement_metrics(judge, table))
-        self.json(f"agreement/{judge}.json", table.to_json())
 
     def text(self, path: str, content: str) -> None:
         """Keep a text as the artifact `path`."""
