@@ -14,12 +14,12 @@ import pytest
 from debate_judge.runs.tracking.abandoned import TAG, RunLock, close_abandoned
 from debate_judge.runs.tracking.store import Place, open_place
 from debate_judge.runs.tracking.tracker import Tracker, TrackingError
+from tests.runs.started import started
 
 _TRACK = """
 import sys
 from pathlib import Path
 from debate_judge.runs.tracking.tracker import Tracker
-from tests.runs.started import started
 
 with Tracker(uri=None, store=Path(sys.argv[1]), experiment=sys.argv[2], run_name=sys.argv[3]) as tracker:
     tags = {"mlflow.parentRunId": tracker.run_id}
