@@ -106,7 +106,7 @@ def test_a_run_that_the_store_could_not_close_is_closed_later(store: Path, exper
         raise OSError("the store is down")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrackingError), _tracker(store, experiment) as first:
-        patch.setattr(first.place.client, "set_terminated", refuse)
+        patch.setattr("mlflow.end_run", refuse)
     assert _state(first.place, first.run_id) == ("RUNNING", {})
     with _tracker(store, experiment) as second:
         status, tags = _state(second.place, first.run_id)
