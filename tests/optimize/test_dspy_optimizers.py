@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,22 +201,24 @@ def test_mipros_proposer_sees_no_code() -> None:
 # --- one seed, one result; nothing twice ---
 
 
-class Delayed:
-    """Takes a while for each reply, another one in each run, so that replies come in another order."""
+def shuffled(script: Callable[[str], str], seed: int) -> ScriptedLM:
+    """An LM that takes another time for each reply, so that replies come in an order of this seed."""
+    dice = random.Random(seed)
 
-    def __init__(self, script: Callable[[str], str], seed: int) -> None:
-        self.script, self.dice = script, random.Random(seed)
+    def answer(prompt: str) -> str:
+        # For the calls that begin from now on.
+        lm.scripted.latency = dice.choice((0.0, 0.001, 0.003))
+        return script(prompt)
 
-    def __call__(self, prompt: str) -> str:
-        time.sleep(self.dice.choice((0, 0, 0.002)))
-        return self.script(prompt)
+    lm = scripted_lm(answer)
+    return lm
 
 
 @BOTH
 def test_equal_seeds_find_the_same_and_ask_the_same_whatever_comes_first(tuner: str) -> None:
     asked = []
     for run, seed in enumerate((3, 3, 4)):
-        lm = scripted_lm(Delayed(Mind("look again", "role"), run), latency=0.001 * (1 + run))
+        lm = shuffled(Mind("look again", "role"), run)
         asked.append((tuned(lm, tuner, seed=seed).instructions(), Counter(lm.prompts)))
     assert asked[0] == asked[1]
     assert asked[0][1] != asked[2][1]
