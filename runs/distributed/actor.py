@@ -225,7 +225,7 @@ class ScoringActor:
             if not unread and not PROVIDER_FAILED & rows.unscored.keys():
                 job.out.mark_complete(unit.name, file.path.stat().st_size, rows)
         if unread > _SHOWN:
-            errors.append(f"{unit}: {unread - _SHOWN:,} further lines that cannot be read")
+            errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
         return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
 
     def report(self) -> ActorReport | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,17 +45,18 @@ class ActorHandle:
         if name == "score":
             self.begun.append(given[0].name)
             self.dead = self.dead or self.dies_of(self, given[0].name)
-        if self.dead:
+        if self.dead and hasattr(actor, "_judge"):
             # What it had in flight is kept or not, as it comes.
-            if getattr(actor, "_judge", None) is not None:
-                actor._judge.close()
+            actor._judge.close()
+        answer = None if self.dead else getattr(actor, name)(*given)
+        if self.dead:
             raise RayError("the actor died")
-        return getattr(actor, name)(*given)
+        return answer
 
     def end(self) -> None:
         actor = self._actor.result()
         actor._stopping.set()
-        if getattr(actor, "_judge", None) is not None:
+        if hasattr(actor, "_judge"):
             actor._judge.close()
         self._pool.shutdown()
 
@@ -70,7 +72,10 @@ class RayInThreads:
 
     def remote(self, made: Callable[..., Any]) -> Any:
         def options(*, max_concurrency: int, **_: Any) -> Any:
-            return SimpleNamespace(remote=lambda *given: self._start(lambda: made(*given), max_concurrency))
+            # Sent to another process, as by Ray.
+            return SimpleNamespace(
+                remote=lambda *given: self._start(lambda: made(*pickle.loads(pickle.dumps(given))), max_concurrency)
+            )
 
         return SimpleNamespace(options=options)
 
