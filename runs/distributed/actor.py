@@ -7,15 +7,15 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ReadingNotes
-from debate_judge.programs.lm.options import LMOptions
+from debate_judge.programs.lm.options import BudgetCaps, LMOptions
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
@@ -27,14 +27,13 @@ from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_LM
 if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
     from debate_judge.runs.export.manifest import Export
-    from debate_judge.runs.runner.streaming import Score
 
 _SHOWN = 20
 """Errors of one unit that are shown one by one."""
 _PAUSE = 1.0
 """Seconds between two reports of an actor."""
-_ROWS = 5000
-"""Rows that are written to Parquet at once."""
+_BLOCK = 8 << 20
+"""Bytes of rows that are written to Parquet at once; no row is longer."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,12 @@ class ScoringJob:
     lm: str | None
     api_base: str | None = field(repr=False)
     concurrency: int
-    """LM calls that one actor may have in flight."""
+    """LM calls in flight."""
     store: str
     """Folder of the replies."""
     replies: str | None = field(repr=False)
     """Address of a database of replies, if there is one."""
     options: LMOptions
-    """Limits of one actor: its share of the user's."""
     prices: str | None
     """The content of `options.prices`."""
     max_tokens: int | None
@@ -63,6 +61,22 @@ class ScoringJob:
     out: OutFolder
     path: tuple[str, ...] = ()
     """Where the driver imports from, for judges of the user's own."""
+
+
+def shared_out(job: ScoringJob, budget: BudgetCaps, count: int) -> list[ScoringJob]:
+    """The job of each of `count` actors: an equal share of the limits and of a budget, together all of it."""
+
+    def share(cap: int | None, number: int) -> int | None:
+        return None if cap is None else cap // count + (number < cap % count)
+
+    def one(number: int) -> ScoringJob:
+        options, usd = job.options, None if budget.usd is None else budget.usd / count
+        own = BudgetCaps(share(budget.calls, number), share(budget.tokens, number), usd)
+        rpm, tpm = options.rpm and options.rpm / count, options.tpm and options.tpm / count
+        options = replace(options, rpm=rpm, tpm=tpm, budget=own)
+        return replace(job, options=options, concurrency=job.concurrency // count)
+
+    return [one(number) for number in range(count)]
 
 
 def packed(export: Export) -> dict[str, bytes]:
@@ -211,19 +225,18 @@ class ScoringActor:
                     yield item
 
         with tempfile.TemporaryDirectory(prefix="debate-rows-") as folder:
-            file = RowsFile(Path(folder) / f"rows{job.out.suffix}", self._form)
-            try:
+            path = Path(folder) / "rows.jsonl"
+            with path.open("wb") as file:
                 for item, judgement in self._judge.stream(items()):
                     score = score_of(self._judge.compiled, item, judgement, job.scale)
-                    file.add(item, score)
+                    file.write(self._form.encode(item, score))
                     rows.count(score, kept=False)
                     self._at[unit.name] = rows.rows, shares.popleft()
-            finally:
-                file.close()
             if rows.rows:
-                job.out.write_part(unit.name, file.path)
+                path = path if job.out.suffix == ".jsonl" else _parquet(path, self._form.fields())
+                job.out.write_part(unit.name, path)
             if not unread and not PROVIDER_FAILED & rows.unscored.keys():
-                job.out.mark_complete(unit.name, file.path.stat().st_size, rows)
+                job.out.mark_complete(unit.name, path.stat().st_size, rows)
         if unread > _SHOWN:
             errors.append(f"{unit.file.name}: {unread - _SHOWN:,} further lines that cannot be read")
         return UnitDone(unit.name, rows, tuple(errors), unread, notes.line())
@@ -243,47 +256,20 @@ class ScoringActor:
         return self.report()
 
 
-class RowsFile:
-    """The rows of one unit, as `score` writes them, in a file of this machine: however many, memory is flat.
+def _parquet(path: Path, fields: Sequence[str]) -> Path:
+    """A file of rows in JSON lines as Parquet, beside it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import json
 
-    Args:
-        path: The file; its suffix, `.parquet` or `.jsonl`, names the format.
-        form: Of the rows.
-    """
-
-    def __init__(self, path: Path, form: JsonLines) -> None:
-        self.path, self._form = path, form
-        self._values: list[list[Any]] = []
-        if path.suffix == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            kinds = {name: pa.float64() for name in ("score", "judge_score")}
-            kinds |= {name: pa.int64() for name in ("rounds", "together", "joint")}
-            self._schema = pa.schema([(name, kinds.get(name, pa.string())) for name in form.fields()])
-            self._file: Any = pq.ParquetWriter(path, self._schema)
-        else:
-            self._file = path.open("wb")
-
-    def add(self, item: Item, score: Score) -> None:
-        """Write a row."""
-        if self.path.suffix != ".parquet":
-            self._file.write(self._form.encode(item, score))
-            return
-        self._values.append(self._form.values(item, score))
-        if len(self._values) == _ROWS:
-            self._flush()
-
-    def close(self) -> None:
-        """End the file."""
-        if self._values:
-            self._flush()
-        self._file.close()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        columns = zip(*self._values, strict=True)
-        arrays = [pa.array(values, kind.type) for values, kind in zip(columns, self._schema, strict=True)]
-        self._file.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._values = []
+    kinds = {name: pa.float64() for name in ("score", "judge_score")}
+    kinds |= {name: pa.int64() for name in ("rounds", "together", "joint")}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in fields])
+    known = json.ParseOptions(explicit_schema=schema)
+    with (
+        json.open_json(path, json.ReadOptions(block_size=_BLOCK), known) as batches,
+        pq.ParquetWriter(path.with_suffix(".parquet"), schema) as file,
+    ):
+        for batch in batches:
+            file.write_batch(batch)
+    return path.with_suffix(".parquet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.lm.usage import Meter
 from debate_judge.runs.distributed import driver, units
-from debate_judge.runs.distributed.actor import ScoringJob, packed
+from debate_judge.runs.distributed.actor import ScoringJob, packed, shared_out
 from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.progress import DistributedProgress, RunTotals, add_rows
 from debate_judge.runs.distributed.reading import UnitReading, read_unit
@@ -57,10 +57,8 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
     with out.exclusive(), load(arguments) as judge:
         aspects = judge.choose(arguments.aspects or None)
         judge.compiled.require_calibrated(aspects, arguments.scale)
-        judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
-        shared = any(one.together > 1 or one.joint for one in judges)
-        reading = UnitReading(judge.task, arguments.task, arguments.columns, shared)
-        cut = units.cut(files, arguments.columns, shared)
+        job = _job(arguments, find(arguments), judge, aspects, out)
+        cut = units.cut(files, arguments.columns, job.reading.shared)
         of_input = {
             "columns": arguments.columns,
             "units": [units.LARGEST, units.SMALLEST, units.UNITS, units.TABLE_UNITS],
@@ -75,26 +73,22 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         for rows in complete.values():
             add_rows(totals.rows, rows)
         if left:
-            totals.said.add(_preflight(arguments, judge, aspects, reading, left[0]))
-            # Of a small input each actor has a larger share of the limits.
-            count = min(arguments.actors, len(left))
-            job = _job(arguments, find(arguments), judge, aspects, reading, out, count)
-            _run(arguments, job, judge, count, left, totals)
+            totals.said.add(_preflight(arguments, judge, aspects, job.reading, left[0]))
+            _run(arguments, job, judge, left, totals)
         else:
             _say(f"nothing left to do: {arguments.out} has all parts")
         return _summary(arguments, judge, totals)
 
 
-def _run(
-    arguments: ScoreFlags, job: ScoringJob, judge: LoadedJudge, count: int, left: Sequence[Unit], totals: RunTotals
-) -> None:
+def _run(arguments: ScoreFlags, job: ScoringJob, judge: LoadedJudge, left: Sequence[Unit], totals: RunTotals) -> None:
     # Its replies are on disk before an actor looks for them.
     judge.close()
     totals.meters["driver"] = Meter(*judge.lm.meter.copied())
-    shares = driver.shares_of(_budget_left(limits(arguments).budget, judge), count)
+    # Of a small input, each actor has a larger share of the limits.
+    jobs = shared_out(job, _budget_left(job.options.budget, judge), min(arguments.actors, len(left)))
     _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
-    with driver.cluster(arguments.address, count) as ray, DistributedProgress(totals, judge.lm.price):
-        driver.UnitDriver(ray, job, shares, left, totals).run()
+    with driver.cluster(arguments.address, len(jobs)) as ray, DistributedProgress(totals, judge.lm.price):
+        driver.UnitDriver(ray, jobs, left, totals).run()
 
 
 def _budget_left(budget: BudgetCaps, judge: LoadedJudge) -> BudgetCaps:
@@ -148,15 +142,11 @@ def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> I
 
 
 def _job(
-    arguments: ScoreFlags,
-    found: Export,
-    judge: LoadedJudge,
-    aspects: Sequence[Aspect],
-    reading: UnitReading,
-    out: OutFolder,
-    count: int,
+    arguments: ScoreFlags, found: Export, judge: LoadedJudge, aspects: Sequence[Aspect], out: OutFolder
 ) -> ScoringJob:
-    """What each of `count` actors scores with: its share of the limits, but for that of the budget."""
+    """What is to be scored, and how, with the limits of all actors together."""
+    judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
+    shared = any(one.together > 1 or one.joint for one in judges)
     options = limits(arguments)
     spec = arguments.lm or found.manifest["lm"]["spec"]
     # An address that the user has agreed to, or given; one of the environment is in that of the actors, too.
@@ -166,20 +156,15 @@ def _job(
         judges=arguments.judge,
         lm=arguments.lm,
         api_base=address or None,
-        concurrency=arguments.concurrency // count,
+        concurrency=arguments.concurrency,
         store=str(replies_folder(arguments.store, spec).absolute()),
         replies=arguments.replies,
-        options=replace(
-            options,
-            rpm=options.rpm and options.rpm / count,
-            tpm=options.tpm and options.tpm / count,
-            budget=BudgetCaps(),
-        ),
+        options=options,
         prices=None if options.prices is None else options.prices.read_text(encoding="utf-8"),
         max_tokens=arguments.max_tokens,
         aspects=tuple(aspect.name for aspect in aspects),
         scale=arguments.scale,
-        reading=reading,
+        reading=UnitReading(judge.task, arguments.task, arguments.columns, shared),
         out=out,
         path=tuple(str(Path(place).absolute()) for place in sys.path),
     )

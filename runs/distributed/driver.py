@@ -9,11 +9,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.distributed.actor import ScoringActor, ScoringJob, UnitDone
 from debate_judge.runs.distributed.progress import RunTotals
 from debate_judge.runs.distributed.units import Unit
@@ -96,19 +95,10 @@ def _init(ray: Any, settings: dict[str, Any], tries: int) -> None:
                 ) from error
 
 
-def shares_of(budget: BudgetCaps, count: int) -> list[BudgetCaps]:
-    """The budget in equal shares, which together are the whole."""
-
-    def share(cap: int | None, number: int) -> int | None:
-        return None if cap is None else cap // count + (number < cap % count)
-
-    usd = None if budget.usd is None else budget.usd / count
-    return [BudgetCaps(share(budget.calls, n), share(budget.tokens, n), usd) for n in range(count)]
-
-
 @dataclass(eq=False)
 class _Actor:
     name: str
+    job: ScoringJob
     handle: Any
     units: int = 0
     """That it is at."""
@@ -122,17 +112,14 @@ class UnitDriver:
 
     Args:
         ray: Running.
-        job: What each actor scores with, but for its share of the budget.
-        shares: The budget of each actor.
+        jobs: What each actor scores with.
         units: To be scored.
         totals: Where it is counted.
     """
 
-    def __init__(
-        self, ray: Any, job: ScoringJob, shares: Sequence[BudgetCaps], units: Sequence[Unit], totals: RunTotals
-    ) -> None:
-        self._ray, self._job, self._totals = ray, job, totals
-        self._replaced = not any(shares)
+    def __init__(self, ray: Any, jobs: Sequence[ScoringJob], units: Sequence[Unit], totals: RunTotals) -> None:
+        self._ray, self._totals = ray, totals
+        self._replaced = not any(job.options.budget for job in jobs)
         """Whether another actor takes the place of one that died; with a budget not: it may have spent its share."""
         self._left = deque(units)
         self._tries: Counter[str] = Counter()
@@ -141,7 +128,7 @@ class UnitDriver:
         self._waiting: dict[Any, tuple[_Actor, Unit | None]] = {}
         """What is awaited of which actor: a unit, or a report."""
         self._started = 0
-        self._actors = [self._start(share) for share in shares]
+        self._actors = [self._start(job) for job in jobs]
 
     def run(self) -> None:
         """Hand out the units until all are done, or until a failure that concerns all of them has stopped the run.
@@ -150,7 +137,8 @@ class UnitDriver:
             KeyboardInterrupt: The user stopped it; the actors have finished what was in flight, or had their time to.
         """
         try:
-            while self._totals.failure is None and (self._left or any(actor.units for actor in self._actors)):
+            # A unit of an actor that died may still be awaited, so that it is begun again.
+            while self._totals.failure is None and (self._left or any(unit for _, unit in self._waiting.values())):
                 self._hand_out()
                 self._wait(timeout=1.0)
         except KeyboardInterrupt:
@@ -165,14 +153,13 @@ class UnitDriver:
                 with suppress(self._ray.exceptions.RayError, RuntimeError):
                     self._ray.kill(actor.handle)
 
-    def _start(self, budget: BudgetCaps) -> _Actor:
+    def _start(self, job: ScoringJob) -> _Actor:
         self._started += 1
         # Actors mostly wait for the LM, so that there may be more of them than CPUs.
         remote = self._ray.remote(ScoringActor).options(
             num_cpus=0, scheduling_strategy="SPREAD", max_concurrency=_AT_ONCE + 2
         )
-        job = replace(self._job, options=replace(self._job.options, budget=budget))
-        return _Actor(f"actor {self._started}", remote.remote(job))
+        return _Actor(f"actor {self._started}", job, remote.remote(job))
 
     def _hand_out(self) -> None:
         for room in range(1, _AT_ONCE + 1):
@@ -203,17 +190,22 @@ class UnitDriver:
                 raise
             except self._ray.exceptions.RayError:
                 self._replace(actor)
-                if unit is not None:
-                    self._try_again(unit)
-                continue
+                answer = None
             if unit is not None:
-                self._take(answer)
+                self._take(unit, answer)
             elif answer is not None:
                 self._totals.report(actor.name, answer)
 
-    def _take(self, done: UnitDone) -> None:
-        if done.rows is not None:
-            self._deaths = 0
+    def _take(self, unit: Unit, done: UnitDone | None) -> None:
+        """Count what has become of a unit; None if the actor died of it."""
+        if done is None or (done.rows is None and done.failure is None):
+            self._tries[unit.name] += 1
+            if self._tries[unit.name] == _TRIES:
+                self._totals.given_up.append(str(unit))
+            else:
+                self._left.append(unit)
+            return
+        self._deaths = 0
         for text in self._totals.add(done):
             print(text, file=sys.stderr)
 
@@ -228,30 +220,15 @@ class UnitDriver:
             self._ray.kill(actor.handle)
         self._deaths += 1
         if self._deaths > 3 * _TRIES * (1 + len(self._actors)):
-            self._totals.failure = (
-                EXIT_INPUT,
-                (
-                    f"error: {self._deaths} actors died one after the other, and no unit was done\n"
-                    f"  remedy:   see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
-                ),
-            )
+            found = f"{self._deaths} actors died one after the other, and no unit was done"
+            remedy = f"see Ray's logs for the cause (a lack of memory?), then {RESUMES}"
+            self._totals.failure = EXIT_INPUT, f"error: {found}\n  remedy:   {remedy}"
         elif self._replaced:
-            self._actors.append(self._start(BudgetCaps()))
+            self._actors.append(self._start(actor.job))
         elif not self._actors and self._totals.failure is None:
-            self._totals.failure = (
-                EXIT_LM,
-                (
-                    "error: all actors were killed, and may have spent their shares of the budget\n"
-                    f"  remedy:   raise --budget if you need to, and {RESUMES}"
-                ),
-            )
-
-    def _try_again(self, unit: Unit) -> None:
-        self._tries[unit.name] += 1
-        if self._tries[unit.name] == _TRIES:
-            self._totals.given_up.append(str(unit))
-        else:
-            self._left.append(unit)
+            found = "all actors were killed, and may have spent their shares of the budget"
+            remedy = f"raise --budget if you need to, and {RESUMES}"
+            self._totals.failure = EXIT_LM, f"error: {found}\n  remedy:   {remedy}"
 
     def _stop(self) -> None:
         """Let the actors finish what is in flight, and hear what they have done."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from debate_judge.data.errors import InputError, Tell
 from debate_judge.data.files.columns import ReadingNotes
@@ -26,8 +24,6 @@ from debate_judge.runs.distributed.units import (
     reaching,
 )
 from debate_judge.runs.scoring.new_texts import new_entries
-
-_BLOCK = 1 << 20
 
 
 class _LinesUnknownError(Exception):
@@ -75,31 +71,22 @@ def read_unit(unit: Unit, reading: UnitReading, notes: ReadingNotes, tell: Tell)
 
 def _copied(unit: Unit, folder: Path) -> tuple[InputFile, int]:
     """A file of this machine with what is read, and the byte of the input that it begins at."""
-    file, ranged = unit.file, unit.end is not None and not unit.of_lines
-    if file.of_hub or not (file.remote or ranged):
+    file = unit.file
+    if file.of_hub or not (file.remote or unit.of_bytes):
         return file, 0
     path, begins = folder / f"copy{Path(file.name).suffix}", 0
     with reaching(file.name), open_input(file.place) as source, path.open("wb") as target:
-        if not ranged:
-            shutil.copyfileobj(source, target, _BLOCK)
+        if not unit.of_bytes:
+            shutil.copyfileobj(source, target)
         else:
             if unit.start:
                 source.seek(unit.start - 1)
                 # The line that begins before belongs to the unit before.
                 source.readline()
                 begins = source.tell()
-            _copy_lines(source, target, unit.end or 0)
+            while source.tell() < (unit.end or 0) and (line := source.readline()):
+                target.write(line)
     return replace(file, place=str(path), size=path.stat().st_size), begins
-
-
-def _copy_lines(source: BinaryIO, target: BinaryIO, end: int) -> None:
-    """Copy all lines that begin before the byte `end` from where the source is."""
-    while (left := end - source.tell()) > 0:
-        block = source.read(min(left, _BLOCK))
-        target.write(block)
-        if not block or (len(block) == left and not block.endswith(b"\n")):
-            target.write(source.readline())
-            return
 
 
 def _groups(
@@ -108,10 +95,8 @@ def _groups(
     """The groups of a copy with their lines in it; errors have the lines of the input."""
     before, given = None if begins else 0, 0
     while True:
-        records = _Records(unit, copy, before, reading.columns, tell)
-        entries = new_entries(
-            records.file(), reading.task, reading.only, reading.columns, notes=notes, tell=records.tell
-        )
+        file, tell_renamed = _as_input(unit, copy, before, reading.columns, tell)
+        entries = new_entries(file, reading.task, reading.only, reading.columns, notes=notes, tell=tell_renamed)
         try:
             for number, entry in enumerate(entries):
                 if number >= given:
@@ -125,50 +110,41 @@ def _groups(
             before = newlines(unit.file, begins)
 
 
-class _Records:
-    """The records of a copy under the name, and with the lines, of the file that it is from.
+def _as_input(
+    unit: Unit, copy: InputFile, before: int | None, columns: Sequence[str], tell: Tell
+) -> tuple[RecordFile, Tell]:
+    """The records of a copy, and what takes their errors, under the name and with the lines of the input.
 
     Args:
         unit: What the copy is of.
         copy: It.
-        before: Lines of the file before it; None if they are not known yet.
+        before: Lines of the input before it; None if they are not known yet.
         columns: As for `group_a_line`.
         tell: Takes the errors of lines.
     """
 
-    def __init__(self, unit: Unit, copy: InputFile, before: int | None, columns: Sequence[str], tell: Tell) -> None:
-        self._unit, self._copy, self._before, self._columns, self._tell = unit, copy, before, columns, tell
-
-    def file(self) -> RecordFile:
-        path, name = self._copy.place, self._copy.name
-        # A range may begin with a line that looks like the beginning of something else.
-        if not self._unit.of_lines and (self._unit.end is not None or group_a_line(self._copy, self._columns)):
-            file = RecordFile(name, "JSON", True, lambda: jsonl(Path(path), self.tell))
-        else:
-            with self._renamed():
-                file = recognized(path)
-        return replace(file, name=name, records=lambda: self._renumbered(file))
-
-    def tell(self, error: InputError) -> None:
-        """Tell an error of a record under the name of the file."""
-        self._tell(self._in_file(error))
-
-    def _renumbered(self, file: RecordFile) -> Iterator[Record]:
-        with self._renamed():
-            for record in file.records():
-                yield replace(record, file=self._copy.name, line=record.line + (self._before or 0))
-
-    @contextmanager
-    def _renamed(self) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise self._in_file(error) from None
-
-    def _in_file(self, error: InputError) -> InputError:
-        if self._before is None:
+    def in_input(error: InputError) -> InputError:
+        if before is None:
             raise _LinesUnknownError from error
-        return error if error.file != self._copy.place else _moved(error, self._copy.name, self._before)
+        return _moved(error, copy.name, before) if error.file == copy.place else error
+
+    def tell_renamed(error: InputError) -> None:
+        tell(in_input(error))
+
+    def records() -> Iterator[Record]:
+        try:
+            # A range may begin with a line that looks like the beginning of something else.
+            for record in jsonl(Path(copy.place), tell_renamed) if lines else recognized(copy.place).records():
+                yield replace(record, file=copy.name, line=record.line + (before or 0))
+        except InputError as error:
+            raise in_input(error) from None
+
+    lines = unit.of_bytes or (not unit.of_lines and group_a_line(copy, columns))
+    try:
+        file = RecordFile(copy.name, "JSON", True, records) if lines else recognized(copy.place)
+    except InputError as error:
+        raise in_input(error) from None
+    return replace(file, name=copy.name, records=records), tell_renamed
 
 
 def _moved(error: InputError, file: str | None, lines: int, more: str = "") -> InputError:

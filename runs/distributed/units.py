@@ -12,14 +12,14 @@ from __future__ import annotations
 import codecs
 import glob
 import hashlib
+import io
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import Columns
@@ -77,6 +77,10 @@ class Unit:
     end: int | None = None
     """None for the whole file."""
     of_lines: bool = False
+
+    @property
+    def of_bytes(self) -> bool:
+        return self.end is not None and not self.of_lines
 
     def __str__(self) -> str:
         if self.end is None:
@@ -181,13 +185,13 @@ def _content(file: InputFile, progress: StepProgress) -> str:
     return digest.hexdigest()
 
 
-def open_input(place: str) -> Any:
+def open_input(place: str) -> BinaryIO:
     """Open a file to read bytes."""
     if "://" not in place:
         return open(place, "rb")
     import fsspec
 
-    return fsspec.open(place, "rb").open()
+    return io.BufferedReader(fsspec.open(place, "rb").open(), _BLOCK)
 
 
 def cut(files: Sequence[InputFile], columns: Sequence[str], shared: bool = False) -> list[Unit]:
@@ -209,7 +213,7 @@ def _units(file: InputFile, name: str, columns: Sequence[str], size: int, shared
         if group_a_line(file, columns):
             starts = [*range(0, file.size, size), file.size]
             starts = _where_sources_change(file, Columns.of(columns), starts) if shared else starts
-        elif lines := line_count(file) or _rows_read(file):
+        elif lines := line_count(file, read=True):
             total = file.size or lines * _HUB_ROW
             count = min(TABLE_UNITS, -(-total // size))
             of_lines, starts = True, [1 + lines * n // count for n in range(count + 1)]
@@ -221,33 +225,30 @@ def _units(file: InputFile, name: str, columns: Sequence[str], size: int, shared
         yield Unit(file, f"{name}-{place:05d}", length, start, end, of_lines)
 
 
-def line_count(file: InputFile) -> int | None:
-    """The number of the last line or row of a file; None where only reading all of it could tell."""
+def line_count(file: InputFile, read: bool = False) -> int | None:
+    """The number of the last line or row of a file.
+
+    Args:
+        file: It.
+        read: Whether to read a sheet or set of the hub for it.
+
+    Returns:
+        None where it would have to be read or fetched, or cannot be read, which an actor reports.
+    """
     suffix = "" if file.of_hub else Path(file.name).suffix.lower()
     with reaching(file.name):
         if suffix == ".parquet":
-            return _parquet_rows(file)
-        return newlines(file) + 1 if suffix in (*TEXT_TABLES, *_LINES) else None
+            import pyarrow as pa
+            import pyarrow.parquet as pq
 
-
-def _rows_read(file: InputFile) -> int | None:
-    """The number of the last row of a sheet or a set of the hub."""
-    with suppress(InputError):  # An actor says what is wrong with it.
-        last = () if file.remote else deque(recognized(file.place).records(), maxlen=1)
-        return last[0].line if last else None
+            with suppress(pa.ArrowException), open_input(file.place) as opened:
+                return int(pq.ParquetFile(opened).metadata.num_rows)
+        elif suffix in (*TEXT_TABLES, *_LINES):
+            return newlines(file) + 1
+        elif read and not file.remote:
+            with suppress(InputError):
+                return max((record.line for record in recognized(file.place).records()), default=None)
     return None
-
-
-def _parquet_rows(file: InputFile) -> int | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with open_input(file.place) as opened:
-        try:
-            return int(pq.ParquetFile(opened).metadata.num_rows)
-        except pa.ArrowException:
-            # An actor says what is wrong with it.
-            return None
 
 
 def newlines(file: InputFile, end: int | None = None) -> int:
