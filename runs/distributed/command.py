@@ -137,8 +137,10 @@ def _items(
 
 def all_items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
     """The items of all files, one after the other; what cannot be read is left out."""
-    whole = [Unit(file, file.name, file.size) for file in units.find_inputs(arguments.source)]
-    return _items(whole, UnitReading(task, arguments.task, arguments.columns), aspects, ReadingNotes(""))
+    cut = units.cut(units.find_inputs(arguments.source), arguments.columns)
+    # A table is read from its beginning for each of its units: once is enough here.
+    once = [replace(u, end=None, of_lines=False) if u.of_lines else u for u in cut if not u.of_lines or u.start == 1]
+    return _items(once, UnitReading(task, arguments.task, arguments.columns), aspects, ReadingNotes(""))
 
 
 def _job(

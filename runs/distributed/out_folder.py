@@ -28,8 +28,7 @@ from typing import Any, cast
 from filelock import FileLock, Timeout
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.hub import first_line
-from debate_judge.data.files.writing import opening
+from debate_judge.runs.distributed.units import reaching
 from debate_judge.runs.scoring.output import RowTotals
 
 KINDS = (".parquet", ".jsonl")
@@ -69,32 +68,14 @@ class OutFolder:
     def _store(self) -> tuple[Any, str]:
         import fsspec
 
-        try:
+        with reaching(self.url, "--out"):
             system, path = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:
-            raise InputError("no store that can be used", file=self.url, field="--out", found=str(error)) from error
         return system, path.rstrip("/")
 
     @property
     def local(self) -> Path | None:
         """Its path, where it is on this machine."""
         return Path(self._store[1]) if "file" in self._protocols else None
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Name the folder in what a store raises; libraries of stores have errors of their own for a missing key."""
-        try:
-            yield
-        except (InputError, OSError):
-            raise
-        except Exception as error:
-            raise InputError(
-                "the store of the results cannot be used",
-                file=self.url,
-                field="--out",
-                found=f"{type(error).__name__}: {first_line(error)}",
-                remedy="check the address and the key for it, and run the command again: it resumes",
-            ) from error
 
     @property
     def _protocols(self) -> tuple[str, ...]:
@@ -111,7 +92,7 @@ class OutFolder:
         if self.local is None:
             yield
             return
-        with opening(self.local, "--out"):
+        with reaching(self.url, "--out"):
             self.local.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.local / "_lock", timeout=0)
             try:
@@ -218,7 +199,7 @@ class OutFolder:
         """Name -> bytes, of what is in a folder below this one."""
         system, path = self._store
         place = f"{path}/{below}".rstrip("/")
-        with self._asking():
+        with reaching(self.url, "--out"):
             # Listings of object stores are kept by the library, and others may have written since.
             system.invalidate_cache(place)
             listed = system.ls(place, detail=True) if system.exists(place) else []
@@ -226,14 +207,13 @@ class OutFolder:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         system, path = self._store
-        try:
-            with self._asking():
-                content = system.cat_file(f"{path}/{name}")
-            return cast(dict[str, Any], json.loads(content))
-        except FileNotFoundError:
-            return None
-        except json.JSONDecodeError:
-            raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
+        with reaching(self.url, "--out"):
+            try:
+                return cast(dict[str, Any], json.loads(system.cat_file(f"{path}/{name}")))
+            except FileNotFoundError:
+                return None
+            except json.JSONDecodeError:
+                raise InputError("not valid JSON", file=f"{self.url}/{name}", remedy=_ANOTHER) from None
 
     def _write_json(self, name: str, record: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory(prefix="debate-") as folder:
@@ -247,7 +227,7 @@ class OutFolder:
         folder, _, last = target.rpartition("/")
         whole = set(self._protocols) & set(_WHOLE)
         temporary = target if whole else f"{folder}/_{last}.{uuid.uuid4().hex[:8]}"
-        with self._asking():
+        with reaching(self.url, "--out"):
             system.makedirs(folder, exist_ok=True)
             system.put_file(str(content), temporary)
             if self.local is not None:

@@ -104,8 +104,8 @@ def find_inputs(pattern: str) -> list[InputFile]:
 
 
 @contextmanager
-def reaching(name: str) -> Iterator[None]:
-    """Turn whatever the block raises, which asks for a file, into an error that names the file.
+def reaching(name: str, field: str = "--in") -> Iterator[None]:
+    """Turn whatever the block raises, which asks a store, into an error that names the file or folder and its flag.
 
     Raises:
         InputError: The block raised something.
@@ -117,11 +117,12 @@ def reaching(name: str) -> Iterator[None]:
     # Libraries of object stores have bases of their own: botocore's error about a missing key is no OSError.
     except Exception as error:
         raise InputError(
-            "the input cannot be reached",
+            "cannot be reached",
             file=name,
-            field="--in",
+            field=field,
             found=f"{type(error).__name__}: {first_line(error)}",
-            remedy="check the address and its key; s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub",
+            remedy="check the address and its key (s3:// needs the package s3fs, gs:// gcsfs, hf:// huggingface_hub), "
+            "and run the command again: it resumes",
         ) from error
 
 

@@ -252,7 +252,7 @@ def test_a_folder_is_written_by_one_run_that_all_actors_see(
     assert command() == score.EXIT_INPUT
     assert "nothing says what they were made from" in capsys.readouterr().err
     assert command(out="nowhere://bucket/out.jsonl") == score.EXIT_INPUT
-    assert "no store that can be used" in capsys.readouterr().err
+    assert "cannot be reached" in capsys.readouterr().err
 
 
 def test_too_many_items_without_a_score_end_with_their_code(
@@ -285,9 +285,9 @@ def test_what_makes_no_sense_is_refused(command: Command, capsys: pytest.Capture
 
 def test_an_estimate_is_of_all_files(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(4))
-    write_jsonl(command.folder / "in-1.jsonl", range(4, 9))
+    write_csv(command.folder / "in-1.csv", range(4, 40))
     assert command("--estimate") == 0
-    assert "36 items to score" in capsys.readouterr().out
+    assert "160 items to score" in capsys.readouterr().out
     assert command.server.asked.total() == 0
 
 

@@ -99,5 +99,6 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_told(
     assert command(**{"in": "s3://texts/in-0.jsonl"}) == score.EXIT_INPUT
     assert command(out="s3://texts/other.jsonl") == score.EXIT_INPUT
     said = capsys.readouterr().err
-    assert "the input cannot be reached" in said
+    assert said.count("cannot be reached") == 2
+    assert "--in" in said
     assert "--out" in said
