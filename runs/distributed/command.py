@@ -73,7 +73,7 @@ def score_distributed(arguments: ScoreFlags, find: Find, load: Load, made_from: 
         for rows in complete.values():
             add_rows(totals.rows, rows)
         if left:
-            totals.said.add(_preflight(arguments, judge, aspects, job.reading, left[0]))
+            totals.reported.add(_preflight(arguments, judge, aspects, job.reading, left[0]))
             _run(arguments, job, judge, left, totals)
         else:
             _say(f"nothing left to do: {arguments.out} has all parts")

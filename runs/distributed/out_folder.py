@@ -164,7 +164,7 @@ class OutFolder:
         """Unit -> its rows, for those that are complete, and how many others have a part that was damaged or lost."""
         sizes = self._sizes("")
         names = [name for name in self._sizes("_units") if not name.startswith("_")]
-        found, damaged = {}, 0
+        rows, damaged = dict[str, RowTotals](), 0
         with ThreadPoolExecutor(16) as pool:
             # One after the other, a store that is far away would take minutes.
             for name, record in zip(names, pool.map(lambda one: self._read_json(f"_units/{one}"), names), strict=True):
@@ -172,10 +172,10 @@ class OutFolder:
                 if record is None or (record["rows"] and sizes.get(self._part(unit)) != record["bytes"]):
                     damaged += 1
                 else:
-                    found[unit] = RowTotals(
+                    rows[unit] = RowTotals(
                         record["rows"], record["rows"], Counter(record["unscored"]), record["examples"]
                     )
-        return found, damaged
+        return rows, damaged
 
     def write_part(self, unit: str, content: Path) -> None:
         """Write the rows of a unit from a file; the part appears whole or not at all."""

@@ -35,7 +35,7 @@ class RunTotals:
     """Of all units that are done, those of earlier runs included."""
     meters: dict[str, Meter] = field(default_factory=dict)
     """Actor -> its latest counts; those of a dead one are kept."""
-    said: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     """What the user was told of the reading."""
     unread: int = 0
     """Places of the input that could not be read."""
@@ -53,10 +53,10 @@ class RunTotals:
             self.done.add(one.unit)
             add_rows(self.rows, one.rows)
         # All units of a table that lie behind its bad row report that row.
-        again = self.said.intersection(one.errors)
+        again = self.reported.intersection(one.errors)
         self.unread += one.unread - len(again)
-        new = [text for text in (*one.errors, one.notes) if text and text not in self.said]
-        self.said.update(new)
+        new = [text for text in (*one.errors, one.notes) if text and text not in self.reported]
+        self.reported.update(new)
         return [text if text == one.notes else f"error: {text}" for text in new]
 
     def report(self, actor: str, report: ActorReport) -> None:
