@@ -17,8 +17,7 @@ def log_dataset(part: str, corpus: Corpus, digest: str) -> None:
         digest: Of the groups.
     """
     import mlflow
-    from mlflow.data.dataset_source_registry import resolve_dataset_source
-    from mlflow.data.http_dataset_source import HTTPDatasetSource
+    from mlflow.data.dataset_source_registry import get_dataset_source_from_json
     from mlflow.data.meta_dataset import MetaDataset
     from mlflow.exceptions import MlflowException
     from mlflow.types import ColSpec, Schema
@@ -30,7 +29,8 @@ def log_dataset(part: str, corpus: Corpus, digest: str) -> None:
             return {**super().to_dict(), "profile": json.dumps(counts)}
 
     location = clean_text(corpus.origin.location)
-    source = HTTPDatasetSource(location) if "://" in location else resolve_dataset_source(location)
+    kind, key = ("http", "url") if "://" in location else ("local", "uri")
+    source = get_dataset_source_from_json(json.dumps({key: location}), kind)
     ratings = [ColSpec("double", name) for name in corpus.rated_aspects()]
     columns = Schema([ColSpec("string", "group"), ColSpec("string", "candidate"), *ratings])
     dataset = RatedTexts(source, corpus.origin.name, digest[:36], columns)
