@@ -61,7 +61,9 @@ def versions() -> dict[str, str]:
 
 def source_tags() -> dict[str, str]:
     """Tags of every run, parent or child."""
-    return {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+    # MLflow would log the address of the checkout's remote, which may hold a token.
+    own = {"mlflow.source.name": Path(sys.argv[0]).name, "mlflow.source.type": "LOCAL"}
+    return {**own, "mlflow.source.git.repoURL": ""}
 
 
 def first_line(error: BaseException | None) -> str:
