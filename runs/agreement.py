@@ -23,7 +23,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.files.writing import require_file, write_json
 from debate_judge.runs.flags.common import DRAW_SYSTEMS, SEED, SOURCES, SourcesText, resampling
 from debate_judge.runs.flags.declared import command_settings, setting
-from debate_judge.runs.flags.parser import exit_code, make_parser, read
+from debate_judge.runs.flags.parser import exit_code, settings_of
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, show
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class AgreementFlags:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the agreement; returns the exit code (0 done, 2 bad input)."""
-    given = make_parser("agreement", __doc__, AgreementFlags).parse_args(argv)
-    return exit_code(lambda: _run(read(AgreementFlags, given)))
+    return exit_code(lambda: _run(settings_of("agreement", __doc__, AgreementFlags, argv)))
 
 
 def _run(arguments: AgreementFlags) -> int:

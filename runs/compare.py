@@ -18,17 +18,16 @@ from collections.abc import Sequence
 
 from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 interrupted)."""
-    arguments = make_parser("compare", __doc__, CompareFlags).parse_args(argv)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
-        flags = read(CompareFlags, arguments)
+        flags = settings_of("compare", __doc__, CompareFlags, argv)
         if flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison.job import run

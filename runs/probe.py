@@ -15,18 +15,17 @@ import os
 from collections.abc import Sequence
 
 from debate_judge.runs.flags.lm import require_server
-from debate_judge.runs.flags.parser import RESUMES, exit_code, make_parser, read
+from debate_judge.runs.flags.parser import RESUMES, exit_code, settings_of
 from debate_judge.runs.probing.flags import ProbeFlags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; returns the exit code (0 done, 2 bad input, 3 the LM failed, 130 stopped)."""
-    arguments = make_parser("probe", __doc__, ProbeFlags).parse_args(argv)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
     def work() -> int:
-        flags = read(ProbeFlags, arguments)
+        flags = settings_of("probe", __doc__, ProbeFlags, argv)
         if flags.lm and flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.probing.job import run

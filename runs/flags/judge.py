@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs import JUDGES, options_of
 from debate_judge.runs.flags.declared import flag_group, setting
 from debate_judge.runs.flags.named_texts import named_texts
@@ -38,9 +38,12 @@ class JudgeOptionFlags:
     )
     judge_option: tuple[str, ...] = setting(
         (),
-        "any other option of a judge, e.g. transition=always-skeptic; may be repeated",
+        "option of a judge, e.g. score-mode=sampled:5, together=4, joint=true or transition=always-skeptic; may be "
+        "repeated",
+        name="-J",
         metavar="NAME=VALUE",
         repeated=True,
+        assigns=True,
     )
 
     def options(self) -> dict[str, Any]:
@@ -56,7 +59,7 @@ class JudgeOptionFlags:
             if not equals or not name or name in options:
                 raise InputError(
                     "not an option of a judge",
-                    field="--judge-option",
+                    field="-J",
                     expected="NAME=VALUE, each name once",
                     found=text,
                 )
@@ -82,9 +85,10 @@ def options_for(judges: Sequence[str], options: Mapping[str, Any]) -> dict[str, 
             known = sorted({o for name in presets for o in options_of(name)})
             raise InputError(
                 f"no judge has an option {option!r}",
-                field="--judge-option",
+                field="-J",
                 expected=f"one of {', '.join(known)}" if known else "no options for these judges",
                 found=f"{option}={value}",
+                remedy=did_you_mean(option, known),
             )
     return {name: {o: v for o, v in options.items() if o in options_of(name)} for name in presets}
 

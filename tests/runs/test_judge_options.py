@@ -25,10 +25,12 @@ def of(*arguments: str) -> dict[str, Any]:
     [
         ((), {}),
         (("--score-mode", "sampled:5"), {"score_mode": "sampled:5"}),
-        (("--judge-option", "turns=3", "--judge-option", "both-orders=false"), {"turns": 3, "both_orders": False}),
-        (("--judge-option", "transition=always-skeptic"), {"transition": "always-skeptic"}),
+        (("-J", "turns=3", "-J", "both-orders=false"), {"turns": 3, "both_orders": False}),
+        (("-J", "transition=always-skeptic"), {"transition": "always-skeptic"}),
         (("--roles", "critic, scientist"), {"roles": ["critic", "scientist"]}),
         (("--same-role",), {"same_role": "annotator"}),
+        (("-J", "score-mode=sampled:5", "-J", "joint=true"), {"score_mode": "sampled:5", "joint": True}),
+        (("-J", "together=4", "-J", "roles=critic,scientist"), {"together": 4, "roles": ["critic", "scientist"]}),
         (("--same-role", "critic"), {"same_role": "critic"}),
     ],
 )
@@ -39,7 +41,7 @@ def test_flags_become_options(arguments: tuple[str, ...], expected: dict[str, An
 @pytest.mark.parametrize("text", ["turns", "=3", "turns=1", ""])
 def test_what_is_no_option_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="not an option"):
-        of("--judge-option", "turns=2", "--judge-option", text)
+        of("-J", "turns=2", "-J", text)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_what_is_no_option_is_refused(text: str) -> None:
 )
 def test_values_of_another_kind_or_size_are_refused(judge: str, option: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
-        preset(judge, of("--judge-option", option))
+        preset(judge, of("-J", option))
     assert caught.value.field == option.partition("=")[0].replace("-", "_")
     assert caught.value.expected == expected
 
