@@ -292,8 +292,15 @@ def _portable(text: str) -> str:
 
 
 def listed(text: str | None) -> list[str]:
-    """The parts of a flag's value that are joined by commas; none for an absent flag."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _frozen(value: object) -> object:
