@@ -99,7 +99,7 @@ class TableFlags:
     style: Literal["text", "markdown"] = setting("text", "format of the tables", decides=False)
     published: bool = setting(False, "also show what papers print for this set, in a table of its own")
     report: Literal["none", "plain", "full"] = REPORT
-    name: str | None = setting(None, "name of the run in MLflow and of the report", decides=False)
+    name: str | None = setting(None, "name of the run in MLflow", decides=False)
     tracking_uri: str | None = setting(
         None,
         "MLflow server to log the comparison to; by default the embedded store in --store, if there is one",

@@ -95,7 +95,7 @@ def comparison_report(
     name = setup.corpus.origin.name
     report = Report(
         "comparison",
-        arguments.name or f"compare-{name}-{identity[:8]}",
+        f"compare-{name}-{identity[:8]}",
         f"{name}: {len(judged)} judges, {work.setting.lm}",
         identity,
         tuple(Section(t, tuple(blocks), t != "Reproduce") for t, blocks in sections.items() if blocks),
@@ -280,10 +280,9 @@ def _log(
 
     comparison, setup = found.comparison, work.setup
     corpus, store = Path(arguments.data.partition("=")[0]).stem, Path(arguments.store)
-    with Tracker(
-        uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=report.name
-    ) as tracker:
-        tracker.settings(deciding(arguments), telling(arguments, ("data", "judges", "lm")))
+    name, lm = arguments.name or report.name, {"lm": work.setting.lm}
+    with Tracker(uri=arguments.tracking_uri, store=store, experiment=f"debate/{corpus}", run_name=name) as tracker:
+        tracker.settings(deciding(arguments) | lm, telling(arguments, ("data", "judges")) | lm)
         tracker.tags({"identity": report.identity, "level": setup.level, "note": report.stand_in or None})
         if work.setting.held_out:
             tracker.dataset("held_out", setup.corpus, work.setting.held_out)
@@ -297,7 +296,7 @@ def _log(
                 "calls_per_item": result.entry.calls,
                 "unscored": float(average.unscored),
             }
-            tracker.trial(result.name, {"judge": result.name, "lm": work.setting.lm}, metrics)
+            tracker.trial(result.name, {"judge": result.name, **lm}, metrics)
         for judge, effects in found.effects.items():
             tracker.metrics(probe_metrics(effects, judge, whole=True))
             tracker.details(probe_metrics(effects, judge, whole=False))

@@ -67,7 +67,7 @@ class _Asked:
             PassJob(name, ask, tuple(altered.values()), None, lm),
         ]
 
-    def rows(self, corpus: Corpus, told: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
+    def rows(self, corpus: Corpus, judged: Mapping[str, Sequence[Judgement]]) -> Iterator[JudgementRow]:
         """Of the candidates as they are, then manipulation by manipulation."""
         ratings = {(g.id, c.id): c.ratings for g in corpus.groups for c in g.candidates}
         grouping = self.shared.grouping
@@ -77,7 +77,7 @@ class _Asked:
                 if unchanged not in moved:
                     continue
                 table, place = moved[unchanged]
-                judgement, name = told[table.key][place], item.aspect.name
+                judgement, name = judged[table.key][place], item.aspect.name
                 score = self.entrant.aspects[name].reported(judgement, item.aspect)
                 raters = tuple(ratings[item.group, item.candidate].get(name, ()))
                 where = (self.entrant.name, item.group, item.candidate, name)
@@ -117,15 +117,15 @@ def evaluate(
     done = run_together(runner, jobs, "judges")
     if entrants and len(done.failed) == len(entrants):
         raise next(iter(done.failed.values()))
-    told: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
+    judged: dict[str, dict[str, Sequence[Judgement]]] = {entrant.name: {} for entrant in entrants}
     for job, results in zip(jobs, done.results, strict=True):
         # Of a judge that failed there are none.
-        told[job.owner] |= dict(zip((question.key for question in job.items), results, strict=False))
+        judged[job.owner] |= dict(zip((question.key for question in job.items), results, strict=False))
     judges: dict[str, EvaluatedJudge] = {}
     for entrant in entrants:
         if entrant.name not in done.failed:
             own = [one for one in asked if one.entrant is entrant]
-            rows = [row for one in own for row in one.rows(corpus, told[entrant.name])]
+            rows = [row for one in own for row in one.rows(corpus, judged[entrant.name])]
             different = sum(len({item.key for item in one.shared.items}) for one in own)
             judges[entrant.name] = _evaluated(entrant, rows, aspects, usages[entrant.name], different)
     if judges and all(one.note for one in judges.values()):

@@ -87,13 +87,13 @@ class EvaluatedJudge:
                 found.setdefault(row.aspect, []).append(row.judgement)
         return found
 
-    @property
+    @cached_property
     def calls(self) -> float | None:
         """LM calls per item, executed or not; None for scores from a file."""
         judgements = [row.judgement for row in self.rows if row.judgement is not None]
         return calls_per_item(judgements) if judgements else None
 
-    @property
+    @cached_property
     def unscored(self) -> dict[str, int]:
         """Reason -> number of items without a score."""
         reasons = Counter(

@@ -16,6 +16,7 @@ from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.lm.store import FILE
 from debate_judge.runs import compare
+from debate_judge.runs.comparison.flags import CompareFlags
 from debate_judge.runs.export import folder as export
 from tests.printed import unwrapped
 from tests.runs.quick_compare import ASPECTS, run, table
@@ -162,6 +163,22 @@ def test_level_and_correlations_are_a_metric(rated: Path, tmp_path: Path, capsys
     assert (found["level"], found["statistics"]) == ("system", ["kendall", "pearson"])
     assert "coherence τ-b/r" in capsys.readouterr().out
     assert table(rated, tmp_path, "--judges", "rouge-l", "--metric", "sample")["statistics"] == ["spearman", "kendall"]
+
+
+def test_the_report_has_what_the_table_has(rated: Path, tmp_path: Path) -> None:
+    judges = "rouge-l,debate[rounds=0|1],debate[rounds=0,sample=1|2]"
+    more = ["--judges", judges, "--probes", "longer", "--config", "report=plain"]
+    found = table(rated, tmp_path, *more)
+    sections = {one["title"]: one["blocks"] for one in json.loads((tmp_path / "t-report.json").read_text())["sections"]}
+    assert [block["kind"] for block in sections["Agreement by rounds"]] == ["rounds"]
+    assert [block["kind"] for block in sections["Bias probes"]] == ["table"]
+    (varied,) = sections["Runs of one judge"]
+    assert varied["rows"][0][:3] == ["debate[rounds=0]", "samples", "2"]
+    assert len(sections["Bias probes"][0]["rows"]) == len(found["probes"]["judges"]) == 5
+
+
+def test_a_screen_of_flags() -> None:
+    assert len(CompareFlags.FLAGS) + 1 <= 22, "--config is the last"
 
 
 def test_ablations_are_judges_with_settings(rated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
