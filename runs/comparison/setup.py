@@ -202,7 +202,7 @@ def _baseline(wanted: str | None, names: Sequence[str]) -> str:
         raise InputError("no judge is named", field="--judges", expected=expected())
     if wanted is not None and wanted not in names:
         raise InputError(
-            "the baseline is not among the judges", field="--baseline", expected=", ".join(names), found=wanted
+            "the baseline is not among the judges", field="baseline", expected=", ".join(names), found=wanted
         )
     return wanted or names[0]
 
