@@ -42,8 +42,8 @@ class Manipulation:
         if self.change is None:
             return item
         text = "\0".join([str(seed), self.name, item.source, item.context, item.text])
-        dice = random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-        changed = self.change(item.text, item, dice)
+        rng = random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+        changed = self.change(item.text, item, rng)
         return item if changed == item.text else replace(item, text=changed)
 
 
@@ -56,36 +56,36 @@ def sentences(text: str) -> list[str]:
     return [" ".join(part.split()) for part in marked.split("\0") if part.strip()]
 
 
-def _said_again(text: str, item: Item, dice: random.Random) -> str:
+def _said_again(text: str, item: Item, rng: random.Random) -> str:
     frames = ("In other words:", "That is to say:", "Put another way:", "To say the same once more:")
     found = sentences(text)
-    start = dice.randrange(len(frames))
+    start = rng.randrange(len(frames))
     again = [f"{frames[(start + number) % len(frames)]} {sentence}" for number, sentence in enumerate(found)]
     return " ".join([*found, *again]) if found else text
 
 
-def _cut(text: str, item: Item, dice: random.Random) -> str:
+def _cut(text: str, item: Item, rng: random.Random) -> str:
     found = sentences(text)
     kept = found[: max(1, (2 * len(found)) // 3)]
     return " ".join(kept) if len(kept) < len(found) else text
 
 
-def _one_repeated(text: str, item: Item, dice: random.Random) -> str:
+def _one_repeated(text: str, item: Item, rng: random.Random) -> str:
     found = sentences(text)
-    place = dice.randrange(len(found)) if found else 0
+    place = rng.randrange(len(found)) if found else 0
     return " ".join([*found[: place + 1], *found[place:]]) if found else text
 
 
-def _spaced(text: str, item: Item, dice: random.Random) -> str:
+def _spaced(text: str, item: Item, rng: random.Random) -> str:
     return "  ".join(sentences(text)) or text
 
 
 def _around(pairs: Sequence[tuple[str, str]]) -> Change:
     """Puts one of several openings and closings around the text; `{label}` is the task's candidate label."""
 
-    def change(text: str, item: Item, dice: random.Random) -> str:
+    def change(text: str, item: Item, rng: random.Random) -> str:
         label, scale = item.task.candidate_label, item.aspect.scale
-        before, after = (part.format(label=label, high=f"{scale.high:g}") for part in dice.choice(pairs))
+        before, after = (part.format(label=label, high=f"{scale.high:g}") for part in rng.choice(pairs))
         return "\n".join(part for part in (before, text, after) if part)
 
     return change
