@@ -14,28 +14,22 @@ from dataclasses import dataclass, field
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.other_names import by_other_name, even, rater_base
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, looks_like_a_number
 from debate_judge.data.schema import Task
 
 logger = logging.getLogger(__name__)
 
 ROLES = (
-    "group",
-    "source",
-    "candidate",
-    "text",
-    "context",
-    "reference",
-    "references",
-    "task",
-    "rater",
-    "aspect",
-    "rating",
-    "comment",
-    "ratings",
-    "comments",
+    *("group", "source", "candidate", "text", "context", "reference", "references", "task"),
+    *("rater", "aspect", "rating", "comment", "ratings", "comments"),
 )
 """Our names of columns, apart from those of aspects."""
+
+NESTED = ("id", "candidates", "ratings", "comments")
+"""Fields that only records of JSON have: they hold others, or are a candidate's id."""
+
+_MOST_NAMED = 20
+"""Of more columns than these that are not read, the others are not named."""
 
 COMMENTS = "comments."
 """Prefix of the columns with comments on one aspect."""
@@ -70,21 +64,16 @@ class Columns:
 
     def find(self, keys: Sequence[str], names: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """Match a record's `keys` with our `names`: our name -> key, and the keys that match none, in their order."""
-        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
-        taken = set(self.renamed.values())
-        rest = []
         plain = {even(name): name for name in names}
+        found = {ours: theirs for ours, theirs in self.renamed.items() if ours in names and theirs in keys}
+        named = set(self.renamed.values())
         # Exact names come first, so that `text` wins where there is a column `Text` as well.
         for key in sorted(keys, key=lambda key: key not in names):
             ours = key if key in names else plain.get(even(key))
-            if key in taken:
-                if key not in found.values():
-                    rest.append(key)
-            elif ours is None or ours in found or ours in self.renamed:
-                rest.append(key)
-            else:
+            if ours is not None and key not in named and ours not in found and ours not in self.renamed:
                 found[ours] = key
-        return found, [key for key in keys if key in rest]
+        taken = set(found.values())
+        return found, [key for key in keys if key not in taken]
 
     def require(self, record: Record, keys: Collection[str], names: Collection[str], bases: Collection[str]) -> None:
         """Check that every entry of `--columns` names one of ours and a column that exists.
@@ -107,7 +96,10 @@ class Columns:
                     found=f"{ours}={theirs}",
                     remedy=did_you_mean(ours, names),
                 )
-            if theirs not in keys and theirs not in bases:
+            if ours in NESTED:
+                continue
+            several = theirs.split("+") if ours == "comment" or ours.startswith(COMMENTS) else [theirs]
+            if theirs not in keys and theirs not in bases and not all(name in keys for name in several):
                 raise record.error(
                     f"no column {theirs!r}",
                     "--columns",
@@ -125,7 +117,7 @@ class RowLayout:
     ratings: Mapping[str, tuple[str, ...]]
     """Aspect -> its columns: one, or one for each rater."""
     comments: Mapping[str, tuple[str, ...]]
-    """Aspect -> the columns with comments on it."""
+    """Aspect -> the columns with comments on it; nothing -> those on a row's rating, or on the only aspect."""
     ignored: tuple[str, ...]
     """Columns that are not read."""
     replaced: tuple[str, ...] = ()
@@ -146,9 +138,9 @@ def row_layout(keys: Sequence[str], task: Task, columns: Columns) -> RowLayout:
     """Match all columns of a table."""
     aspects = [aspect.name for aspect in task.aspects]
     found, rest = columns.find(keys, names_in_rows(task))
-    ratings, rest = _with_raters({a: found[a] for a in aspects if a in found}, rest, aspects, "", columns)
-    commented = {a: found[COMMENTS + a] for a in aspects if COMMENTS + a in found}
-    comments, rest = _with_raters(commented, rest, aspects, COMMENTS, columns)
+    ratings, rest = _with_raters(found, rest, aspects, "", columns)
+    # A comment on no aspect is on the row's rating, or on the only aspect that there is.
+    comments, rest = _with_raters(found, rest, [*(COMMENTS + a for a in aspects), "comment"], COMMENTS, columns)
     used = {column for taken in (*ratings.values(), *comments.values()) for column in taken}
     replaced = tuple(found[a] for a in aspects if a in found and found[a] not in used)
     roles = {role: found[role] for role in ROLES if role in found and role not in aspects}
@@ -162,30 +154,33 @@ def names_in_rows(task: Task) -> tuple[str, ...]:
 
 
 def _with_raters(
-    found: Mapping[str, str], rest: Sequence[str], aspects: Sequence[str], prefix: str, columns: Columns
+    found: Mapping[str, str], rest: Sequence[str], names: Sequence[str], prefix: str, columns: Columns
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Add the columns of single raters, which replace the one column in `found` where an aspect has any.
+    """The columns of each name, among them those of single raters, which replace the one that is named alone.
 
     Args:
-        found: Aspect -> the column that is named like it.
+        found: Name -> the column that is named like it.
         rest: Columns that match no name.
-        aspects: All aspects of the task.
-        prefix: What stands before the aspect in the columns' names: nothing, or `COMMENTS`.
-        columns: Names that the user gave.
+        names: Aspects, or the names of their comments.
+        prefix: What is left away from the names in the result.
+        columns: Names that the user gave; several for comments are joined by `+`.
 
     Returns:
-        Aspect -> its columns, and the columns that are still unmatched.
+        Aspect, or nothing for a comment on none -> its columns, and the columns that are still unmatched.
     """
-    made: dict[str, tuple[str, ...]] = {aspect: (column,) for aspect, column in found.items()}
+    made: dict[str, tuple[str, ...]] = {}
     left = list(rest)
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
-    for aspect in sorted(aspects, key=len, reverse=True):
-        base = columns.renamed.get(prefix + aspect, prefix + aspect)
-        raters = tuple(key for key in left if rater_base(key) == even(base))
-        if raters:
-            made[aspect] = raters
-            left = [key for key in left if key not in raters]
-    return {aspect: made[aspect] for aspect in aspects if aspect in made}, left
+    for name in sorted(names, key=len, reverse=True):
+        base = columns.renamed.get(name, name)
+        several = base.split("+") if prefix and name not in found else []
+        raters = tuple(key for key in left if key in several or rater_base(key) == even(base))
+        left = [key for key in left if key not in raters]
+        if raters or name in found:
+            made[name] = raters or (found[name],)
+    if prefix and "comment" in made:
+        made[prefix] = made.pop("comment")
+    return {name.removeprefix(prefix): made[name] for name in (*names, prefix) if name in made}, left
 
 
 class ReadingNotes:
@@ -197,12 +192,20 @@ class ReadingNotes:
         self._told = ""
         self._used: set[str] = set()
         self._ignored: dict[str, str] = {}
+        self._more = False
 
     def add(self, part: str) -> None:
         if part not in self._parts:
             self._parts.append(part)
 
-    def fields(self, used: Iterable[str], ignored: Iterable[str], names: Collection[str], why: str = "") -> None:
+    def fields(
+        self,
+        used: Iterable[str],
+        ignored: Iterable[str],
+        names: Collection[str],
+        why: str = "",
+        record: Record | None = None,
+    ) -> None:
         """Note which fields are read and which are not.
 
         Args:
@@ -210,10 +213,15 @@ class ReadingNotes:
             ignored: Names of fields that are not.
             names: Ours that no field matched; the one that an ignored name resembles is suggested.
             why: Why the fields are ignored, if not because their names are unknown.
+            record: One that has the fields; it is said of those that hold a number there.
         """
         self._used.update(used)
-        for name in (unread := list(ignored)):
-            self._ignored.setdefault(name, why or did_you_mean(name, names) or by_other_name(name, names, unread))
+        unread = [name for name in ignored if name not in self._ignored]
+        room = _MOST_NAMED - len(self._ignored)
+        for name in unread[:room]:
+            hint = why or did_you_mean(name, names) or by_other_name(name, names, unread)
+            self._ignored[name] = hint or _number_in(name, record)
+        self._more = self._more or len(unread) > room
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -225,7 +233,7 @@ class ReadingNotes:
         parts = list(self._parts)
         if found := self.ignored:
             shown = ", ".join(f"{name!r}" + (f" ({hint})" if hint else "") for name, hint in found.items())
-            parts.append(f"not read: {shown}")
+            parts.append(f"not read: {shown}{', and others' * self._more}")
         return f"{self._name}: {'; '.join(parts)}" if parts else ""
 
     def tell(self) -> None:
@@ -236,11 +244,8 @@ class ReadingNotes:
             self._told = text
 
 
-def aspect_fields(record: Record, task: Task, columns: Columns, notes: ReadingNotes) -> dict[str, tuple[str, ...]]:
-    """Aspect -> the fields of an object of ratings that hold it: one, or one for each rater."""
-    keys = tuple(map(str, record.values))
-    found = dict(row_layout(keys, task, columns).ratings)
-    used = [field for fields in found.values() for field in fields]
-    absent = [aspect.name for aspect in task.aspects if aspect.name not in found]
-    notes.fields(used, [key for key in keys if key not in used], absent)
-    return found
+def _number_in(name: str, record: Record | None) -> str:
+    """What to say of a column that is not read although it holds a number; else empty."""
+    value = None if record is None else record.values.get(name)
+    number = looks_like_a_number(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
+    return "holds numbers" if number and not isinstance(value, bool) else ""

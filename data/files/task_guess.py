@@ -16,8 +16,8 @@ from itertools import count
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ROLES, Columns
 from debate_judge.data.files.other_names import even, missing, names_taken, rater_base
-from debate_judge.data.files.ratings import MISSING_WORDS, WORDS, plain_number
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.ratings import WORDS, plain_number
+from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.files.task_file import usable_name
 from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.tasks import TASKS
@@ -204,7 +204,7 @@ def _scale(values: Sequence[object]) -> Scale | None:
 
 def _sorted_out(values: Sequence[object]) -> tuple[list[object], list[float], list[bool]]:
     """The values that are not missing, and among these the numbers and the choices between yes and no."""
-    known = [v for v in values if v is not None and not (isinstance(v, str) and v.lower() in {"", *MISSING_WORDS})]
+    known = [v for v in values if not is_missing(v)]
     choices = [WORDS[v.lower()] if isinstance(v, str) else bool(v) for v in known if _is_choice(v)]
     return known, [float(v) for v in known if isinstance(v, int | float) and _is_number(v)], choices
 

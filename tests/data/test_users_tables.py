@@ -30,17 +30,27 @@ def table(values: list[str], column: str = "accuracy") -> str:
     return f"text,{column}\n" + "".join(f'"text {i}","{value}"\n' for i, value in enumerate(values))
 
 
-@pytest.mark.parametrize("bad", ["N/A", "3x"])
-def test_a_bad_cell_is_named_and_hides_no_aspect(tmp_path: Path, bad: str) -> None:
+def test_bad_cells_are_all_named_and_hide_no_aspect(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    guess = guessed(path, table(["1", "4", "5", "2", "3", bad]))
+    guess = guessed(path, table(["1", "4", "5", "2", "3", "3x"] * 5))
     assert scales(guess) == {"accuracy": Scale(1, 5)}
-    with pytest.raises(InputError, match=rf"line 7, field 'accuracy': not a rating of accuracy(?s:.*)found: .*{bad}"):
+    with pytest.raises(
+        InputError, match=r"line 7, field 'accuracy': not a rating of accuracy(?s:.*)found: .*3x"
+    ) as all5:
         load(path, guess.task)
+    assert [error.line for error in all5.value.others] == [13, 19, 25, 31]
+    path.write_text(table(["9"] * 30))
+    with pytest.raises(InputError, match="line 21, field 'accuracy'") as first20:
+        load(path, guess.task)
+    assert len(first20.value.others) == 19
 
 
-def test_missing_ratings_do_not_count_against_a_column(tmp_path: Path) -> None:
-    assert scales(guessed(tmp_path / "a.csv", table(["1", "n/a", "5", "-", "None"]))) == {"accuracy": Scale(1, 5)}
+def test_missing_ratings_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    guess = guessed(path, table(["1", "n/a", "5", "-", "None", "2;N/A;4"]))
+    assert scales(guess) == {"accuracy": Scale(1, 5)}
+    ratings = [group.candidates[0].ratings.get("accuracy") for group in load(path, guess.task).groups]
+    assert ratings == [(1,), None, (5,), None, None, (2, 4)]
 
 
 @pytest.mark.parametrize(("values", "remedy"), [(["4/5", "3/5"], "4 and not 4/5"), (["80%", "60%"], "80 and not 80%")])
@@ -194,7 +204,7 @@ def test_other_names_are_suggested_where_they_can_help(tmp_path: Path, caplog: p
     load(separated(tmp_path / "a.csv", [header, ("s", "x", 4, "y", "ann", 3, "kind", "May")], ","), TASK)
     assert "'annotator' (--columns rater=annotator if it is that)" in caplog.text
     assert "'rationale' (--columns comments.ASPECT=rationale if it is that), 'date'\n" in caplog.text
-    assert "'score', " in caplog.text, "a rating needs a column with its aspect"
+    assert "'score' (holds numbers), " in caplog.text, "a rating needs a column with its aspect"
     caplog.clear()
     load(separated(tmp_path / "b.csv", [("source", "text", "criterion", "score"), ("s", "x", "tone", 4)], ","), TASK)
     assert "'criterion' (--columns aspect=criterion if it is that)" in caplog.text
@@ -206,7 +216,7 @@ def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, caplog: py
     guess = guessed(path, ",text,tone,\n0,x,4,\n1,y,2,\n")
     assert scales(guess) == {"tone": Scale(1, 4)}
     assert [c.ratings for g in load(path, TASK).groups for c in g.candidates] == [{"tone": (4.0,)}, {"tone": (2.0,)}]
-    assert "not read: 'column 1 (no name)', 'column 4 (no name)'" in caplog.text
+    assert "not read: 'column 1 (no name)' (holds numbers), 'column 4 (no name)'" in caplog.text
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|", "^", ","])
