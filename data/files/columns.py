@@ -169,13 +169,13 @@ def _with_raters(
         Aspect, or nothing for a comment on none -> its columns, and the columns that are still unmatched.
     """
     made: dict[str, tuple[str, ...]] = {}
-    left = list(rest)
+    left, bases = list(rest), {key: rater_base(key) for key in rest}
     # The longest name first: an aspect may be called `quality`, and another `quality_a`.
     for name in sorted(names, key=len, reverse=True):
         base = columns.renamed.get(name, name)
         several = base.split("+") if prefix and name not in found else []
-        raters = tuple(key for key in left if key in several or rater_base(key) == even(base))
-        left = [key for key in left if key not in raters]
+        raters = tuple(key for key in left if key in several or bases[key] == even(base))
+        left = [key for key in left if key not in raters] if raters else left
         if raters or name in found:
             made[name] = raters or (found[name],)
     if prefix and "comment" in made:

@@ -18,7 +18,7 @@ per aspect and rater; or one row per rating; see `data.files.columns` and `data.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -33,6 +33,10 @@ from debate_judge.data.schema import Corpus, Origin, Task
 AS_NAMED = Columns()
 
 _MOST_BAD_CELLS = 20
+_MOST_RECORDS = 500_000
+_MOST_TEXT = 256 * 1024 * 1024
+_VALUE = 64
+"""Bytes of a value that is no text."""
 
 
 def load(path: str | Path | RecordFile, task: Task | str | None = None, columns: Columns = AS_NAMED) -> Corpus:
@@ -69,6 +73,36 @@ def load(path: str | Path | RecordFile, task: Task | str | None = None, columns:
         raise _nothing_found(file, task, columns)
     groups = tuple(entry.group for entry in sources.values())
     return Corpus(first.task, groups, Origin(stem_of(file.name), file.name))
+
+
+def held(records: Iterable[Record], name: str) -> Iterator[Record]:
+    """The records, as long as all of them can be kept in memory.
+
+    Raises:
+        InputError: There are more than rated data ever hold.
+    """
+    size = 0
+    for number, record in enumerate(records, start=1):
+        size += _size(record.values)
+        if number > _MOST_RECORDS or size > _MOST_TEXT:
+            raise InputError(
+                "more than can be held in memory",
+                file=name,
+                expected=f"rated data of at most {_MOST_RECORDS:,} records and {_MOST_TEXT >> 20} MB of text",
+                found=f"more {'records' if number > _MOST_RECORDS else 'text'}, up to {record.where}",
+                remedy="take a sample of the sources; texts without ratings are scored in files of any length",
+            )
+        yield record
+
+
+def _size(value: object) -> int:
+    """About how many bytes a value of JSON takes."""
+    size, left = 0, [value]
+    while left:
+        one = left.pop()
+        size += len(one) if isinstance(one, str) else _VALUE
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return size
 
 
 def _collect(error: InputError, bad: list[InputError]) -> None:
@@ -124,6 +158,7 @@ def _groups(
     if first is None:
         return
     records = chain([first], records)
+    records = held(records, file.name) if gather else records
     found = reader.group_a_record(records, tell) if reader.grouped(first) else reader.groups(records, gather=gather)
     for number, entry in enumerate(found):
         yield entry

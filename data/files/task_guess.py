@@ -9,6 +9,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -36,6 +37,8 @@ _NO_RATING = re.compile(
 
 _MOST_VALUES = 101
 """A column with more different whole numbers is taken for a count and not for ratings."""
+
+_MOST_ASPECTS = 100
 
 _SHARE = 0.8
 """Share of a column's values that have to be ratings; loading then names the first one that is none."""
@@ -103,6 +106,13 @@ def guess_task(records: Iterable[Record], columns: Columns, name: str) -> Guesse
             remedy="; ".join(f"{column}: {why}" for column, why in doubtful.items())
             or "texts without ratings can be scored; a compile needs ratings",
         )
+    if len(scales) > _MOST_ASPECTS:
+        raise found[0].error(
+            "too many columns look like ratings",
+            expected=f"at most {_MOST_ASPECTS}",
+            found=f"{len(scales):,}, e.g. " + ", ".join(list(scales)[:5]),
+            remedy="describe the aspects in a task file, and name it with --task",
+        )
     for task in TASKS.values():
         if _fits(task, values):
             return GuessedTask(task, columns, built_in=True, doubtful=doubtful)
@@ -146,11 +156,11 @@ def _values(
     values: dict[str, list[object]] = {}
     ours = {theirs: name for name, theirs in columns.renamed.items() if name not in ROLES}
     names = {key: ours.get(key, key) for key in [*rest, *([roles["rating"]] if "rating" in roles else [])]}
-    bases = [base for key in rest if (base := rater_base(key)) is not None]
-    for key in rest:
-        base = rater_base(key)
-        if base is not None and (bases.count(base) > 1 or base in map(even, rest)):
-            names[key] = next((name for name in rest if even(name) == base), base)
+    bases = {key: base for key in rest if (base := rater_base(key)) is not None}
+    same, plain = Counter(bases.values()), {even(key): key for key in reversed(rest)}
+    for key, base in bases.items():
+        if same[base] > 1 or base in plain:
+            names[key] = plain.get(base, base)
     for record in records:
         for held in _nested(record, roles):
             for key in held.values:
