@@ -95,6 +95,7 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     from debate_judge.data.files.columns import Columns
     from debate_judge.data.files.formats import recognized, stem_of
     from debate_judge.data.files.groups import held
+    from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_guess import guess_task
 
     if flags.task is not None or not _is_file(flags.file):
@@ -104,7 +105,8 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
         return None
-    return guess_task(held(chain([first], records), flags.file), columns, stem_of(flags.file))
+    records = held(long_rows(chain([first], records)), flags.file)
+    return guess_task(records, columns, stem_of(flags.file))
 
 
 def _is_file(name: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
 from debate_judge.data.files.hub import HUB, HubName, first_line, typed_row
+from debate_judge.data.files.layouts import joined
 from debate_judge.data.files.other_names import OTHER_NAMES, even
 from debate_judge.data.files.ratings import decimal_commas
 from debate_judge.data.files.reading import (
@@ -94,6 +95,11 @@ def recognized(name: str | Path) -> RecordFile:
         return RecordFile(
             name, f"a set of the Hugging Face hub, split {wanted.split or 'its only one'}", True, wanted.rows
         )
+    one, plus, other = name.partition("+")
+    if plus and known(one) and known(other) and not Path(name).exists():
+        ratings, texts = recognized(one), recognized(other)
+        told = f"{ratings.format}, joined with {texts.format} by the ids of traces"
+        return RecordFile(name, told, True, lambda: joined(ratings.records(), texts.records()))
     if suffix in JSON:
         held = holding_list(Path(name))
         told = "JSON" if held is None else f"the records are the list {held!r} of one JSON object"

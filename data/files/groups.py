@@ -25,6 +25,7 @@ from pathlib import Path
 from debate_judge.data.errors import InputError, Tell
 from debate_judge.data.files.columns import Columns, ReadingNotes
 from debate_judge.data.files.formats import RecordFile, recognized, stem_of
+from debate_judge.data.files.layouts import long_rows, recognized_layout
 from debate_judge.data.files.rated_rows import GroupRecord, RowReader
 from debate_judge.data.files.records import Record
 from debate_judge.data.files.task_file import find_task
@@ -157,7 +158,9 @@ def _groups(
     first = next(records, None)
     if first is None:
         return
-    records = chain([first], records)
+    if tool := recognized_layout(first):
+        notes.add(f"an export of {tool}")
+    records = long_rows(chain([first], records))
     records = held(records, file.name) if gather else records
     found = reader.group_a_record(records, tell) if reader.grouped(first) else reader.groups(records, gather=gather)
     for number, entry in enumerate(found):

@@ -27,7 +27,7 @@ from debate_judge.data.files.columns import (
 )
 from debate_judge.data.files.other_names import even, lacks, missing, rater_base
 from debate_judge.data.files.ratings import comments_of, rating_of
-from debate_judge.data.files.records import Record
+from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
 
 _MOST_LAYOUTS = 1000
@@ -278,7 +278,10 @@ class RowReader:
                     self._notes.add(f"commas in {column!r} are read as decimal points")
 
     def _aspect_of_row(self, record: Record, layout: RowLayout, task: Task) -> str | None:
-        given = record.text(layout.roles["aspect"]).strip()
+        column = layout.roles["aspect"]
+        if is_missing(record.values[column]) and is_missing(record.values[layout.roles["rating"]]):
+            return None
+        given = record.text(column).strip()
         aspect = next((a.name for a in task.aspects if even(a.name) == even(given)), None)
         if aspect is None:
             self._notes.fields((), [f"ratings of {given}"], [f"ratings of {a.name}" for a in task.aspects])

@@ -175,6 +175,9 @@ def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> d
     """`_values` for a table with one row per rating."""
     values: dict[str, list[object]] = {}
     for record in records:
+        given = [value for _, value in record.several(rating)]
+        if not given:
+            continue
         name = record.text(aspect).strip()
         if not usable_name(name):
             raise record.error(
@@ -183,7 +186,7 @@ def _values_of_ratings(records: Sequence[Record], aspect: str, rating: str) -> d
                 expected="letters, digits, _, -, . and blanks, and no name of a column",
                 remedy="rename the aspect in all rows",
             )
-        values.setdefault(name, []).extend(v for _, v in record.several(rating))
+        values.setdefault(name, []).extend(given)
     return values
 
 
