@@ -17,6 +17,7 @@ from debate_judge.data.splits import beside, split, split_beside
 from debate_judge.optimize.context import CompileData
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -
         InputError: The data cannot be used.
     """
     if corpus is None:
-        corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
+        file = rated_file(settings.data, settings.tracking_uri)
+        corpus = data.load(file, settings.task, settings.columns, settings.sources)
     held_out = None
     if settings.held_out is not None:
         held_out = data.load(settings.held_out, corpus.task, settings.columns)

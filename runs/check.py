@@ -23,6 +23,7 @@ from debate_judge.runs.flags.parser import exit_code, make_parser, read
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim, show
 
 if TYPE_CHECKING:
+    from debate_judge.data.files.formats import RecordFile
     from debate_judge.data.files.task_guess import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
     from debate_judge.data.schema import Corpus
@@ -48,6 +49,9 @@ class CheckFlags:
     task: str | None = setting(None, "what the texts are: summarization, dialogue, or a task file of your own (.toml)")
     sources: SourcesText | None = SOURCES
     write_task: str | None = setting(None, "save the guessed task to this file, for you to correct", metavar="FILE")
+    tracking_uri: str | None = setting(
+        None, "MLflow server of mlflow:EXPERIMENT; by default MLFLOW_TRACKING_URI", metavar="URL"
+    )
     seed: int = SEED
 
 
@@ -59,7 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(flags: CheckFlags) -> int:
     from debate_judge import data
-    from debate_judge.data.files.formats import recognized
     from debate_judge.data.inventory import inventory
 
     guess = _guess(flags)
@@ -68,11 +71,14 @@ def _run(flags: CheckFlags) -> int:
     task = flags.task if guess is None else guess.task
     names = flags.columns if guess is None else tuple(f"{a}={b}" for a, b in guess.columns.renamed.items())
     # The format is printed with what else was understood, so that reading does not log it as well.
-    file = replace(recognized(flags.file), usual=True) if _is_file(flags.file) else flags.file
+    file = _file(flags)
     corpus = data.load(file, task, names, flags.sources)
     saved = _save(flags.write_task, guess)
     found = inventory(corpus)
-    read_as = [*_format(flags.file), *_task(corpus, guess, saved, flags)]
+    read_as = [
+        flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
+        *_task(corpus, guess, saved, flags),
+    ]
     proof = _proof(corpus, flags.seed)
     lines = [
         *read_as,
@@ -93,14 +99,14 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     from itertools import chain
 
     from debate_judge.data.files.columns import Columns
-    from debate_judge.data.files.formats import recognized, stem_of
+    from debate_judge.data.files.formats import RecordFile, stem_of
     from debate_judge.data.files.groups import held
     from debate_judge.data.files.layouts import long_rows
     from debate_judge.data.files.task_guess import guess_task
 
-    if flags.task is not None or not _is_file(flags.file):
+    file, columns = _file(flags), Columns.of(flags.columns)
+    if flags.task is not None or not isinstance(file, RecordFile):
         return None
-    file, columns = recognized(flags.file), Columns.of(flags.columns)
     records = file.records()
     first = next(records, None)
     if first is None or "task" in columns.find(tuple(map(str, first.values)), ("task",))[0]:
@@ -109,12 +115,17 @@ def _guess(flags: CheckFlags) -> GuessedTask | None:
     return guess_task(records, columns, stem_of(flags.file))
 
 
-def _is_file(name: str) -> bool:
-    """Whether this is a file in one of the formats, and no public set."""
+def _file(flags: CheckFlags) -> RecordFile | str:
+    """The file in its format, which is printed and need not be logged as well; of a public set the name."""
     from debate_judge.data import LOADERS
-    from debate_judge.data.files.formats import known
+    from debate_judge.data.files.formats import known, recognized
+    from debate_judge.runs.tracking.human_ratings import rated_file
 
-    return name.partition("=")[0] not in LOADERS and known(name)
+    file = rated_file(flags.file, flags.tracking_uri)
+    if not isinstance(file, str):
+        return file
+    own = file.partition("=")[0] not in LOADERS and known(file)
+    return replace(recognized(file), usual=True) if own else file
 
 
 def _save(path: str | None, guess: GuessedTask | None) -> bool:
@@ -128,12 +139,6 @@ def _save(path: str | None, guess: GuessedTask | None) -> bool:
     with opening(Path(path), "--write-task"):
         Path(path).write_text(guess.toml(), encoding="utf-8")
     return True
-
-
-def _format(name: str) -> list[str]:
-    from debate_judge.data.files.formats import recognized
-
-    return [f"{name}: {recognized(name).format}"] if _is_file(name) else [name]
 
 
 def _task(corpus: Corpus, guess: GuessedTask | None, saved: bool, flags: CheckFlags) -> list[str]:

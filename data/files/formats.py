@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from debate_judge.data.errors import InputError, install_hint
+from debate_judge.data.files.columns import OTHER_NAMES, even
 from debate_judge.data.files.hub import HUB, HubName, first_line, typed_row
 from debate_judge.data.files.layouts import joined
-from debate_judge.data.files.other_names import OTHER_NAMES, even
 from debate_judge.data.files.ratings import decimal_commas
 from debate_judge.data.files.reading import (
     LONGEST_LINE,

@@ -22,10 +22,13 @@ from debate_judge.data.files.columns import (
     Columns,
     ReadingNotes,
     RowLayout,
+    even,
+    lacks,
+    missing,
     names_in_rows,
+    rater_base,
     row_layout,
 )
-from debate_judge.data.files.other_names import even, lacks, missing, rater_base
 from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from debate_judge.data.errors import InputError, Tell, did_you_mean, tolerated
-from debate_judge.data.files.other_names import OTHER_NAMES, even
+from debate_judge.data.files.columns import OTHER_NAMES, even
 from debate_judge.data.files.records import Record, kind
 
 _GAP = " \t\r\n,"

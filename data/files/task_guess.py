@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import ROLES, Columns
-from debate_judge.data.files.other_names import even, missing, names_taken, rater_base
+from debate_judge.data.files.columns import ROLES, Columns, even, missing, names_taken, rater_base
 from debate_judge.data.files.ratings import WORDS, plain_number
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.files.task_file import usable_name

@@ -25,6 +25,7 @@ from debate_judge.runs.comparison.results import EntrantScores, EvalSetup
 from debate_judge.runs.export.from_mlflow import MLflowStore
 from debate_judge.runs.flags.named_texts import personas
 from debate_judge.runs.flags.parser import listed
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def prepare(arguments: CompareFlags) -> Work:
         InputError: Something cannot be used.
     """
     figure, options = figure_file(arguments.figure), arguments.options()
-    corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
+    file = rated_file(arguments.data, arguments.tracking_uri)
+    corpus = data.load(file, arguments.task, arguments.columns, arguments.sources)
     names = aspects_to_judge(corpus, arguments.aspects)
     level = _level(arguments, corpus)
     aspects = tuple(corpus.task.aspect(name) for name in names)

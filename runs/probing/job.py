@@ -38,6 +38,7 @@ from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.terminal import Printed, show
 from debate_judge.runs.runner.preflight import preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner, require_scored
+from debate_judge.runs.tracking.human_ratings import rated_file
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ def prepare(arguments: ProbeFlags) -> ProbePlan:
     store = MLflowStore(arguments.tracking_uri, Path(arguments.store))
     exports = [find(address, names, store) for address in arguments.program]
     spec, api_base, sampling = _lm(arguments, exports)
-    corpus = data.load(arguments.data, arguments.task, arguments.columns, arguments.sources)
+    file = rated_file(arguments.data, arguments.tracking_uri)
+    corpus = data.load(file, arguments.task, arguments.columns, arguments.sources)
     wanted = aspects_to_judge(corpus, arguments.aspects or _judged_by_all(corpus.chosen_aspects(), exports))
     aspects = tuple(corpus.task.aspect(name) for name in dict.fromkeys(wanted))
     found = entrants(names, aspects, arguments.options(), store)
