@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from debate_judge.data.files.formats import RecordFile
     from debate_judge.data.files.task_guess import GuessedTask
     from debate_judge.data.inventory import AspectInventory, Inventory
-    from debate_judge.data.schema import Corpus
+    from debate_judge.data.schema import Corpus, Level
     from debate_judge.data.splits import Splits
 
 _DEVIATIONS = (
@@ -79,16 +79,17 @@ def _run(flags: CheckFlags) -> int:
         flags.file if isinstance(file, str) else f"{flags.file}: {file.format}",
         *_task(corpus, guess, saved, flags),
     ]
-    proof = _proof(corpus, flags.seed)
+    proof, usable = _proof(corpus, flags.seed)
     lines = [
         *read_as,
         "",
         *_counts(found),
         "",
         *_aspects(found),
+        *_raters(corpus),
         *proof,
         "",
-        *_next(corpus, flags, names, guess, saved),
+        *_next(corpus, flags, names, guess, saved, usable),
     ]
     show(*lines)
     return 0
@@ -198,14 +199,46 @@ def _distribution(one: AspectInventory) -> list[str]:
     return [f"{name}: {shares}"]
 
 
-def _proof(corpus: Corpus, seed: int) -> list[str]:
-    """What a compile could prove: whether the data can be split, and what its held-out sources can show."""
+def _raters(corpus: Corpus) -> list[Printed]:
+    """How well raters agree with each other, which bounds what any judge can reach."""
+    from debate_judge.data.agreement.raters import beside_raters
+    from debate_judge.data.agreement.tables import GroupScores
+
+    rows = []
+    for name in corpus.rated_aspects():
+        means = [tuple(group.ratings(name)) for group in corpus.groups]
+        singles = [tuple(tuple(c.ratings.get(name, ())) for c in group.candidates) for group in corpus.groups]
+        ids = [tuple(c.id for c in group.candidates) for group in corpus.groups]
+        # The figures of raters do not depend on scores; the means stand for them.
+        groups = [
+            GroupScores(g.id, names, mean, mean, raters)
+            for g, names, mean, raters in zip(corpus.groups, ids, means, singles, strict=True)
+        ]
+        level: Level = "summary" if corpus.grouped else "sample"
+        found = beside_raters(groups, level=level, resamples=0)
+        if found.raters > 1:
+            figures = (found.alpha, None if found.ceiling is None else found.ceiling.value)
+            rows.append([name, *("–" if value is None else f"{value:.2f}" for value in figures)])
+    if not rows:
+        return []
+    note = (
+        "(alpha is Krippendorff's; one rater against the rest, in Spearman's correlation, is what a judge can hope for)"
+    )
+    return ["", TerminalTable(["aspect", "alpha", "one rater against the rest"], rows), note]
+
+
+def _proof(corpus: Corpus, seed: int) -> tuple[list[str], list[str]]:
+    """What a compile could prove: whether the data can be split, and what its held-out sources can show.
+
+    Returns:
+        Lines to print, and the aspects that a compile would take.
+    """
     from debate_judge.data.folds import usual_folds
     from debate_judge.data.requirements import require_enough_rated, require_ratings
 
     names = corpus.chosen_aspects()
     if not names:
-        return []
+        return [], []
     lines = ["", "What a compile could prove"]
     usable: list[str] = []
     refused: dict[str, list[str]] = {}
@@ -222,7 +255,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
     for problem, of_aspects in refused.items():
         lines.append(f"  {', '.join(of_aspects)}: a compile would refuse: {problem}")
     if not usable:
-        return lines
+        return lines, []
     parts, what = _parts(corpus, usable, seed), "sources" if corpus.grouped else "candidates"
     train, dev, held_out = (len(part.groups) for part in (parts.train, parts.dev, parts.held_out))
     if held_out:
@@ -232,7 +265,7 @@ def _proof(corpus: Corpus, seed: int) -> list[str]:
         lines.append(
             f"  each of the {held_out} {what} is held out once, by {usual_folds(corpus)} folds; --folds 1 splits once"
         )
-    return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))]
+    return [*lines, *(_within_groups(held_out) if corpus.grouped else _pooled(held_out))], usable
 
 
 def _parts(corpus: Corpus, aspects: Sequence[str], seed: int) -> Splits:
@@ -265,18 +298,28 @@ def _pooled(held_out: int) -> list[str]:
     return [f"  a correlation of 0.60 over {held_out} held-out candidates has the interval [{low:.2f}, {high:.2f}]"]
 
 
-def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: GuessedTask | None, saved: bool) -> list[str]:
-    """The command to run."""
+def _next(
+    corpus: Corpus,
+    flags: CheckFlags,
+    names: Sequence[str],
+    guess: GuessedTask | None,
+    saved: bool,
+    usable: Sequence[str],
+) -> list[str]:
+    """The command to run, for the aspects that a compile would take."""
     import shlex
 
     if not corpus.rated_aspects():
         return ["Say which columns hold ratings, e.g. --columns " + f"{corpus.task.aspects[0].name}=COLUMN"]
+    if not usable:
+        return ["Nothing can be compiled from these data yet; what is missing is said above."]
     task = flags.task
     if guess is not None:
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
     parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
     parts += ["--columns", shlex.quote(",".join(names))] if names else []
     parts += ["--sources", flags.sources] if flags.sources else []
+    parts += ["--aspects", shlex.quote(",".join(usable))] if len(usable) < len(corpus.chosen_aspects()) else []
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",

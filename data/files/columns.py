@@ -50,16 +50,23 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "context": ("background", "fact", "facts", "knowledge", "policy", "passages"),
     "aspect": ("criterion", "criteria", "dimension", "metric", "quality", "attribute", "aspect_name"),
     "rating": ("score", "value", "grade", "label", "points", "mark", "stars", "judgement", "judgment"),
-    "rater": (
-        *("annotator", "judge", "worker", "user", "reviewer", "evaluator", "coder", "assessor", "rater_id"),
-        *("annotator_id", "worker_id", "user_id", "reviewer_id", "evaluator_id", "coder_id"),
-    ),
     "comment": ("rationale", "reason", "explanation", "note", "notes", "feedback", "justification", "remark"),
 }
 """Role -> other common names of it. They are suggested in errors and notes; see `names_taken` for a guess."""
 
+RATER_NAME = re.compile(
+    r"(?:annotator|labell?er|rater|reviewer|evaluator|assessor|grader|scorer|judge|coder|worker|expert|user|participant"
+    r"|respondent)(?:_(?:id|e?_?mail|name|login|key|uuid|initials|number|nr|no))?"
+    r"|(?:annotated|labell?ed|rated|reviewed|evaluated|assessed|graded|scored|judged|coded|completed|created)_by"
+    r"(?:_(?:id|e?_?mail|name))?"
+)
+"""Other names of the column `rater`, in the form of `even`."""
+
 _NEAR = 0.6
 """How near a column's name is to one that is needed; less than elsewhere, since a source left unread changes groups."""
+
+_OF_A_TEXT = ("group", "source", "context", "candidate", "text")
+"""Roles that tell one text from others."""
 
 _PARTNER = {"aspect": "rating", "rating": "aspect"}
 """Roles that mean something only together."""
@@ -106,7 +113,7 @@ def by_other_name(name: str, names: Collection[str], unread: Collection[str]) ->
         names: Ours that no column matched.
         unread: All columns that matched none of ours.
     """
-    role = next((role for role, words in OTHER_NAMES.items() if even(name) in words), "")
+    role = next((role for role in (*OTHER_NAMES, "rater") if _named(role, [name]) is not None), "")
     partner = _PARTNER.get(role, "")
     if role == "comment" and role not in names and any(one.startswith("comments.") for one in names):
         return f"--columns comments.ASPECT={name} if it is that"
@@ -136,27 +143,42 @@ def names_taken(records: Sequence[Record], found: Mapping[str, str], rest: Seque
         roles.update(new)
 
     take(source=_named("source", rest), text=_named("text", rest))
-    place = [roles[role] for role in ("group", "source", "context", "candidate", "text") if role in roles]
+    place = [roles[role] for role in _OF_A_TEXT if role in roles]
     aspect, rating = (roles.get(role) or _named(role, rest) for role in ("aspect", "rating"))
     long = aspect is not None and rating is not None
     if aspect is not None and rating is not None and not ("aspect" in roles and "rating" in roles):
         words = all(_is_a_word(record.values.get(aspect)) for record in records)
-        long = words and _different(records, place) < _different(records, [*place, aspect])
+        long = words and different(records, place) < different(records, [*place, aspect])
         if long:
             take(aspect=aspect, rating=rating)
     if long:
         take(comment=_named("comment", rest))
-        place = [*place, roles["aspect"]]
-    rater = _named("rater", [key for key in rest if key not in roles.values()])
-    repeated = long or _different(records, place) < len(records)
-    if rater is not None and repeated and _different(records, [*place, rater]) == len(records):
+    if (rater := rater_column(records, {**roles, **taken}, rest)) is not None:
         take(rater=rater)
     return taken
+
+
+def rater_column(records: Sequence[Record], roles: Mapping[str, str], rest: Iterable[str]) -> str | None:
+    """The column that tells apart the rows about one text, if one has a rater's name and does so.
+
+    Args:
+        records: All rows.
+        roles: Role -> column.
+        rest: Columns that match no role.
+    """
+    name = _named("rater", [key for key in rest if key not in roles.values()])
+    long = "aspect" in roles and "rating" in roles
+    place = [roles[role] for role in (*_OF_A_TEXT, *(("aspect",) if long else ())) if role in roles]
+    if name is None or "rater" in roles or (not long and different(records, place) == len(records)):
+        return None
+    return name if different(records, [*place, name]) == len(records) else None
 
 
 def _named(role: str, keys: Iterable[str]) -> str | None:
     """The column with the commonest of the other names of a role."""
     by_name = {even(key): key for key in reversed(list(keys))}
+    if role == "rater":
+        return next((key for name, key in reversed(by_name.items()) if RATER_NAME.fullmatch(name)), None)
     return next((by_name[word] for word in OTHER_NAMES.get(role, ()) if word in by_name), None)
 
 
@@ -165,7 +187,7 @@ def _is_a_word(value: object) -> bool:
     return bool(text) and not looks_like_a_number(text) and text.lower() not in WORDS
 
 
-def _different(records: Iterable[Record], columns: Sequence[str]) -> int:
+def different(records: Iterable[Record], columns: Sequence[str]) -> int:
     """How many different combinations of values the columns have."""
     return len({tuple(" ".join(str(record.values.get(column)).split()) for column in columns) for record in records})
 

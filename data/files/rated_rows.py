@@ -9,7 +9,7 @@ row per rating or rater, where rows with equal texts are about the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -22,16 +22,21 @@ from debate_judge.data.files.columns import (
     Columns,
     ReadingNotes,
     RowLayout,
+    different,
     even,
     lacks,
     missing,
     names_in_rows,
     rater_base,
+    rater_column,
     row_layout,
 )
 from debate_judge.data.files.ratings import comments_of, rating_of
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Task
+
+_MOST_REPEATED, _FEW = 0.2, 5
+"""Share and number of rows with a repeated text from which on they look like one rater's each."""
 
 _MOST_LAYOUTS = 1000
 """Layouts that are remembered, of records with different fields."""
@@ -137,7 +142,10 @@ class RowReader:
             gather: Whether rows of a group may be apart; all are held in memory then. Otherwise a group ends where a
                 row of another begins.
         """
-        flat = (flattened(record, self._columns) for record in records)
+        flat: Iterable[Record] = (flattened(record, self._columns) for record in records)
+        if gather:
+            flat = list(flat)
+            self._find_raters(flat)
         rows: Iterable[_Row] = (self._row(record, number) for number, record in enumerate(flat, start=1))
         if gather:
             by_key: dict[object, list[_Row]] = {}
@@ -148,6 +156,29 @@ class RowReader:
             made = self._group(members)
             if made is not None:
                 yield made
+
+    def _find_raters(self, records: Sequence[Record]) -> None:
+        """Take a column with a rater's name where it tells apart the rows of a text; ask where nothing does."""
+        keys = tuple(map(str, records[0].values)) if records else ()
+        roles, rest = self._columns.find(keys, ROLES)
+        if (rater := rater_column(records, roles, rest)) is not None:
+            self._columns = Columns({**self._columns.renamed, "rater": rater})
+            self._notes.add(f"{rater!r} is taken for the rater")
+        elif not {"rater", "candidate"} & set(roles) and not {"aspect", "rating"} <= set(roles) and "text" in roles:
+            place = [roles[role] for role in ("group", "source", "context", "text") if role in roles]
+            repeated = len(records) - different(records, place)
+            if repeated > max(_FEW, _MOST_REPEATED * len(records)):
+                apart = [key for key in rest if different(records, [*place, key]) == len(records)]
+                ids = [key for key in apart if different(records, [key]) > len(records) / 2]
+                name = next((key for key in apart if key not in ids), "COLUMN")
+                raise records[0].error(
+                    f"{repeated} of {len(records)} rows repeat a text: is each of them one rater's?",
+                    roles["text"],
+                    expected="a row for each text, or a column with the rater, or one with the system that wrote it",
+                    found="columns " + ", ".join(keys),
+                    remedy=f"if so, name the column of raters: --columns rater={name}; if the same text was written by "
+                    f"several systems, name theirs: --columns candidate={name}",
+                )
 
     def _row(self, record: Record, number: int) -> _Row:
         keys = tuple(map(str, record.values))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.files.columns import ROLES, Columns, even, missing, names_taken, rater_base
+from debate_judge.data.files.columns import RATER_NAME, ROLES, Columns, even, missing, names_taken, rater_base
 from debate_judge.data.files.ratings import WORDS, plain_number
 from debate_judge.data.files.records import Record, is_missing
 from debate_judge.data.files.task_file import usable_name
@@ -30,7 +30,7 @@ _SYMMETRIC = (1, 2, 3, 5, 10, 100)
 
 _NO_RATING = re.compile(
     r"(?:.*_)?(?:id|idx|index|nr|no|number|row|seed|year|date|time|timestamp|length|words|tokens|count)"
-    r"|annotator|worker|user|reviewer|evaluator|coder|assessor|unnamed:.*|column_\d+_\(no_name\)"
+    r"|(?!judge$|expert$)(?:" + RATER_NAME.pattern + r")|unnamed:.*|column_\d+_\(no_name\)"
 )
 """Names of columns with ids, dates, lengths or raters, and of those without a name."""
 

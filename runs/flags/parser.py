@@ -101,6 +101,8 @@ class _Parser(ArgumentParser):
         if unrecognized:
             flag = given.split()[0].partition("=")[0]
             more = REMOVED_FLAGS.get(flag) or did_you_mean(flag, self._option_string_actions)
+            if not flag.startswith("-") and "--data" in self._option_string_actions:
+                more = f"did you mean --data {flag}?"
             message += f"; {more}" if more else ""
         super().error(message)
 

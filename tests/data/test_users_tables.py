@@ -277,3 +277,57 @@ def test_a_single_record_is_no_list_of_records(tmp_path: Path, name: str) -> Non
     path.write_text(json.dumps({name: "x", "tone": 4, "items": [{"sku": 7}]}))
     (group,) = load(path, TASK, Columns.of([f"text={name}"])).groups
     assert (group.candidates[0].text, group.candidates[0].ratings) == ("x", {"tone": (4.0,)})
+
+
+@pytest.mark.parametrize("name", ["annotator_email", "rated_by", "labeler", "Rater Name", "completed-by", "worker id"])
+def test_a_column_with_a_name_of_raters_is_taken_where_texts_repeat(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [f"text {i},r{j},{(i + j) % 5 + 1}\n" for j in range(3) for i in range(8)]
+    path = tmp_path / "a.csv"
+    path.write_text(f"text,{name},tone\n" + "".join(lines))
+    candidates = [c for group in load(path, TASK).groups for c in group.candidates]
+    assert [len(c.ratings["tone"]) for c in candidates] == [3] * 8
+    assert f"{name!r} is taken for the rater" in caplog.text
+    assert guessed(path, path.read_text()).columns.renamed == {"rater": name}
+
+
+def test_repeated_texts_are_asked_about(tmp_path: Path) -> None:
+    lines = [f"q{i // 2},text {i},p{j},{(i + j) % 5 + 1},{i}{j}\n" for j in range(3) for i in range(8)]
+    path = tmp_path / "a.csv"
+    path.write_text("source,text,who,tone,id\n" + "".join(lines))
+    with pytest.raises(InputError, match=r"(?s)16 of 24 rows repeat a text.*--columns rater=who.*candidate=who"):
+        load(path, TASK)
+    rated = load(path, TASK, Columns.of(["rater=who"]))
+    assert {len(c.ratings["tone"]) for g in rated.groups for c in g.candidates} == {3}
+    written = load(path, TASK, Columns.of(["candidate=id"]))
+    assert {len(group.candidates) for group in written.groups} == {6}
+
+
+def test_fields_inside_of_objects_are_named_by_their_path(tmp_path: Path) -> None:
+    records = [
+        {"data": {"question": "s", "answer": {"body": "x"}}, "labels": {"tone": 4}},
+        {"data": {"question": "t", "answer": {"body": "y"}}, "labels": {"tone": 9}},
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, records[:1])))
+    columns = Columns.of(["source=data.question", "text=data.answer.body", "tone=labels.tone"])
+    (group,) = load(path, TASK, columns).groups
+    assert (group.source, group.candidates[0].text, group.candidates[0].ratings) == ("s", "x", {"tone": (4.0,)})
+    path.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(InputError, match=r"line 2, field 'labels\.tone': rating outside the scale"):
+        load(path, TASK, columns)
+    with pytest.raises(InputError, match=r"no column 'data\.reply'"):
+        load(path, TASK, Columns.of(["text=data.reply"]))
+
+
+def test_several_columns_of_comments(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,tone_1,tone_2,comments.tone_1,comments.tone_2,why,note\nx,4,5,kind,warm,because,so\n")
+    (group,) = load(path, TASK).groups
+    assert group.candidates[0].comments == {"tone": ("kind", "warm")}
+    path.write_text("text,tone,why,note\nx,4,because,so\n")
+    (group,) = load(path, TASK, Columns.of(["comments.tone=why+note"])).groups
+    assert group.candidates[0].comments == {"tone": ("because", "so")}
+    with pytest.raises(InputError, match=r"no column 'why\+nota'"):
+        load(path, TASK, Columns.of(["comments.tone=why+nota"]))
