@@ -10,6 +10,8 @@ A line of JSON with a group, broken up here for reading:
 gives one. `context`, `references`, `ratings` and `comments` are optional; an aspect's comments are one text or a list.
 `source` may be missing in all groups, where texts are judged by themselves.
 
+Exports of annotation tools are read as `data.files.layouts` describes them.
+
 A table, in any of the formats of `data.files.formats`, has the column text, optionally group, source, candidate,
 context, reference, task, and one column per rated aspect (`4`, `4;5;4` for several raters, blank for unrated) or one
 per aspect and rater; or one row per rating; see `data.files.columns` and `data.files.rated_rows`.
