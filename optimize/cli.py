@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from debate_judge.data.errors import did_you_mean
-from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.flags.invocation import COMMANDS, REMOVED
 from debate_judge.runs.flags.parser import exit_code
 
 
@@ -26,10 +26,8 @@ def _run(arguments: Sequence[str]) -> int:
             print(usage())
             return 0
         name, rest = rest[0], ["--help"]
-    if name == "view":
-        print(
-            "debate view is debate report now, which opens the page: debate report " + " ".join(rest), file=sys.stderr
-        )
+    if name in REMOVED:
+        print(f"error: there is no command {name!r} any more: {REMOVED[name]}", file=sys.stderr)
         return 2
     if name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)

@@ -1,8 +1,8 @@
-"""Figures of agreement as text, and tables as Markdown. Only renders; every number comes in finished."""
+"""Figures of agreement as text. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
@@ -61,10 +61,3 @@ def powers_text(found: Mapping[str, Difference], units: str = "sources") -> str:
     groups = next(iter(powers.values())).groups
     each = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
     return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {each}."
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
-    lines.insert(1, "|" + "---|" * len(header))
-    return "\n".join(lines)
