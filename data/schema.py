@@ -119,7 +119,8 @@ class Task:
                 field="aspects",
                 expected="one of " + ", ".join(known),
                 found=name,
-                remedy=did_you_mean(name, known) or "describe the aspect in a task file (README, 'Your own task')",
+                remedy=did_you_mean(name, known)
+                or "describe the aspect in a task file (docs/your-data.md, 'Your own task')",
             )
         return known[name]
 
