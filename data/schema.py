@@ -120,7 +120,7 @@ class Task:
                 expected="one of " + ", ".join(known),
                 found=name,
                 remedy=did_you_mean(name, known)
-                or "describe the aspect in a task file (docs/your-data.md, 'Your own task')",
+                or "describe it in a task file (docs/your-data.md, 'Your own task')",
             )
         return known[name]
 
