@@ -25,6 +25,7 @@ from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder as export
+from debate_judge.runs.export.recorded import RECORDED, record, source_hash
 from debate_judge.runs.flags.declared import telling
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
@@ -204,6 +205,7 @@ def _export(run: Run, found: CompileEvidence) -> Path:
         "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
         "seed": settings.seed,
         "identity": plan.identity,
+        RECORDED: _recorded(plan, held_out, found.exported.name),
     }
     if held_out.folds:
         evidence["folds"] = folds_json(plan, held_out)
@@ -213,6 +215,18 @@ def _export(run: Run, found: CompileEvidence) -> Path:
     lm = {"spec": settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
     folder = Path(settings.store) / "exports" / plan.name
     return export.save(folder, judge, lm=lm, evidence=evidence, name=plan.name, demos=settings.export_examples)
+
+
+def _recorded(plan: CompilePlan, held_out: HeldOut, name: str) -> dict[str, Any]:
+    """The exported judge's held-out scores, for what is measured after the compile."""
+    splits = plan.data.splits
+    return record(
+        plan.data.measured,
+        held_out.scores[name],
+        held_out.calibrated if name == "compiled" else {},
+        by="folds" if held_out.folds else "export",
+        seen={source_hash(group) for part in (splits.train, splits.dev) for group in part.groups},
+    )
 
 
 def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:

@@ -30,7 +30,7 @@ from debate_judge.data.agreement.correlations import Floats
 from debate_judge.data.agreement.intervals import critical
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.agreement.sign_flips import correct_named
-from debate_judge.data.inference.two_samples import Sample, TwoSamples, compare_samples
+from debate_judge.data.inference.two_samples import SampleFigure, TwoSamples, compare_samples
 
 Flags = NDArray[np.bool_]
 
@@ -295,4 +295,4 @@ def _drawn(ratings: Mapping[str, Floats], scores: Mapping[str, Floats]) -> TwoSa
     rated = ~np.isnan(np.column_stack(list(ratings.values()))).all(axis=1)
     here = known.any(axis=1)
     means = np.where(here, np.where(known, centred, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1), np.nan)
-    return compare_samples(Sample.of_values(means[here & rated]), Sample.of_values(means[here & ~rated]))
+    return compare_samples(SampleFigure.of_values(means[here & rated]), SampleFigure.of_values(means[here & ~rated]))

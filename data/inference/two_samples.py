@@ -17,7 +17,7 @@ from debate_judge.data.agreement.intervals import standard_error
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleFigure:
     """A figure of one sample."""
 
     value: float
@@ -26,19 +26,19 @@ class Sample:
     sources: int
 
     @classmethod
-    def of_values(cls, values: Floats) -> Sample | None:
+    def of_values(cls, values: Floats) -> SampleFigure | None:
         """The mean of one value a source, shape (sources,); None with fewer than two."""
         return (
             cls.of_influences(float(values.mean()), (values - values.mean()) / len(values)) if len(values) > 1 else None
         )
 
     @classmethod
-    def of_influences(cls, value: float, influences: Floats) -> Sample | None:
+    def of_influences(cls, value: float, influences: Floats) -> SampleFigure | None:
         """A figure with the influence of each source on it, shape (sources,); None with fewer than two."""
         return cls(value, standard_error(influences), len(influences)) if len(influences) > 1 else None
 
     @classmethod
-    def of_ratio(cls, by_source: list[Floats]) -> Sample | None:
+    def of_ratio(cls, by_source: list[Floats]) -> SampleFigure | None:
         """The mean over all values of all sources, each source with as many as it has."""
         count = sum(map(len, by_source))
         if len(by_source) < 2 or not count:
@@ -59,7 +59,7 @@ class TwoSamples:
     """Two-sided, for no difference."""
 
 
-def compare_samples(first: Sample | None, second: Sample | None) -> TwoSamples | None:
+def compare_samples(first: SampleFigure | None, second: SampleFigure | None) -> TwoSamples | None:
     """The difference of two independent samples; None where one of them is missing."""
     from scipy.special import stdtr, stdtrit
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from debate_judge.data.agreement.results import GroupScores
 from debate_judge.data.inference.powered import measure_systems, powered_estimate
-from debate_judge.data.inference.two_samples import Sample, compare_samples
+from debate_judge.data.inference.two_samples import SampleFigure, compare_samples
 
 RATED, OTHERS = 12, 40
 
@@ -131,7 +131,7 @@ def test_rated_sources_that_were_not_drawn_at_random_are_noticed() -> None:
 def test_two_samples_are_welchs() -> None:
     rng = np.random.default_rng(7)
     x, y = rng.normal(0, 1, 9), rng.normal(0.5, 3, 14)
-    found = compare_samples(Sample.of_values(x), Sample.of_values(y))
+    found = compare_samples(SampleFigure.of_values(x), SampleFigure.of_values(y))
     assert found is not None
     expected = stats.ttest_ind(x, y, equal_var=False)
     assert found.p_value == pytest.approx(expected.pvalue)
@@ -140,7 +140,7 @@ def test_two_samples_are_welchs() -> None:
 
 def test_a_ratio_over_sources_of_one_text_each_is_their_mean() -> None:
     values = np.array([1.0, 4.0, 2.0, 5.0])
-    one, other = Sample.of_ratio([np.array([v]) for v in values]), Sample.of_values(values)
+    one, other = SampleFigure.of_ratio([np.array([v]) for v in values]), SampleFigure.of_values(values)
     assert one == other
     assert one is not None
     assert one.error == pytest.approx(values.std(ddof=1) / math.sqrt(4))
