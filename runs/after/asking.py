@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,21 +139,38 @@ def shared_aspects(export: Export, corpus: Corpus, names: Sequence[str] = ()) ->
     return tuple(aspect for aspect in judged if aspect.name in rated)
 
 
-def score_corpus(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking, what: str) -> Scores:
+@dataclass(frozen=True)
+class ScoredCorpus:
+    """What a judge gave a corpus."""
+
+    scores: Scores
+    spec: str
+    """Of the LM."""
+    lm: Mapping[str, object]
+    """The LM as an export records it."""
+    calls_per_item: float
+
+
+def score_corpus(export: Export, corpus: Corpus, aspects: Sequence[Aspect], asking: Asking, what: str) -> ScoredCorpus:
     """Score a corpus with an export.
 
     Raises:
         InputError: The LM's address is only in the export, or too many items have no score.
         dspy.LMError: The LM cannot be used.
     """
-    from debate_judge.runs.runner.runner import group_scores, require_scored
+    from debate_judge.runs.runner.runner import calls_per_item, group_scores, require_scored
 
     with _opened(export, asking) as judge:
         judged = _judged(judge, corpus, aspects, asking, what)
+        sampling = {name: judge.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+        spec = asking.lm or str(export.manifest["lm"]["spec"])
+        lm = {"spec": spec, "api_base": judge.lm.endpoint or None, **sampling}
     for aspect in aspects:
         require_scored(judged[aspect.name], asking.max_unscored, f"items of {aspect.name} ({what})")
     own = export.judge.aspects
-    return {a.name: group_scores(corpus, a, judged[a.name], own[a.name].granularity) for a in aspects}
+    scores = {a.name: group_scores(corpus, a, judged[a.name], own[a.name].granularity) for a in aspects}
+    calls = calls_per_item([one for judgements in judged.values() for one in judgements])
+    return ScoredCorpus(scores, spec, lm, calls)
 
 
 def _opened(export: Export, asking: Asking) -> LoadedJudge:

@@ -117,7 +117,7 @@ def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:
         corpus = corpus_for(export, flags.file, flags)
         aspects = shared_aspects(export, corpus, flags.aspects)
         scored = score_corpus(export, corpus, aspects, Asking.of(flags), "texts")
-        return scored, {aspect.name: aspect.scale for aspect in aspects}
+        return scored.scores, {aspect.name: aspect.scale for aspect in aspects}
     if flags.scores:
         from debate_judge import data as rated_texts
         from debate_judge.data.requirements import require_ratings
