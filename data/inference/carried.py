@@ -34,7 +34,7 @@ _FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class AspectScale:
+class ScoreMeaning:
     """What the scores of an aspect mean."""
 
     scale: Scale
@@ -124,7 +124,7 @@ class LMComparison:
 def compare_lms(
     old: Scores,
     new: Scores,
-    scales: Mapping[str, AspectScale],
+    scales: Mapping[str, ScoreMeaning],
     margins: Margins,
     *,
     statistic: Statistic = "spearman",
@@ -168,7 +168,7 @@ def compare_lms(
     return LMComparison(verdict, why, whole, aspects, tables[0], tables[1], margins, enough)
 
 
-def cross_fitted(groups: Sequence[GroupScores], scale: AspectScale) -> list[GroupScores]:
+def cross_fitted(groups: Sequence[GroupScores], scale: ScoreMeaning) -> list[GroupScores]:
     """The groups with scores on the raters' scale, each by the map of the other parts."""
     parts = min(_FOLDS, len(groups))
     found = []
@@ -182,7 +182,7 @@ def cross_fitted(groups: Sequence[GroupScores], scale: AspectScale) -> list[Grou
 def _aspect(
     old: Sequence[GroupScores],
     new: Sequence[GroupScores],
-    scale: AspectScale,
+    scale: ScoreMeaning,
     agreement: tuple[Agreement, Agreement],
     difference: Difference,
     at: tuple[Statistic, Level],
@@ -231,7 +231,7 @@ def _spread(both: Sequence[GroupScores]) -> float | None:
 
 
 def _verdict(
-    whole: Difference, aspects: Mapping[str, AspectCarried], scales: Mapping[str, AspectScale], margins: Margins
+    whole: Difference, aspects: Mapping[str, AspectCarried], scales: Mapping[str, ScoreMeaning], margins: Margins
 ) -> tuple[Verdict, str]:
     least = -margins.agreement
     if whole.value is None or whole.low is None or whole.high is None:

@@ -46,7 +46,7 @@ from debate_judge.runs.reports.text import interval
 
 if TYPE_CHECKING:
     from debate_judge.data.agreement.classification import Measure
-    from debate_judge.data.inference.carried import AspectScale, LMComparison, Margins
+    from debate_judge.data.inference.carried import LMComparison, Margins, ScoreMeaning
     from debate_judge.data.schema import Aspect, Corpus
     from debate_judge.runs.export.manifest import Export
 
@@ -146,10 +146,10 @@ def carry(
     return replace(made, export=_write(export, part, asked, made, asking.store or Path("runs/store"), name))
 
 
-def _scale(aspect: Aspect, on_scale: bool, calibration: Any) -> AspectScale:
-    from debate_judge.data.inference.carried import AspectScale
+def _scale(aspect: Aspect, on_scale: bool, calibration: Any) -> ScoreMeaning:
+    from debate_judge.data.inference.carried import ScoreMeaning
 
-    return AspectScale(aspect.scale, on_scale, calibration)
+    return ScoreMeaning(aspect.scale, on_scale, calibration)
 
 
 def _old_scores(
