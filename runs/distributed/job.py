@@ -42,6 +42,10 @@ class ScoringJob:
     aspects: tuple[str, ...]
     scale: Literal["judge", "raters"]
     out: OutFolder
+    interval: float | None = None
+    """Level of the intervals, if there are any."""
+    abstain: float | None = None
+    """Width from which on scores are left to people."""
     path: tuple[str, ...] = ()
     """Where the driver imports from, for judges of the user's own."""
 

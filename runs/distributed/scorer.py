@@ -22,9 +22,11 @@ from debate_judge.programs.lm.options import BudgetCaps
 from debate_judge.runs.distributed.job import ActorNews, MeterCopy, PartDone, ScoringJob, Service, unpacked
 from debate_judge.runs.distributed.parts import PartRows, ScoringPart
 from debate_judge.runs.export.folder import open_judge
+from debate_judge.runs.export.intervals import fitted_intervals
 from debate_judge.runs.runner.streaming import group_items, score_of
 from debate_judge.runs.scoring.output import RowTotals
 from debate_judge.runs.scoring.rows import extra_fields
+from debate_judge.runs.scoring.uncertainty import RowIntervals, interval_fields
 
 INPUT_FAILED, LM_FAILED = 2, 3
 """Exit codes, as of `score`."""
@@ -90,7 +92,9 @@ class PartScorer:
         self._lm = self._judge.lm
         self._aspects = self._judge.choose(job.aspects)
         judges = [self._judge.compiled.aspects[name].judge for name in job.aspects]
-        self._extra = extra_fields(judges, mapped=job.scale == "raters")
+        self._extra = extra_fields(judges, mapped=job.scale == "raters") + interval_fields(job.interval, job.abstain)
+        fitted = {} if job.interval is None else fitted_intervals(export.manifest, self._aspects, job.interval)
+        self._spans = RowIntervals(fitted, job.abstain)
         self._items = 0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -136,7 +140,7 @@ class PartScorer:
         try:
             for item, judgement in self._judge.stream(self._items_of(part)):
                 score = score_of(self._judge.compiled, item, judgement, self._job.scale)
-                rows.add(item, score)
+                rows.add(item, self._spans.applied(item, score))
                 begun += 1
                 with self._lock:
                     self._items += 1
