@@ -89,13 +89,16 @@ class Carried:
     held_out: bool
     """Whether the judge was neither tuned nor chosen on any of these sources."""
     notes: tuple[str, ...]
+    lms: tuple[str, str]
+    """The old and the new one's spec."""
 
     @property
     def verdict(self) -> str:
         return self.comparison.verdict
 
     def to_json(self) -> dict[str, Any]:
-        about = {"old_scores": self.old, "sources": self.sources, "held_out": self.held_out, "notes": list(self.notes)}
+        about: dict[str, Any] = {"old_lm": self.lms[0], "new_lm": self.lms[1]}
+        about |= {"old_scores": self.old, "sources": self.sources, "held_out": self.held_out, "notes": list(self.notes)}
         return {**self.comparison.to_json(), **about, "export": None if self.export is None else str(self.export)}
 
 
@@ -140,7 +143,8 @@ def carry(
     scales = {a.name: _scale(a, own[a.name].judge.on_scale, own[a.name].calibration) for a in chosen}
     statistic, level = objective(export, part)
     found = compare_lms(before, asked.scores, scales, margins or Margins(), statistic=statistic, level=level, seed=seed)
-    made = Carried(found, None, source, len(part.groups), held_out, (*notes, *more))
+    lms = str(export.manifest["lm"]["spec"]), asked.spec
+    made = Carried(found, None, source, len(part.groups), held_out, (*notes, *more), lms)
     if found.verdict == "recompile":
         return made
     return replace(made, export=_write(export, part, asked, made, asking.store or Path("runs/store"), name))
@@ -204,7 +208,7 @@ def _write(export: Export, part: Corpus, asked: ScoredCorpus, made: Carried, sto
         "objective": manifest["evidence"].get("objective"),
         "data": asdict(replace(part.origin, location=Path(part.origin.location).name)),
         "lm_calls_per_item": {"carried": asked.calls_per_item},
-        "carried": {**made.to_json(), "from": export.fingerprint, "old_lm": manifest["lm"]["spec"], "export": None},
+        "carried": {**made.to_json(), "from": export.fingerprint, "export": None},
         "decisions": {"carried": _decisions(export, asked.scores)},
         RECORDED: record(part, asked.scores, mapped, by="export", seen=seen),
     }
@@ -237,15 +241,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command_code(lambda: _run(read(CarryFlags, given)))
 
 
-def _run(flags: CarryFlags) -> int:
+def carried(flags: CarryFlags) -> Carried:
+    """What the settings ask for; raises as `carry`."""
     from debate_judge.data.inference.carried import Margins
 
     if flags.lm is None:
         raise InputError("no new LM is named", field="--lm", expected="PROVIDER/MODEL, or offline")
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
     export = find_export(flags.export, Path(flags.store))
-    made = carry(
+    return carry(
         export,
         corpus_for(export, flags.data or data_of(export), flags),
         Asking.of(flags),
@@ -256,10 +259,16 @@ def _run(flags: CarryFlags) -> int:
         name=flags.name,
         seed=flags.seed,
     )
+
+
+def _run(flags: CarryFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    made = carried(flags)
     if flags.json == "-":
         print(json.dumps(made.to_json(), indent=2, allow_nan=False))
     else:
-        show(*render(made, str(export.manifest["lm"]["spec"]), flags.lm))
+        show(*render(made))
         if flags.json:
             write_json(flags.json, made.to_json(), "--json")
     if made.export is not None:
@@ -267,11 +276,14 @@ def _run(flags: CarryFlags) -> int:
     return _RECOMPILE if made.verdict == "recompile" else 0
 
 
-def render(made: Carried, old: str, new: str) -> list[Printed]:
+def render(made: Carried) -> list[Printed]:
     """The verdict and its table."""
     found = made.comparison
     part = f"{made.sources} {'held-out ' if made.held_out else ''}sources"
-    lines: list[Printed] = [f"{found.verdict}: {found.why}", f"{old} (old, {made.old}) and {new} (new) on {part}"]
+    lines: list[Printed] = [
+        f"{found.verdict}: {found.why}",
+        f"{made.lms[0]} (old, {made.old}) and {made.lms[1]} (new) on {part}",
+    ]
     lines += [f"note: {note}" for note in made.notes]
     if found.verdict == "recompile" and found.enough is not None:
         lines.append(

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(flags: MeasureFlags) -> int:
     if flags.json not in (None, "-"):
         require_file(flags.json, "--json")
-    found = measure(*_read(flags))
+    found = measured(flags)
     record = {aspect: table.to_json() for aspect, table in found.items()}
     if flags.json == "-":
         print(json.dumps(record, indent=2, allow_nan=False))
@@ -105,6 +105,11 @@ def _run(flags: MeasureFlags) -> int:
     if flags.json:
         write_json(flags.json, record, "--json")
     return 0
+
+
+def measured(flags: MeasureFlags) -> dict[str, SystemsTable]:
+    """What the settings ask for; raises as `measure`."""
+    return measure(*_read(flags))
 
 
 def _read(flags: MeasureFlags) -> tuple[Scores, dict[str, Scale]]:

@@ -279,11 +279,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command_code(lambda: _run(read(RecheckFlags, given)))
 
 
-def _run(flags: RecheckFlags) -> int:
-    if flags.json not in (None, "-"):
-        require_file(flags.json, "--json")
+def rechecked(flags: RecheckFlags) -> Rechecked:
+    """What the settings ask for; raises as `recheck`."""
     export = find_export(flags.export, Path(flags.store))
-    found = recheck(
+    return recheck(
         export,
         corpus_for(export, flags.data, flags),
         Asking.of(flags),
@@ -292,6 +291,12 @@ def _run(flags: RecheckFlags) -> int:
         again=None if flags.again is None else corpus_for(export, flags.again, flags),
         seed=flags.seed,
     )
+
+
+def _run(flags: RecheckFlags) -> int:
+    if flags.json not in (None, "-"):
+        require_file(flags.json, "--json")
+    found = rechecked(flags)
     if flags.json == "-":
         print(json.dumps(found.to_json(), indent=2, allow_nan=False))
     else:
