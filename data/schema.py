@@ -119,8 +119,7 @@ class Task:
                 field="aspects",
                 expected="one of " + ", ".join(known),
                 found=name,
-                remedy=did_you_mean(name, known)
-                or "describe it in a task file (docs/your-data.md, 'Your own task')",
+                remedy=did_you_mean(name, known) or "describe it in a task file (docs/your-data.md, 'Your own task')",
             )
         return known[name]
 

@@ -11,13 +11,15 @@ the order of the input: group, candidate, aspect, score, rounds, stop_reason, un
 share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
 score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
-The same command continues a run that was stopped.
+--interval adds low and high, the ends of a conformal interval on that scale, and --abstain WIDTH marks scores whose
+interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, interval_fields
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
@@ -58,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: ScoreFlags) -> int:
+    if arguments.interval is not None or arguments.abstain is not None:
+        arguments = replace(arguments, scale="raters", interval=arguments.interval or USUAL_LEVEL)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     import os
 
@@ -165,7 +170,8 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
-    from debate_judge.runs.reports.scored import scored_summary
+    from debate_judge.runs.export.intervals import held_out_intervals
+    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
 
@@ -181,7 +187,11 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     first, items = ahead(
         _items(arguments, judge.task, aspects, rows), max(2, *(one.together for one in judges)) * len(aspects)
     )
+    if arguments.keep_columns and not first:
+        # The columns are those of the first text: without one nothing is begun.
+        next(items, None)
     form, extra = _row_form(arguments, judge, aspects, rows[first[0].group, first[0].candidate] if first else {})
+    spans = _intervals(arguments, judge, aspects)
     with open_results(
         out, made_from=made_from, source=source, transcripts=transcripts, form=form, extra=extra
     ) as results:
@@ -189,13 +199,16 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         if not arguments.no_preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects))
+        _write_all(judge, items, results, rows, arguments, _count(arguments, judge.task, aspects), spans)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
+    if arguments.interval is not None:
+        held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
+        show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         _say(
             f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
@@ -213,11 +226,12 @@ def _row_form(
 
     mapped = arguments.scale == "raters"
     extra = extra_fields([judge.compiled.aspects[aspect.name].judge for aspect in aspects], mapped=mapped)
+    extra += interval_fields(arguments.interval, arguments.abstain)
     if not arguments.wide:
         return LongRows(extra, tuple(first)), extra
     # A cut is on the judge's own scale.
     cuts = {aspect.name: None if mapped else judge.cut(aspect) for aspect in aspects}
-    return WideRows(cuts, mapped=mapped, kept=tuple(first)), extra
+    return WideRows(cuts, extra, tuple(first)), extra
 
 
 def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> dict[str, Any]:
@@ -230,7 +244,16 @@ def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
         "max_tokens": arguments.max_tokens,
         "scale": arguments.scale,
         **{name: True for name in ("wide", "keep_columns") if getattr(arguments, name)},
+        **{name: value for name in ("interval", "abstain") if (value := getattr(arguments, name)) is not None},
     }
+
+
+def _intervals(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> RowIntervals:
+    from debate_judge.runs.export.intervals import fitted_intervals
+
+    if arguments.interval is None:
+        return RowIntervals({}, None)
+    return RowIntervals(fitted_intervals(judge.manifest, aspects, arguments.interval), arguments.abstain)
 
 
 def _items(
@@ -272,6 +295,7 @@ def _write_all(
     rows: dict[tuple[str, str], Row],
     arguments: ScoreFlags,
     total: int | None,
+    spans: RowIntervals,
 ) -> None:
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import score_of
@@ -283,7 +307,8 @@ def _write_all(
         with shown.over("items scored", total) as done:
             for item, judgement in judge.stream(items):
                 place = item.group, item.candidate
-                results.add(item, score_of(judge.compiled, item, judgement, arguments.scale), rows[place])
+                score = score_of(judge.compiled, item, judgement, arguments.scale)
+                results.add(item, spans.applied(item, score), rows[place])
                 if item.aspect.name == last:
                     del rows[place]
                 done.advance()

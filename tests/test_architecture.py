@@ -39,7 +39,7 @@ ROOMS = {
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
         ("splits", "calibration", "inventory"),
-        ("folds",),
+        ("folds", "inference"),
         ("files",),
         ("sets", "sample"),
     ),
@@ -60,6 +60,7 @@ ROOMS = {
         ("estimates", "distributed"),
         ("evaluation",),
         ("comparison",),
+        ("after",),
         ("agreement", "check", "compare", "report", "score"),
     ),
 }

@@ -119,24 +119,24 @@ class WideRows(RowForm):
 
     Args:
         cuts: Aspect -> the least score that is a yes; None where there is nothing to decide.
-        mapped: Whether scores are on the raters' scale, so that the judge's own stand beside them.
+        extra: As for `LongRows`; how many texts and aspects shared the calls is not told.
         kept: As for `RowForm`.
     """
 
-    def __init__(self, cuts: Mapping[str, float | None], *, mapped: bool = False, kept: Sequence[str] = ()) -> None:
+    def __init__(self, cuts: Mapping[str, float | None], extra: Sequence[str] = (), kept: Sequence[str] = ()) -> None:
         self.items = len(cuts)
-        self._cuts, self._mapped = cuts, mapped
+        self._cuts, self._extra = cuts, [name for name in extra if name not in ("together", "joint")]
         more = [f"{name}_{part}" for name, cut in cuts.items() for part in self._parts(cut)]
         super().__init__(["group", "candidate", *cuts, *more], cuts, kept)
 
     def _parts(self, cut: float | None) -> list[str]:
-        return [*["judge_score"] * self._mapped, *["decision"] * (cut is not None), "reason", "unscored"]
+        return [*self._extra, *["decision"] * (cut is not None), "reason", "unscored"]
 
     def own_values(self, scored: Scored) -> list[Any]:
         values = [*_identity(scored[0][0])[:2], *(score.score for _, score in scored)]
         for item, score in scored:
             cut = self._cuts[item.aspect.name]
-            values += [score.judge_score] * self._mapped
+            values += [getattr(score, name) for name in self._extra]
             if cut is not None:
                 values.append(None if score.score is None else score.score >= cut)
             values += [score.reason, score.unscored]
