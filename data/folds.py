@@ -43,9 +43,9 @@ class Folds:
     """For each of the two halves as train, the folds of the other half."""
 
 
-def usual_folds(corpus: Corpus, repeats: int = 1) -> int:
-    """The default number of folds: 1, that is a single split, from `SMALL` sources on if it is not to be repeated."""
-    if len(corpus.groups) >= SMALL and repeats == 1:
+def usual_folds(corpus: Corpus) -> int:
+    """The default number of folds: 1, that is a single split, from `SMALL` sources on."""
+    if len(corpus.groups) >= SMALL:
         return 1
     return max(FEWEST, min(FOLDS, len(corpus.groups)))
 

@@ -1,11 +1,9 @@
-"""Compile a judge for your human raters and measure it on sources that it never saw.
+"""Compile a judge for your human raters and measure it on sources that it never saw. A compile that was stopped resumes
+when the same command is run again; finished LM calls are not paid for again.
 
     python optimize/compile.py                                   # the sample corpus, offline, no key
     python optimize/compile.py --data ratings.jsonl --lm openai/gpt-4o-mini
-    python optimize/compile.py --data summeval --aspects coherence,relevance --tuner none
     python optimize/compile.py --config settings.toml --seed 1
-
-A compile that was stopped resumes when the same command is run again; finished LM calls are not paid for again.
 """
 
 from __future__ import annotations

@@ -51,13 +51,13 @@ class CompileData:
     splits: Splits
     """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
     exported judge uses all sources, and held-out is empty."""
-    repeats: tuple[Folds, ...] = ()
-    """The folds that measure the procedure, once for each repeat; empty for a single split."""
+    folds: Folds | None = None
+    """The folds that measure the procedure; None for a single split."""
 
     @property
     def measured(self) -> Corpus:
         """The sources of the held-out figures; with folds all sources."""
-        return self.corpus if self.repeats else self.splits.held_out
+        return self.corpus if self.folds else self.splits.held_out
 
     def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""
@@ -86,7 +86,7 @@ class CompilePlan:
     @property
     def statistic(self) -> Statistic:
         """The correlation that is optimized."""
-        return self.settings.objective
+        return self.settings.chosen_by.correlation
 
     @property
     def units(self) -> list[tuple[Aspect, ...]]:
@@ -136,7 +136,7 @@ class CompilePlan:
 
     def on(self, splits: Splits) -> CompilePlan:
         """The plan of a fold."""
-        return replace(self, data=replace(self.data, splits=splits, repeats=()), of_fold=True)
+        return replace(self, data=replace(self.data, splits=splits, folds=None), of_fold=True)
 
     @property
     def study(self) -> Path | str | None:
@@ -188,9 +188,9 @@ class CompilePlan:
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)
-        if not self.data.repeats:
+        if self.data.folds is None:
             return [learning, *choosing, measuring]
-        halves = [half for folds in self.data.repeats for half in folds.halves]
+        halves = self.data.folds.halves
         learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
         # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
         first = [*choosing, measuring]

@@ -110,7 +110,7 @@ class Result(CompileEvidence):
             "gain_of_knowledge": asdict(held_out.of_knowledge),
             "gain_over_informed_single": asdict(held_out.over_informed),
             "looks": asdict(self.looks),
-            **({"folds": folds_json(self.plan, held_out)} if held_out.folds else {}),
+            **({"folds": folds_json(self.plan, held_out.folds)} if held_out.folds else {}),
             "guides": guides(self.judge),
             "lm_calls": {
                 "total": self.lm_use.asked,
@@ -146,7 +146,7 @@ def compile_judge(
         announce(plan, tracker)
         runner.progress.phases = plan.phases
         run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if not settings.no_preflight:
+        if settings.preflight:
             preflight(runner, _trials(plan))
             preflight_reflection(settings, run.reflection)
         selected, proofs = prove(run)
@@ -295,5 +295,5 @@ def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.repeats else None) as runner:
+        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.folds else None) as runner:
             yield runner

@@ -72,7 +72,7 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
     tracker.json(champion.FILE, champion.to_json(held_out.scores[exported.name]))
     tracker.tags({"looks": str(evidence.looks) or None, "exported": exported.why})
     if held_out.folds:
-        tracker.json("folds.json", folds_json(plan, held_out))
+        tracker.json("folds.json", folds_json(plan, held_out.folds))
     for aspect, found in evidence.searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
@@ -206,7 +206,7 @@ def _export(run: Run, found: CompileEvidence) -> Path:
         "identity": plan.identity,
     }
     if held_out.folds:
-        evidence["folds"] = folds_json(plan, held_out)
+        evidence["folds"] = folds_json(plan, held_out.folds)
     if plan.note:
         evidence["note"] = plan.note
     sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import Question, find_questions
@@ -19,9 +18,6 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs.judge import Judge
 
 logger = logging.getLogger(__name__)
-
-_FURTHER = 1_000_003
-"""Difference between the seeds of repeats: large, so that repeats of nearby seeds do not coincide."""
 
 
 def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -> CompileData:
@@ -40,52 +36,42 @@ def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
     questions = find_questions(corpus.groups, aspects)
-    automatic = settings.level == "auto"
-    level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
+    level = settings.chosen_by.level
+    if level == "auto":
+        level = _level(corpus, aspects, questions, judge)
     require_level(corpus, level)
-    repeats = _folds(corpus, settings, list(names))
+    folds = _folds(corpus, settings, list(names))
     if held_out is not None:
         splits = split_beside(corpus, len(held_out.groups), aspects=list(names), seed=settings.seed)
     else:
-        splits = repeats[0].whole if repeats else split(corpus, aspects=list(names), seed=settings.seed)
+        splits = folds.whole if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.joined_note())
-    return CompileData(corpus, aspects, level, questions, splits, repeats)
+    return CompileData(corpus, aspects, level, questions, splits, folds)
 
 
-def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> tuple[Folds, ...]:
-    """The folds of each repeat, the first drawn with the seed; empty for a single split.
+def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:
+    """The folds that the settings ask for; None for a single split.
 
     Raises:
-        InputError: Too few sources for the folds, or repeats of a single split.
+        InputError: Too few sources for the folds, or a test set beside them.
     """
-    if settings.held_out is not None:
-        if (settings.folds or 1, settings.repeats) != (1, 1):
-            raise InputError(
-                "sources that were held out once are not held out by folds",
-                field="--held-out",
-                expected="neither --folds nor --repeats",
-                found=f"--folds {settings.folds}" if settings.folds else f"--repeats {settings.repeats}",
-                remedy="leave them away, or --held-out",
-            )
-        return ()
-    count = usual_folds(corpus, settings.repeats) if settings.folds is None else settings.folds
-    if count == 1:
-        if settings.repeats > 1:
-            raise InputError(
-                "a single split is not repeated",
-                field="--repeats",
-                expected="1 with --folds 1",
-                found=settings.repeats,
-                remedy="choose --folds 6, or leave --folds out",
-            )
-        return ()
-    seeds = [settings.seed + _FURTHER * number for number in range(settings.repeats)]
-    return tuple(fold(corpus, aspects=aspects, seed=seed, count=count) for seed in seeds)
+    if settings.held_out is not None and (settings.folds or 1) != 1:
+        raise InputError(
+            "sources that were held out once are not held out by folds",
+            field="--held-out",
+            expected="no --folds",
+            found=f"--folds {settings.folds}",
+            remedy="leave it away, or --held-out",
+        )
+    count = usual_folds(corpus) if settings.folds is None else settings.folds
+    if count == 1 or settings.held_out is not None:
+        return None
+    return fold(corpus, aspects=aspects, seed=settings.seed, count=count)
 
 
 def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:
-    """The level for `--level auto`: `summary` if groups have several candidates, else `sample`.
+    """The level `auto`: `summary` if groups have several candidates, else `sample`.
 
     Also `sample` if the ratings of all aspects are binary: one threshold is then used for all sources, the pooled
     correlation ranks judges much as AUROC does, and groups with a single label count, too. But not for a judge that

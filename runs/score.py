@@ -1,9 +1,9 @@
 """Score new texts with an exported judge.
 
-    python runs/score.py --program runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
-    python runs/score.py --program models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
-    python runs/score.py --program EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
-    python runs/score.py --engine ray --actors 8 --program EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet
+    python runs/score.py runs/store/exports/NAME --in texts.jsonl --out scores.jsonl
+    python runs/score.py models:/NAME/1 --in texts.csv --out scores.csv --aspects coherence
+    python runs/score.py EXPORT --in texts.jsonl --out scores.jsonl --lm openai/MODEL --api-base URL
+    python runs/score.py EXPORT --in 's3://bucket/*.jsonl' --out s3://bucket/s.parquet --engine ray
 
 The input has the formats of a compile's data; ratings are not needed. Results are one row per candidate and
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
@@ -169,7 +169,7 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
-        if not arguments.no_preflight:
+        if arguments.preflight:
             judge.smoke_test(first)
         _write_all(judge, items, results, arguments, _count(arguments, judge.task, aspects))
     tally = results.tally

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import stdev
 
 from debate_judge.data.agreement.intervals import METHODS
@@ -50,22 +50,18 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
     ]
     if held_out.folds:
-        lines.append(f"What are these figures of? {procedure_note(plan)}. {_apart(held_out.folds)}")
+        lines.append(
+            f"What are these figures of? {procedure_note(plan, len(held_out.folds.sources))}. {_apart(held_out.folds)}"
+        )
     return lines
 
 
-def _apart(repeats: Sequence[FoldFigures]) -> str:
-    """How much folds and repeats differ."""
-    spread = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
-    if len(repeats) > 1:
-        spread += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
-    return spread
-
-
-def _range(values: Sequence[float]) -> str:
+def _apart(folds: FoldFigures) -> str:
+    """How much folds differ."""
+    values = [value for value in folds.compiled if value is not None]
     if len(values) < 2:
-        return "–"
-    return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
+        return "By folds: –."
+    return f"By folds: {min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})."
 
 
 def _by_aspect(held_out: HeldOut) -> str:

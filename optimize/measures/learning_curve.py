@@ -138,7 +138,7 @@ def learning_curve(run: Run, proofs: Sequence[Proof], whole: int | None = None) 
         dspy.LMError: The LM failed for good.
     """
     plan = run.plan
-    halves = [_Half.of(run, own) for own in _by_train([proof for proof in proofs if proof.repeat == 0])]
+    halves = [_Half.of(run, own) for own in _by_train(proofs)]
     here = min(half.sources for half in halves)
     fixed, added = halves[0].fixed[0], {aspect: None for half in halves for aspect in half.added}
     steps: list[LearningStep] = []

@@ -48,8 +48,6 @@ class Proof:
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
     scored: HeldOutScores
-    repeat: int = 0
-    """Number of the repeat, from 0."""
 
     @property
     def held_out(self) -> Corpus:
@@ -66,8 +64,8 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """The figures of the folds of one repeat: averages over aspects, in the correlation and at the level to choose by;
-    None if a fold's ratings leave it undefined."""
+    """The figures of all folds: averages over aspects, in the correlation and at the level to choose by; None if a
+    fold's ratings leave it undefined."""
 
     sources: tuple[int, ...]
     """Number of held-out sources of each fold."""
@@ -75,8 +73,6 @@ class FoldFigures:
     """Agreement of each fold's compiled judge on its held-out sources."""
     gain: tuple[float | None, ...]
     """That agreement minus the single call's."""
-    whole: float | None
-    """Agreement of the compiled judges on all sources of the repeat."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,8 @@ class HeldOut:
     over_uncompiled: Difference
     """Compiled minus uncompiled, averaged over aspects."""
     judged: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources; with folds those of the
-    first repeat, each by the judge of its fold."""
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources; with folds each
+    by the judge of its fold."""
     scores: Scores
     """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
@@ -113,8 +109,8 @@ class HeldOut:
     raters: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
 
-    folds: tuple[FoldFigures, ...] = ()
-    """One for each repeat; empty for a single split."""
+    folds: FoldFigures | None = None
+    """None for a single split."""
 
     def judgements(self, judge: str) -> Mapping[str, list[Judgement]]:
         """Aspect -> judgements of a judge of `COMPARED`, in the order of the measured sources."""
@@ -172,11 +168,6 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
         for aspect in one.aspects:
             found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
     return found
-
-
-def by_repeat(proofs: Sequence[Proof]) -> list[list[Proof]]:
-    """The proofs of each repeat."""
-    return [[p for p in proofs if p.repeat == number] for number in sorted({p.repeat for p in proofs})]
 
 
 def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from debate_judge.data.folds import Folds
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.proof.held_out import Proof, score_held_out
@@ -25,31 +26,28 @@ def prove(run: Run) -> tuple[Selected, list[Proof]]:
         InputError: Too many of the items to choose by have no score.
         dspy.LMError: The LM failed for good.
     """
-    if run.plan.data.repeats:
-        return _by_folds(run)
+    if run.plan.data.folds:
+        return _by_folds(run, run.plan.data.folds)
     selected = choose(run, learn(run))
     return selected, [_scored(run, selected)]
 
 
-def _by_folds(run: Run) -> tuple[Selected, list[Proof]]:
+def _by_folds(run: Run, split: Folds) -> tuple[Selected, list[Proof]]:
     """Compile and score for each fold, and compile the judge to export on all sources.
 
     First all halves are tuned, then everything is chosen: nothing of a fold depends on another one.
     """
-    halves = [(repeat, half) for repeat, folds in enumerate(run.plan.data.repeats) for half in folds.halves]
-    learnt = run.tuned([partial(learn, run.on(half[0])) for _, half in halves])
-    folds = [
-        (repeat, run.on(splits), tuned) for (repeat, half), tuned in zip(halves, learnt, strict=True) for splits in half
-    ]
+    learnt = run.tuned([partial(learn, run.on(half[0])) for half in split.halves])
+    folds = [(run.on(splits), tuned) for half, tuned in zip(split.halves, learnt, strict=True) for splits in half]
 
     def fold(number: int) -> Proof:
-        repeat, own, tuned = folds[number]
+        own, tuned = folds[number]
         logger.info("fold %d of %d: %s", number + 1, len(folds), _sizes(own.plan.data.splits))
-        return _scored(own, choose(own, tuned), repeat)
+        return _scored(own, choose(own, tuned))
 
     def whole() -> Selected:
         logger.info("choosing the judge that is exported by all %d sources", len(run.plan.data.corpus.groups))
-        # It is tuned on the first half of the first repeat, like half of the folds.
+        # It is tuned on the first half, like half of the folds.
         return choose(run, learnt[0])
 
     works: list[Callable[[], Any]] = [*(partial(fold, number) for number in range(len(folds))), whole]
@@ -57,9 +55,9 @@ def _by_folds(run: Run) -> tuple[Selected, list[Proof]]:
     return selected, proofs
 
 
-def _scored(run: Run, selected: Selected, repeat: int = 0) -> Proof:
+def _scored(run: Run, selected: Selected) -> Proof:
     logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
-    return Proof(run.plan, selected.judge, selected.searches, score_held_out(run, selected.judge), repeat)
+    return Proof(run.plan, selected.judge, selected.searches, score_held_out(run, selected.judge))
 
 
 def _sizes(splits: Splits) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -101,8 +102,9 @@ def _run(
     if parts.there:
         _say(f"{len(parts.there):,} parts are finished already; {len(left):,} slices are read for what is left")
     run = uuid.uuid4().hex[:12]
-    _say("starting Ray ..." if arguments.address is None else "joining Ray ...")
-    with engine.cluster(arguments.address, arguments.actors) as ray:
+    cluster = arguments.address or os.environ.get("RAY_ADDRESS")
+    _say("starting Ray ..." if cluster is None else "joining Ray ...")
+    with engine.cluster(cluster, arguments.actors) as ray:
         _try(arguments, judge, aspects, left, totals)
         # Its replies are on disk before an actor looks for them.
         judge.close()
@@ -148,7 +150,7 @@ def _try(
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     if any(one.compares for one in judges):
         _say("note: the judge's evidence is about comparing two candidates; here each text is scored by itself")
-    if arguments.no_preflight:
+    if not arguments.preflight:
         return
     count = max(2, *(one.together for one in judges)) * len(aspects)
     notes = ReadingNotes(left[0].file.name)

@@ -16,7 +16,7 @@ from debate_judge.runs.flags.parser import listed
 PERSONAS_FILE = setting(None, "TOML file with your own personas for the Critic", metavar="FILE")
 
 
-@flag_group("options of the judge")
+@flag_group("judge")
 class JudgeOptionFlags:
     """Options of judges; what is absent leaves a judge as it comes."""
 
@@ -38,8 +38,7 @@ class JudgeOptionFlags:
     )
     judge_option: tuple[str, ...] = setting(
         (),
-        "option of a judge, e.g. score-mode=sampled:5, together=4, joint=true or transition=always-skeptic; may be "
-        "repeated",
+        "its options, e.g. score-mode=sampled:5, together=4; may be repeated",
         name="-J",
         metavar="NAME=VALUE",
         repeated=True,

@@ -29,6 +29,7 @@ from debate_judge.runs.flags.declared import (
     keys_of,
     kind_of,
     nearest,
+    siblings,
     spelled,
 )
 from debate_judge.runs.flags.invocation import as_started, command
@@ -87,7 +88,7 @@ def _closed(stream: TextIO | None) -> bool:
 
 class _ProseFormatter(HelpFormatter):
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=width_of(sys.stdout))
+        super().__init__(prog, max_help_position=26, width=width_of(sys.stdout))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width)
@@ -135,17 +136,14 @@ class _Parser(ArgumentParser):
 
 def _as_key(declaration: type, name: str, text: str) -> str:
     """How the value of an old flag is written in TOML, and on the command line."""
-    group, field = next((group, field) for group, one, field in grouped(declaration) if one == name)
+    field = fields_of(declaration)[name]
     value = _reader(field)(text) if text else True if kind_of(field) is bool else extra(field, "const") or ""
-    toml_value = json.dumps(value, ensure_ascii=False)
     key = name.replace("_", "-")
-    by = [
-        spelled(declaration, other)
-        for title, other, one in grouped(declaration)
-        if title == group and extra(one, "assigns")
-    ]
     given = shlex.quote(f"{key}={_text(value)}")
-    return f"it is a key of --config: write {key} = {toml_value} in that file, or give {[*by, '--config'][0]} {given}"
+    beside = siblings(declaration, name).items()
+    by = next((spelled(declaration, o) for o, one in beside if extra(one, "assigns") and is_flag(declaration, o)), None)
+    in_file = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    return f"it is a key of --config: write {in_file} in that file, or give {by or '--config'} {given}"
 
 
 def settings_of(name: str, description: str, declaration: type[T], argv: Sequence[str] | None) -> T:
@@ -175,7 +173,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
     parser = _Parser(
         prog=command(name),
         description=as_started(description),
-        epilog=f"Keys of --config that are no flags: {', '.join(keys)}." if keys else None,
+        epilog=f"Keys of --config that are no flags (docs/settings.md): {', '.join(keys)}." if keys else None,
         formatter_class=_ProseFormatter,
         argument_default=SUPPRESS,
     )
@@ -196,7 +194,7 @@ def make_parser(name: str, description: str, *declarations: type) -> ArgumentPar
         "--config",
         action="append",
         metavar="FILE",
-        help="TOML file with settings, or one of them as KEY=VALUE; flags win; may be repeated",
+        help="TOML file with settings, or one as KEY=VALUE; flags win; may be repeated",
     )
     return parser
 
@@ -245,13 +243,13 @@ def _assigned(fields: Mapping[str, FieldInfo], text: str) -> dict[str, Any]:
 
 
 def _judge_options(declaration: type, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What `-J NAME=VALUE` gives: other settings of its group, and what remains for itself."""
+    """What `-J NAME=VALUE` gives: settings of its class, and what remains for itself."""
     found: dict[str, Any] = {}
-    for group, name, field in grouped(declaration):
-        if name in flags and extra(field, "assigns"):
-            others = {other: one for title, other, one in grouped(declaration) if title == group and other != name}
-            found[name] = tuple(text for text in flags[name] if not _assigned(others, text))
-            for text in flags[name]:
+    for name, texts in flags.items():
+        if extra(fields_of(declaration)[name], "assigns"):
+            others = siblings(declaration, name)
+            found[name] = tuple(text for text in texts if not _assigned(others, text))
+            for text in texts:
                 found |= _assigned(others, text)
     return found
 

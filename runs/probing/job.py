@@ -181,7 +181,7 @@ def _probe(plan: ProbePlan, runner: JudgeRunner) -> Found:
         InputError: A judge cannot score, or leaves too many candidates without a score.
     """
     setup, arguments = plan.setup, plan.arguments
-    if not arguments.no_preflight:
+    if arguments.preflight:
         for one in plan.entrants:
             judges = {name: own.judge for name, own in one.aspects.items()}
             preflight(runner, trials(one.name, judges, setup.corpus, setup.aspects))

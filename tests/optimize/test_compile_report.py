@@ -17,6 +17,7 @@ from debate_judge.optimize import compile as compile_command
 from debate_judge.runs import compare, report, view
 from debate_judge.runs.mlflow_setup import prepare_mlflow
 from tests.browser import Browser, needs_browser
+from tests.config_keys import keys
 from tests.optimize.small_corpus import small_corpus
 
 ASPECTS = ("--aspects", "coherence,fluency")
@@ -32,11 +33,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for candidate in group["candidates"]:
             candidate["comments"] = {"coherence": [f"remark on {candidate['id']} of {group['group']}"]}
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    quick = ["--max-rounds", "1", "--trials", "3", "--resamples", "100", "--json", str(folder / "compiled.json")]
+    quick = ["--max-rounds", "1", *keys(trials=3, resamples=100, json=folder / "compiled.json")]
     shared = ["--data", str(data), "--store", str(folder / "store"), *ASPECTS]
     assert compile_command.main([*shared, *quick]) == 0
     judges = ["--judges", f"single,rouge-l,{export_of(folder / 'store')}", "--baseline", "single"]
-    outputs = ["--json", str(folder / "table.json"), "--resamples", "100", "--report", "full"]
+    outputs = keys(json=folder / "table.json", resamples=100, report="full")
     assert compare.main([*shared, *judges, *outputs]) == 0
     return folder / "store"
 
@@ -190,7 +191,7 @@ def test_view_opens_the_page_or_says_where_it_is(
 def test_no_report_where_none_is_wanted(store: Path, tmp_path: Path) -> None:
     data, out = store.parent / "small.jsonl", tmp_path / "t.json"
     arguments = ["--data", str(data), "--store", str(tmp_path / "store"), *ASPECTS, "--judges", "rouge-l"]
-    assert compare.main([*arguments, "--json", str(out), "--report", "none"]) == 0
+    assert compare.main([*arguments, *keys(json=out, report="none")]) == 0
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["t.json"]
     assert not (tmp_path / "store" / "reports").exists()
 

@@ -18,6 +18,7 @@ from debate_judge.runs.distributed.out_folder import OutFolder
 from debate_judge.runs.distributed.parts import parts_of
 from debate_judge.runs.distributed.scorer import PartScorer
 from debate_judge.runs.distributed.service import RunService
+from tests.config_keys import keys
 from tests.runs.distributed_run import AnsweringServer, InProcess, program
 
 
@@ -32,15 +33,15 @@ class Command:
     def __call__(self, *more: str, **replace: str | Path) -> int:
         arguments: dict[str, str | Path] = {
             "--engine": "ray",
-            "--program": self.program,
             "--in": self.folder / "in*",
             "--out": self.out,
             "--store": self.folder / "store",
             "--api-base": self.server.url,
-            "--part": "3",
         }
+        program, part = replace.pop("program", self.program), replace.pop("part", 3)
         arguments |= {"--" + name.replace("_", "-"): value for name, value in replace.items()}
-        return score.main([str(part) for pair in arguments.items() for part in pair] + list(more))
+        flags = [str(part) for pair in arguments.items() for part in pair]
+        return score.main([str(program), *flags, *keys(part=part), *more])
 
     def rows(self) -> list[str]:
         return [line for f in sorted(self.out.glob("part-*")) for line in f.read_text(encoding="utf-8").splitlines()]

@@ -26,6 +26,7 @@ from debate_judge.runs.export.folder import save
 from debate_judge.runs.flags.parser import make_parser, read
 from debate_judge.runs.runner.streaming import BATCH_WINDOW, window
 from tests.batch_server import BatchServer
+from tests.config_keys import keys
 from tests.fakes import debater, scripted_lm
 from tests.programs.batches import HURRY, lm_at, recorded
 from tests.programs.faults import TASK, answer, expected, items
@@ -53,9 +54,9 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        lambda: compiling.main(["--batch", "openai"]),
-        lambda: compare.main(["--batch", "openai", "--judges", "single"]),
-        lambda: compare.main(["--batch", "openai", "--judges", "single", "--lm", "anthropic/claude"]),
+        lambda: compiling.main(keys(batch="openai")),
+        lambda: compare.main([*keys(batch="openai"), "--judges", "single"]),
+        lambda: compare.main([*keys(batch="openai"), "--judges", "single", "--lm", "anthropic/claude"]),
     ],
 )
 def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +67,7 @@ def test_an_lm_without_batch_jobs_is_bad_input(command: Callable[[], int], capsy
 
 
 def test_an_unknown_service_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compiling.main(["--batch", "azure", "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
+    assert compiling.main([*keys(batch="azure"), "--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1"]) == 2
     assert "azure" in capsys.readouterr().err
 
 
@@ -95,9 +96,13 @@ def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
         for i in items(count)
     ]
     (folder / "in.jsonl").write_text("".join(f"{text}\n" for text in lines))
-    flags = {"--program": program, "--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
-    more = {"--api-base": server.url, "--batch": "openai"}
-    return [str(part) for pair in {**flags, **more}.items() for part in pair] + ["--no-preflight"]
+    flags = {"--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
+    flags |= {"--api-base": server.url}
+    return [
+        str(program),
+        *(str(part) for pair in flags.items() for part in pair),
+        *keys(batch="openai", preflight=False),
+    ]
 
 
 def rows(folder: Path) -> list[float]:

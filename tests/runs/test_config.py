@@ -57,7 +57,7 @@ def test_only_what_is_listed_is_a_flag() -> None:
     assert {one.dest for one in parser._actions} == {"help", "config", "dish", "salt", "stove_option"}
     text = " ".join(parser.format_help().split())
     assert "DISH [FLAGS]" in text
-    assert "Keys of --config that are no flags: minutes, spices, lid, note, rack, fan." in text
+    assert "Keys of --config that are no flags (docs/settings.md): minutes, spices, lid, note, rack, fan." in text
 
 
 def test_every_setting_is_a_key(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from debate_judge.runs.distributed.driver import RunDriver
 from debate_judge.runs.distributed.service import RunService
 from debate_judge.runs.export.folder import save
 from debate_judge.runs.runner import streaming
+from tests.config_keys import keys
 from tests.runs.distributed_command import Command, in_this_process
 from tests.runs.distributed_run import TASK, group, program, write_csv, write_jsonl
 
@@ -81,7 +82,7 @@ def test_a_spent_budget_ends_with_its_code_and_the_same_command_goes_on(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(command.folder / "in-0.jsonl", range(20))
-    assert command("--actors", "1", budget="calls=40") == score.EXIT_LM
+    assert command(*keys(actors=1), budget="calls=40") == score.EXIT_LM
     said = capsys.readouterr().err
     assert "share of one actor" in said
     assert "raise --budget" in said
@@ -129,7 +130,7 @@ def test_too_many_items_without_a_score_end_with_their_code(
     write_jsonl(command.folder / "in-0.jsonl", range(6))
     whole = command.server._answer
     command.server._answer = lambda prompt: "nothing" if "reply 1" in prompt else whole(prompt)
-    assert command("--no-preflight") == score.EXIT_UNSCORED
+    assert command(*keys(preflight=False)) == score.EXIT_UNSCORED
     assert "unscored: unreadable reply" in capsys.readouterr().err
     assert len(command.rows()) == 24
 
@@ -164,7 +165,7 @@ def test_without_ray_it_is_said_what_to_install(
 ) -> None:
     write_jsonl(tmp_path / "in.jsonl", range(1))
     monkeypatch.setitem(sys.modules, "ray", None)
-    arguments = ["--engine", "ray", "--program", program(tmp_path), "--in", tmp_path / "in.jsonl"]
+    arguments = ["--engine", "ray", program(tmp_path), "--in", tmp_path / "in.jsonl"]
     assert score.main([*map(str, arguments), "--out", str(tmp_path / "out.jsonl")]) == score.EXIT_INPUT
     said = capsys.readouterr().err
     assert "the engine ray is not installed" in said

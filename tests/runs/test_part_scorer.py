@@ -104,7 +104,7 @@ def test_rows_are_those_of_one_process(tmp_path: Path, server: AnsweringServer) 
         done = scene.score(actors)
     assert sum(one.rows.rows for one in done if one.rows) == 48
     assert [one.parts for one in done if one.parts is not None] == [6]
-    arguments = ["--program", tmp_path / "program", "--in", scene.source, "--out", tmp_path / "one.jsonl"]
+    arguments = [tmp_path / "program", "--in", scene.source, "--out", tmp_path / "one.jsonl"]
     arguments += ["--store", tmp_path / "store", "--api-base", server.url]
     assert score.main([str(part) for part in arguments]) == 0
     assert scene.rows() == (tmp_path / "one.jsonl").read_text(encoding="utf-8").splitlines()

@@ -102,7 +102,7 @@ def test_a_context_that_is_too_small_names_the_group_and_the_room_that_is_needed
     with pytest.raises(InputError, match="does not fit into the context") as raised:
         check(scripted_lm(script))
     assert "'g2'" in str(raised.value)
-    assert "--no-preflight" in str(raised.value)
+    assert "preflight=false" in str(raised.value)
 
 
 def test_words_about_a_context_in_another_error_are_no_context_that_is_too_small() -> None:
