@@ -97,7 +97,7 @@ class Result(CompileEvidence):
         return calibration_effects(self.plan, self.judge, self.held_out)
 
     def to_json(self) -> dict[str, Any]:
-        """The result as the JSON of `--json`; every number finite or null."""
+        """The result as the JSON file; every number finite or null."""
         held_out, gain = self.held_out, self.held_out.gain
         return {
             "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},

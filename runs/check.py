@@ -267,7 +267,7 @@ def _next(corpus: Corpus, flags: CheckFlags, names: Sequence[str], guess: Guesse
         task = guess.task.name if guess.built_in else flags.write_task if saved else "FILE.toml"
     parts = [command("compile"), "--data", shlex.quote(flags.file), *(["--task", shlex.quote(task)] if task else [])]
     parts += ["--columns", shlex.quote(",".join(names))] if names else []
-    parts += ["--sources", flags.sources] if flags.sources else []
+    parts += ["--config", f"sources={flags.sources}"] if flags.sources else []
     first = "Save the task (--write-task), correct it, then see" if guess and not (saved or guess.built_in) else "See"
     return [
         f"{first} what a compile would cost; nothing is spent:",

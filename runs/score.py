@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from debate_judge.data.errors import InputError
 from debate_judge.programs.lm.http.address import NoServerError
 from debate_judge.programs.lm.reply import replies_folder
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits, require_server
 from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
@@ -179,8 +180,9 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
         _say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED

@@ -37,5 +37,5 @@ def leave_report(plan: CompilePlan, tracker: Tracker, export: Path, report: Repo
 
 def _warn_of_texts(readme: Path) -> None:
     """Add to the export's README that the page with texts quotes the data."""
-    with opening(readme, "--report"), readme.open("a", encoding="utf-8") as out:
+    with opening(readme, "report"), readme.open("a", encoding="utf-8") as out:
         out.write("\nreport-full.html quotes the texts of the data: take it out before the export goes to others.\n")

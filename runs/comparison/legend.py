@@ -220,7 +220,7 @@ def _cost(setting: Setting, priced: bool) -> str:
     if setting.lm == OFFLINE:
         return "no price: the offline LM is free; with a real LM $ is what each judge would cost alone"
     if not priced:
-        return f"no price is known for {setting.lm}: --prices FILE would give $"
+        return f"no price is known for {setting.lm}: --config prices=FILE would give $"
     return "$: what each judge would cost alone, replies that it shares with others or that were stored included"
 
 

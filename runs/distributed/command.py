@@ -27,6 +27,7 @@ from debate_judge.runs.distributed.progress import DistributedProgress, RunTotal
 from debate_judge.runs.distributed.slice_reading import SliceReading, read_slice
 from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.export.manifest import Export
+from debate_judge.runs.flags.declared import spelled
 from debate_judge.runs.flags.lm import limits
 from debate_judge.runs.flags.parser import RESUMES
 from debate_judge.runs.reports.scored import scored_summary
@@ -230,8 +231,9 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
     if not tally.rows:
         raise InputError("no groups in the input", file=arguments.source, expected="at least one group with candidates")
     if tally.share > arguments.max_unscored:
+        most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
-            f"error: {100 * tally.share:.0f} % of the items have no score (--max-unscored {arguments.max_unscored:g})\n"
+            f"error: {100 * tally.share:.0f} % of the items have no score ({most})\n"
             f"  remedy:   fix the problem and {RESUMES}"
         )
         return EXIT_UNSCORED
@@ -239,17 +241,19 @@ def _told(arguments: ScoreFlags, judge: LoadedJudge, totals: RunTotals) -> int:
 
 
 def _require_supported(arguments: ScoreFlags) -> None:
-    refused = {"--batch": arguments.batch, "--transcripts": arguments.transcripts, "--sources": arguments.sources}
-    for flag, given in refused.items():
-        if given is not None:
+    for name in ("batch", "transcripts", "sources"):
+        if (given := getattr(arguments, name)) is not None:
             raise InputError(
-                "not with --engine ray", field=flag, found=given, remedy="leave it out, or score with --engine local"
+                "not with --engine ray",
+                field=spelled(ScoreFlags, name),
+                found=given,
+                remedy="leave it out, or score with --engine local",
             )
     if arguments.concurrency < arguments.actors:
         raise InputError(
             "fewer calls at once than actors",
             field="--concurrency",
-            expected=f"at least {arguments.actors}, one for each of --actors",
+            expected=f"at least {arguments.actors}, one for each of {spelled(ScoreFlags, 'actors')}",
             found=arguments.concurrency,
         )
 

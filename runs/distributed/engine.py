@@ -89,7 +89,7 @@ def cpu_share(ray: Any, actors: int) -> float:
     """
     cpus = float(ray.cluster_resources().get("CPU", 0.0))
     if not cpus:
-        raise InputError("the cluster of Ray has no CPU", field="--address", remedy="see what `ray status` says")
+        raise InputError("the cluster of Ray has no CPU", field="address", remedy="see what `ray status` says")
     # Ray counts in ten-thousandths.
     return max(0.0001, int(min(1.0, cpus / 2 / (actors + readers(actors))) * 10_000) / 10_000)
 
@@ -112,7 +112,7 @@ def _init(ray: Any, joins: bool, arguments: dict[str, Any]) -> None:
             if not left:
                 raise InputError(
                     "Ray cannot be joined" if joins else "Ray cannot be started",
-                    field="--address",
+                    field="address",
                     found=str(error),
                     remedy="check that `ray status` knows the cluster, and that the versions of Ray are the same",
                 ) from error

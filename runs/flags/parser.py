@@ -8,7 +8,7 @@ import select
 import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, HelpFormatter, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -259,21 +259,33 @@ def as_command(name: str, settings: object) -> str:
 
     For people elsewhere, too: of an absolute path the last part is kept, and secrets are taken out.
     """
-    parts, declaration = [command(name)], type(settings)
-    for field_name, field in fields_of(declaration).items():
-        value = getattr(settings, field_name)
-        if value is None or value == field.default or not extra(field, "decides"):
+    deciding = [field_name for field_name, field in fields_of(type(settings)).items() if extra(field, "decides")]
+    return " ".join([command(name), *written(settings, deciding, _portable)])
+
+
+def written(settings: object, names: Iterable[str], shown: Callable[[str], str] = str) -> list[str]:
+    """Those of the named settings that differ from their defaults, as words of a command line.
+
+    Args:
+        settings: Of a command.
+        names: Of settings.
+        shown: What becomes of the text of a value.
+    """
+    words, declaration = [], type(settings)
+    for name in names:
+        value, field = getattr(settings, name), fields_of(declaration)[name]
+        if value is None or value == field.default:
             continue
-        flag = spelled(declaration, field_name)
-        if not is_flag(declaration, field_name):
-            parts += ["--config", shlex.quote(f"{flag}={_portable(_text(value))}")]
+        given = spelled(declaration, name)
+        if not is_flag(declaration, name):
+            words += ["--config", shlex.quote(f"{given}={shown(_text(value))}")]
         elif value is True:
-            parts.append(flag)
+            words.append(given)
         else:
             values = value if isinstance(value, tuple) and extra(field, "repeated") else (value,)
-            for one in values:
-                parts += [*([flag] if flag.startswith("-") else []), shlex.quote(_portable(_text(one)))]
-    return " ".join(parts)
+            flag = [given] if given.startswith("-") else []
+            words += [word for one in values for word in (*flag, shlex.quote(shown(_text(one))))]
+    return words
 
 
 def _text(value: object) -> str:

@@ -189,7 +189,7 @@ def open_results(
         rows = RowFile(path, form, file)
         debates = None
         if transcripts is not None:
-            file = opened.enter_context(_exclusive(transcripts, "--transcripts"))
+            file = opened.enter_context(_exclusive(transcripts, "transcripts"))
             debates = RowFile(transcripts, Transcripts(extra), file)
         yield Results(rows, debates)
 
@@ -248,7 +248,7 @@ def _check_state(path: Path, made_from: Mapping[str, Any]) -> None:
 def _check_places(path: Path, source: Path, transcripts: Path | None) -> None:
     if not source.is_file():
         raise InputError("no such file", file=source, field="--in")
-    places = {"--in": source, "--out": path} | ({"--transcripts": transcripts} if transcripts is not None else {})
+    places = {"--in": source, "--out": path} | ({"transcripts": transcripts} if transcripts is not None else {})
     for name, place in places.items():
         if place.is_dir():
             raise InputError("this is a folder", file=place, field=name, expected="a file")

@@ -137,14 +137,8 @@ def run(items: int, *, faults: str, lm: str, rounds: int, concurrency: int, word
         if lm != "offline":
             flags |= {"--api-base": server.url}
         peak = folder / "peak"
-        arguments = [
-            "-c",
-            COMMAND,
-            str(peak),
-            faults,
-            str(program),
-            *(str(part) for pair in flags.items() for part in pair),
-        ]
+        given = [str(program), *(str(part) for pair in flags.items() for part in pair)]
+        arguments = ["-c", COMMAND, str(peak), faults, *given]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": path}
         started = time.monotonic()

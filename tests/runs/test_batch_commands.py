@@ -98,11 +98,8 @@ def scoring(folder: Path, server: BatchServer, count: int) -> list[str]:
     (folder / "in.jsonl").write_text("".join(f"{text}\n" for text in lines))
     flags = {"--in": folder / "in.jsonl", "--out": folder / "out.jsonl", "--store": folder}
     flags |= {"--api-base": server.url}
-    return [
-        str(program),
-        *(str(part) for pair in flags.items() for part in pair),
-        *keys(batch="openai", preflight=False),
-    ]
+    given = [str(part) for pair in flags.items() for part in pair]
+    return [str(program), *given, *keys(batch="openai", preflight=False)]
 
 
 def rows(folder: Path) -> list[float]:

@@ -125,15 +125,8 @@ def test_the_service_gives_the_scores_of_the_command_and_shares_its_replies(
     (tmp_path / "in.jsonl").write_text(json.dumps({"group": "g", "source": LETTER, "candidates": candidates}))
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     arguments = [str(export), "--api-base", lm.url, "--in", str(tmp_path / "in.jsonl")]
-    arguments += [
-        "--out",
-        str(tmp_path / "out.jsonl"),
-        "--store",
-        str(tmp_path / "store"),
-        "--replies",
-        replies,
-        *keys(preflight=False),
-    ]
+    arguments += ["--out", str(tmp_path / "out.jsonl"), "--store", str(tmp_path / "store")]
+    arguments += keys(replies=replies, preflight=False)
     assert score.main(arguments) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(row["aspect"], row["score"]) for row in found] == [(row["aspect"], row["score"]) for row in rows]
