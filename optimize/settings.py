@@ -25,7 +25,7 @@ from debate_judge.runs.flags.common import (
 from debate_judge.runs.flags.declared import command_settings, deciding, flag_group, setting
 from debate_judge.runs.flags.judge import PERSONAS_FILE, JudgeOptionFlags
 from debate_judge.runs.flags.lm import LimitFlags, LMFlags
-from debate_judge.runs.flags.metric import METRIC, Metric, MetricText
+from debate_judge.runs.flags.metric import METRIC, MetricChoice, MetricText
 
 EFFORTS: dict[str, tuple[int, int]] = {"light": (2, 8), "medium": (6, 20), "heavy": (12, 50)}
 """Effort -> (instructions that the LM proposes per role, candidate programs that the tuner evaluates)."""
@@ -176,9 +176,9 @@ class Settings(DataFlags, JudgeFlags, JudgeOptionFlags, LMFlags, LimitFlags, Sea
     }
 
     @property
-    def chosen_by(self) -> Metric:
+    def chosen_by(self) -> MetricChoice:
         """The correlation that the search maximizes, and its level."""
-        return Metric.of(self.metric)
+        return MetricChoice.of(self.metric)
 
     @property
     def wanted_examples(self) -> WantedExamples | None:

@@ -18,14 +18,14 @@ AUTO: Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricChoice:
     """What judges are compared by."""
 
     level: Level | Literal["auto"] = AUTO
     correlation: Statistic = "spearman"
 
     @classmethod
-    def of(cls, text: str, levels: Sequence[str] = ("summary", "sample")) -> Metric:
+    def of(cls, text: str, levels: Sequence[str] = ("summary", "sample")) -> MetricChoice:
         """Read `LEVEL/CORRELATION`, or one of the two.
 
         Args:
@@ -53,10 +53,10 @@ class Metric:
         return f"{self.level}/{self.correlation}"
 
 
-MetricText = Annotated[str, AfterValidator(lambda text: str(Metric.of(text)))]
+MetricText = Annotated[str, AfterValidator(lambda text: str(MetricChoice.of(text)))]
 """What a user gives as `metric` of a compile, in full."""
 
 METRIC = setting(
-    str(Metric()),
+    str(MetricChoice()),
     "LEVEL/CORRELATION, e.g. summary/spearman",
 )

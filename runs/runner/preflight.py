@@ -27,8 +27,8 @@ _SKIP = "; --config preflight=false starts without this check, and leaves such i
 REMEDIES: Mapping[str, str] = {
     "unreadable reply": "the LM does not keep to the form of a reply; a larger or better instructed one may do; where "
     "the server has changed under the same name, begin with another --store, for its replies are kept" + _SKIP,
-    "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs thousands of tokens"
-    + _SKIP,
+    "truncated": "give replies more room with --config max-tokens=8000; an LM that thinks aloud needs "
+    "thousands of tokens" + _SKIP,
     "refused": "the provider withholds answers about this text; another LM may not" + _SKIP,
     "no log-probabilities": "choose the score-mode sampled:20 or text; an export keeps the mode that it was "
     "compiled with",

@@ -86,21 +86,21 @@ def proved(folder: Path, file: str, **settings: Any) -> Proved:
 
 
 @pytest.fixture(scope="module")
-def twice(tmp_path_factory: pytest.TempPathFactory) -> Proved:
-    folder = tmp_path_factory.mktemp("twice")
-    return proved(folder, data(folder), folds=4, repeats=2)
+def four(tmp_path_factory: pytest.TempPathFactory) -> Proved:
+    folder = tmp_path_factory.mktemp("folds")
+    return proved(folder, data(folder), folds=4)
 
 
 # --- leakage ---
 
 
-def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(twice: Proved) -> None:
-    assert len(twice.proofs) == 8
+def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(four: Proved) -> None:
+    assert len(four.proofs) == 4
     learnings = set()
-    for proof in twice.proofs:
+    for proof in four.proofs:
         held_out = {group.id for group in proof.held_out.groups}
         found = proof.searches["coherence"]
-        judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+        judge = found.scores.variants[JudgeVariant("guide", four.plan.judge.config()["persona"])].judge
         seen = seen_by(guide_of(judge))
         learnings.add(frozenset(seen))
         assert len(seen) == SOURCES // 2
@@ -108,19 +108,19 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(twice: Proved) 
         chosen_by = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
         assert chosen_by
         assert not chosen_by & held_out
-    assert len(learnings) == 4, "two halves in each of two repeats"
+    assert len(learnings) == 2, "one for each half"
 
 
-def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(twice: Proved) -> None:
-    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in twice.lm.prompts]
+def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(four: Proved) -> None:
+    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in four.lm.prompts]
     informed = [(seen, sources) for seen, sources in asked if seen]
     assert len(informed) > SOURCES
     assert not [sources for seen, sources in informed if seen & set(sources)]
 
 
-def test_the_exported_judge_uses_all_sources(twice: Proved) -> None:
-    found = twice.selected.searches["coherence"]
-    judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+def test_the_exported_judge_uses_all_sources(four: Proved) -> None:
+    found = four.selected.searches["coherence"]
+    judge = found.scores.variants[JudgeVariant("guide", four.plan.judge.config()["persona"])].judge
     own = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
     assert len(seen_by(guide_of(judge)) | own) == SOURCES
 
@@ -128,42 +128,40 @@ def test_the_exported_judge_uses_all_sources(twice: Proved) -> None:
 # --- figures ---
 
 
-def test_a_groups_value_is_the_mean_of_its_repeats_and_the_interval_rests_on_these(twice: Proved) -> None:
-    values: dict[str, list[float]] = {}
-    for proof in twice.proofs:
+def test_the_figure_is_the_mean_over_the_groups_of_all_folds_and_the_interval_rests_on_these(four: Proved) -> None:
+    values: dict[str, float] = {}
+    for proof in four.proofs:
         for group in proof.scores["compiled"]["coherence"]:
             ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
-            values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
-    assert {len(found) for found in values.values()} == {2}
-    means = np.array([np.mean(found) for found in values.values()])
+            values[group.group] = correlation(ratings, scores, "spearman") or 0.0
+    means = np.array(list(values.values()))
     expected = of_group_correlations(float(means.mean()), (means - means.mean()) / len(means))
-    for table in (twice.held_out.tables["compiled"].aspects["coherence"], twice.held_out.tables["compiled"].average):
+    for table in (four.held_out.tables["compiled"].aspects["coherence"], four.held_out.tables["compiled"].average):
         found = table["summary"]["spearman"]
         assert found.groups == SOURCES
         assert found.value == pytest.approx(means.mean())
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    gain = twice.held_out.gain
+    gain = four.held_out.gain
     assert gain.groups == SOURCES
     assert gain.value == pytest.approx(
-        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
-        - (twice.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
+        four.held_out.tables["compiled"].average["summary"]["spearman"].value
+        - (four.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
     )
 
 
-def test_the_spread_over_folds_and_repeats_is_known(twice: Proved) -> None:
-    assert [repeat.sources for repeat in twice.held_out.folds] == [(4, 4, 4, 4)] * 2
-    wholes = [repeat.whole for repeat in twice.held_out.folds]
-    assert np.mean([w for w in wholes if w is not None]) == pytest.approx(
-        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
+def test_the_figures_of_single_folds_are_known(four: Proved) -> None:
+    folds = four.held_out.folds
+    assert folds is not None
+    assert folds.sources == (4, 4, 4, 4)
+    # Folds of one size, at summary level: their mean is that of the whole.
+    assert np.mean([v for v in folds.compiled if v is not None]) == pytest.approx(
+        four.held_out.tables["compiled"].average["summary"]["spearman"].value
     )
-    for repeat in twice.held_out.folds:
-        # Folds of one size, at summary level: their mean is that of the whole.
-        assert np.mean([v for v in repeat.compiled if v is not None]) == pytest.approx(repeat.whole)
 
 
-def test_judgements_are_in_the_order_of_the_corpus(twice: Proved) -> None:
-    judgements = twice.held_out.judgements("compiled")["coherence"]
-    items = [(group.id, c.text) for group in twice.plan.data.measured.groups for c in group.candidates]
+def test_judgements_are_in_the_order_of_the_corpus(four: Proved) -> None:
+    judgements = four.held_out.judgements("compiled")["coherence"]
+    items = [(group.id, c.text) for group in four.plan.data.measured.groups for c in group.candidates]
     assert len(judgements) == len(items) == SOURCES * CANDIDATES
     scores = [float(says(text)) for _, text in items]
     assert [getattr(j, "score", None) for j in judgements] == scores
@@ -202,7 +200,7 @@ def gained(low: float | None, high: float | None) -> Difference:
         (gained(0.01, 0.1), 6.0, "cheaper", "compiled", "which is better than a single call"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "does not show that it is better than a single call, and it"),
         (gained(-0.01, 0.1), 6.0, "cheaper", "single", "takes 6.0 calls per item instead of 1.0"),
-        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as --keep compiled wants it, although held-out does not"),
+        (gained(-0.01, 0.1), 6.0, "compiled", "compiled", "as keep=compiled wants it, although held-out does not"),
         (gained(-0.01, 0.1), 0.5, "cheaper", "compiled", "which takes no more calls"),
         (gained(-0.1, -0.01), 0.5, "cheaper", "single", "worse than a single call"),
         (gained(-0.1, -0.01), 0.5, "compiled", "compiled", "although held-out shows that it is worse"),
@@ -210,22 +208,22 @@ def gained(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    twice: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
+    four: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
 ) -> None:
     held_out = replace(
-        twice.held_out,
+        four.held_out,
         gain=gain,
-        calls={**twice.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
+        calls={**four.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
     )
-    plan = replace(twice.plan, settings=Settings(keep=keep))
-    found = choose_export(plan, twice.selected.judge, held_out)
+    plan = replace(four.plan, settings=Settings(keep=keep))
+    found = choose_export(plan, four.selected.judge, held_out)
     assert found.name == expected
     assert why in found.why
     judge = found.judge.aspects["coherence"].judge
-    own = twice.selected.judge if expected == "compiled" else None
+    own = four.selected.judge if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
 
 
 def test_keep_is_no_part_of_what_decides_the_figures() -> None:
     assert Settings(keep="compiled").identity() == Settings().identity()
-    assert Settings(folds=4).identity() != Settings(folds=5).identity() != Settings(folds=5, repeats=2).identity()
+    assert Settings(folds=4).identity() != Settings(folds=5).identity()
