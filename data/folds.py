@@ -42,6 +42,11 @@ class Folds:
     halves: tuple[tuple[Splits, ...], ...]
     """For each of the two halves as train, the folds of the other half."""
 
+    @property
+    def parts(self) -> list[Splits]:
+        """The folds of both halves."""
+        return [splits for half in self.halves for splits in half]
+
 
 def usual_folds(corpus: Corpus) -> int:
     """The default number of folds: 1, that is a single split, from `SMALL` sources on."""

@@ -32,6 +32,7 @@ def sample_of(plan: CompilePlan) -> CompilePlan:
         else replace(plan.data, splits=_sampled_split(plan)),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
+        sampled_from=len(plan.data.splits.train.groups),
     )
 
 
@@ -59,8 +60,8 @@ def _sampled_split(plan: CompilePlan) -> Splits:
 def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
-    least = SAMPLED // len(data.aspects) // sum(map(len, folds.halves))
-    for one in (splits.held_out for half in folds.halves for splits in half):
+    least = SAMPLED // len(data.aspects) // len(folds.parts)
+    for one in (splits.held_out for splits in folds.parts):
         telling = [group for group in one.groups if data.tells(group, data.aspects)]
         others = [group for group in one.groups if not data.tells(group, data.aspects)]
         for groups in (telling, others):
@@ -72,8 +73,8 @@ def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     def sampled(splits: Splits) -> Splits:
         return replace(splits, train=few(splits.train), dev=few(splits.dev), held_out=few(splits.held_out))
 
-    sample = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
-    return replace(data, corpus=few(data.corpus), splits=sample.whole, folds=sample)
+    few_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
+    return replace(data, corpus=few(data.corpus), splits=few_folds.whole, folds=few_folds)
 
 
 def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
@@ -109,9 +110,9 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
 
 def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
     """The sources that a unit is chosen by, of all folds together."""
-    if plan.data.folds is None:
+    if not plan.data.folds:
         return plan.choice(unit, ranked=ranked)
-    choices = [plan.on(splits).choice(unit, ranked=ranked) for half in plan.data.folds.halves for splits in half]
+    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
     found: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import stdev
 
 from debate_judge.data.agreement.intervals import METHODS
@@ -11,7 +11,7 @@ from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.exported import Exported, costs_more
 from debate_judge.optimize.proof.fold_figures import procedure_note
-from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut, above_zero
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
 
 NOT_SHOWN = (
@@ -51,17 +51,16 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
     ]
     if held_out.folds:
         lines.append(
-            f"What are these figures of? {procedure_note(plan, len(held_out.folds.sources))}. {_apart(held_out.folds)}"
+            f"What are these figures of? {procedure_note(plan)}. "
+            f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
         )
     return lines
 
 
-def _apart(folds: FoldFigures) -> str:
-    """How much folds differ."""
-    values = [value for value in folds.compiled if value is not None]
+def _range(values: Sequence[float]) -> str:
     if len(values) < 2:
-        return "By folds: –."
-    return f"By folds: {min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})."
+        return "–"
+    return f"{min(values):.2f} to {max(values):.2f} (standard deviation {stdev(values):.2f})"
 
 
 def _by_aspect(held_out: HeldOut) -> str:

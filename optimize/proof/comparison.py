@@ -1,7 +1,7 @@
 """Compares the judges on held-out sources: agreement, gains, decisions, and agreement with single raters.
 
-With folds (`data/folds.py`) every source is held out once, and each fold has its own compiled judge. The
-figures are computed as for a single held-out part, on the groups of all folds:
+With folds (`data/folds.py`) every source is held out once, and each fold has its own compiled judge. The figures are
+computed as for a single held-out part, on the groups of all folds:
 
 - At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
   with t intervals of these values.
@@ -53,13 +53,15 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
         resamples=plan.settings.resamples,
         seed=plan.settings.seed,
     )
-    table = partial(agreement_table, resamples=plan.settings.resamples, seed=plan.settings.seed)
     return HeldOut(
-        tables={name: table(scores[name]) for name in COMPARED},
+        tables={
+            name: agreement_table(scores[name], resamples=plan.settings.resamples, seed=plan.settings.seed)
+            for name in COMPARED
+        },
         calls=_calls(proofs),
         gain=versus(scores["compiled"], scores["single"]),
         gains={
-            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["single"]))
+            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
             for aspect, own in scores["compiled"].items()
         },
         of_knowledge=versus(scores["informed_single"], scores["single"]),

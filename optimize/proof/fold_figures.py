@@ -12,7 +12,7 @@ from debate_judge.optimize.proof.held_out import FoldFigures, Proof, Scores
 
 
 def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
-    """The figures of all folds."""
+    """The figures of the single folds."""
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
@@ -29,9 +29,10 @@ def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
     )
 
 
-def procedure_note(plan: CompilePlan, folds: int) -> str:
-    """What held-out figures from this many folds measure."""
+def procedure_note(plan: CompilePlan) -> str:
+    """What held-out figures from folds measure."""
     sources = len(plan.data.measured.groups)
+    folds = len(plan.data.folds.parts) if plan.data.folds else 0
     return (
         f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
         f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "
@@ -42,5 +43,4 @@ def procedure_note(plan: CompilePlan, folds: int) -> str:
 
 def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:
     """The figures of all folds as JSON values."""
-    count = len(folds.sources)
-    return {"count": count, **asdict(folds), "note": procedure_note(plan, count)}
+    return {"count": len(folds.sources), **asdict(folds), "note": procedure_note(plan)}

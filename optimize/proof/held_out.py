@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_ju
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
+
+logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
@@ -64,7 +67,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """The figures of all folds: averages over aspects, in the correlation and at the level to choose by; None if a
+    """The figures of the folds: averages over aspects, in the correlation and at the level to choose by; None if a
     fold's ratings leave it undefined."""
 
     sources: tuple[int, ...]
@@ -96,8 +99,8 @@ class HeldOut:
     over_uncompiled: Difference
     """Compiled minus uncompiled, averaged over aspects."""
     judged: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources; with folds each
-    by the judge of its fold."""
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
+    judge of its fold."""
     scores: Scores
     """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
@@ -127,13 +130,19 @@ def above_zero(figure: Agreement) -> bool:
     return end is not None and end > 0
 
 
-def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
+def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> Proof:
     """Score held-out with all compared judges.
+
+    Args:
+        run: The run, whose plan has the held-out part.
+        compiled: The judge that was compiled without it.
+        searches: Aspect -> the search that chose its judge.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
     plan = run.plan
+    logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
@@ -167,7 +176,7 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
         judgements = iter(result)
         for aspect in one.aspects:
             found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
-    return found
+    return Proof(plan, compiled, searches, found)
 
 
 def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:

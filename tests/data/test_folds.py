@@ -86,7 +86,10 @@ def test_near_duplicates_stay_in_one_fold() -> None:
     assert "3 of 24 sources are near-duplicates" in folds.whole.joined_note()
 
 
-@pytest.mark.parametrize(("sources", "expected"), [(4, 4), (5, 5), (24, FOLDS), (SMALL - 1, FOLDS), (SMALL, 1)])
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [(4, 4), (5, 5), (24, FOLDS), (SMALL - 1, FOLDS), (SMALL, 1)],
+)
 def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
     assert usual_folds(many(sources)) == expected
 
