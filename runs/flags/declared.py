@@ -44,6 +44,9 @@ _WORDS: Mapping[object, str] = {
 
 
 REMOVED_FLAGS = {
+    "--attempt": "it is the key timeout of --config, in seconds",
+    "--deadline": "it is the key timeout of --config: seconds for an attempt; a call may take three times as long",
+    "--judge-option": "it is -J NAME=VALUE",
     "--batch-rounds": "it was removed: texts share calls with others of the same source only (together)",
     "--granularity": "it was removed: the LM decides, and compile rounds finished scores where that agrees better",
 }

@@ -107,7 +107,9 @@ def test_the_report_says_what_the_compile_printed(store: Path) -> None:
     assert table["rows"][-1][4].startswith(f"{value:.2f} [")
     command = found["sections"][-1]["blocks"][0]["text"]
     assert command.startswith("debate compile ")
-    assert {"--data small.jsonl", "--aspects coherence,fluency", "--trials 3"} <= set(re.findall(r"--\w+ \S+", command))
+    assert {"--data small.jsonl", "--aspects coherence,fluency", "--config trials=3"} <= set(
+        re.findall(r"--\w+ \S+", command)
+    )
     assert not re.findall("--(store|json)", command)
     assert str(store) not in json.dumps(found)
     assert "stand-in" in found["stand_in"]

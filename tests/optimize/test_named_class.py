@@ -93,7 +93,7 @@ def test_demonstrations_are_left_out_unless_texts_may_be_exported(
         assert command.main([*arguments, *store, *more, "--tuner", "dspy:LabeledFewShot"]) == 0
         (study,) = Path(store[1]).glob("studies/*.log")
         assert bool(re.search(r"\btuned\b", study.read_text())) == kept
-        assert ("--export-examples keeps them" in caplog.text) != kept
+        assert ("export-examples=true keeps them" in caplog.text) != kept
 
 
 @pytest.mark.parametrize(

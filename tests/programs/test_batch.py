@@ -131,5 +131,5 @@ def test_a_key_is_needed_at_the_real_address(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_other_service_is_known() -> None:
-    with pytest.raises(InputError, match="--batch"):
+    with pytest.raises(InputError, match="batch"):
         LMOptions.of(batch="anthropic")

@@ -87,7 +87,7 @@ def test_two_files_that_are_scored_at_once_pay_once_for_the_texts_in_both(
     machines: int, scoring: list[list[str]], server: FaultyServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """On one machine by the folder of replies; on two, each with a folder of its own, by a database."""
-    shared = ["--replies", request.getfixturevalue("database")] if machines > 1 else []
+    shared = keys(replies=request.getfixturevalue("database")) if machines > 1 else []
     commands = [
         lambda own=own, number=number: score.main([*own, *shared, "--store", str(tmp_path / f"store {number}")])
         for number, own in zip((0, machines - 1), scoring, strict=True)

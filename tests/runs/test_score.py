@@ -188,4 +188,4 @@ def test_help_needs_no_lm_library() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.rstrip().endswith("[]")
-    assert "--max-unscored" in done.stdout
+    assert "max-unscored" in done.stdout
