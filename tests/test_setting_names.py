@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from debate_judge.runs.flags.declared import REMOVED_FLAGS, fields_of, is_flag, spelled
+from debate_judge.optimize.settings import Settings
+from debate_judge.runs.flags.declared import REMOVED_FLAGS, extra, fields_of, is_flag, keys_of, spelled
 from debate_judge.runs.flags.invocation import COMMANDS
+from debate_judge.runs.scoring.settings import ScoreFlags
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {"optimize": ("compile", "score", "check"), "runs/scoring": ("score",), "runs/distributed": ("score",)}
@@ -70,3 +72,20 @@ def test_a_message_names_no_key_that_is_none() -> None:
     }
     assert found
     assert {(file, key) for file, key in found if key not in names(*COMMANDS)} == set()
+
+
+def table(*declarations: type) -> str:
+    """The settings of a command that are no flags, as the page of settings has them."""
+    rows = ["| key | default | what it is |", "|---|---|---|"]
+    for one in declarations:
+        for name in keys_of(one):
+            field = fields_of(one)[name]
+            value = extra(field, "shown") or (None if field.default == () else field.default)
+            default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
+            rows.append(f"| `{spelled(one, name)}` | {default} | {(field.description or '').replace('|', '/')} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("declaration", [Settings, ScoreFlags])
+def test_the_page_of_settings_has_every_key(declaration: type) -> None:
+    assert table(declaration) in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
