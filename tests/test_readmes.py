@@ -20,9 +20,17 @@ from debate_judge.runs.flags.invocation import COMMANDS, script
 from tests.config_keys import keys
 
 ROOT = Path(__file__).parents[1]
-READMES = ("README.md", "data/README.md", "optimize/README.md", "programs/README.md", "runs/README.md")
+READMES = (
+    "README.md",
+    "data/README.md",
+    "optimize/README.md",
+    "programs/README.md",
+    "runs/README.md",
+    "docs/settings.md",
+)
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")
 
@@ -93,6 +101,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = csv.writer(out)
         table.writerow(["question", "answer", "score_help"])
         table.writerows([g["source"], c["text"], c["ratings"]["coherence"]] for g, c in rows)
+    (page,) = TOML.findall((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
+    (path / "settings.toml").write_text(page.replace("openai/gpt-4o-mini", "offline").replace('"50"', '"12"'))
     with (path / "new.csv").open("w", newline="") as out:
         csv.writer(out).writerows([["source", "text"], *([g["source"], c["text"]] for g, c in rows[:6])])
     return path

@@ -33,9 +33,7 @@ class JudgeOptionFlags:
     roles: str | None = setting(
         None, "ChatEval: TOML file with lines name = text, or comma-separated names of built-in roles", metavar="FILE"
     )
-    same_role: str | None = setting(
-        None, "ChatEval: give all referees the same role", metavar="ROLE", const="annotator", shown="annotator"
-    )
+    same_role: str | None = setting(None, "ChatEval: give all referees the same role, e.g. annotator", metavar="ROLE")
     judge_option: tuple[str, ...] = setting(
         (),
         "its options, e.g. score-mode=sampled:5, together=4; may be repeated",
