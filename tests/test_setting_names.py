@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize.settings import Settings
-from debate_judge.runs.flags.declared import REMOVED_FLAGS, extra, fields_of, is_flag, keys_of, spelled
+from debate_judge.runs.flags.declared import REMOVED_FLAGS, choices_of, extra, fields_of, is_flag, keys_of, spelled
 from debate_judge.runs.flags.invocation import COMMANDS
 from debate_judge.runs.scoring.settings import ScoreFlags
 
@@ -82,7 +82,8 @@ def table(*declarations: type) -> str:
             field = fields_of(one)[name]
             value = extra(field, "shown") or (None if field.default == () else field.default)
             default = str(value).lower() if isinstance(value, bool) else "–" if value is None else f"{value}"
-            rows.append(f"| `{spelled(one, name)}` | {default} | {(field.description or '').replace('|', '/')} |")
+            known = f" ({', '.join(choices_of(field))})" if choices_of(field) else ""
+            rows.append(f"| `{spelled(one, name)}` | {default} | {field.description}{known} |")
     return "\n".join(rows)
 
 
