@@ -107,11 +107,10 @@ class _Parser(ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, after flags are refused that are keys of `--config` now, or were removed."""
         args = sys.argv[1:] if args is None else list(args)
-        for position, text in enumerate(args):
+        for text, following in zip(args, [*args[1:], ""], strict=False):
             if text.startswith("--"):
                 flag, equals, value = text.partition("=")
-                following = args[position + 1 : position + 2]
-                self._refuse_old(flag, value if equals else "".join(v for v in following if not v.startswith("-")))
+                self._refuse_old(flag, value if equals else "" if following.startswith("-") else following)
         return super().parse_known_args(args, namespace)
 
     def _refuse_old(self, flag: str, value: str) -> None:
@@ -137,7 +136,9 @@ class _Parser(ArgumentParser):
 def _as_key(declaration: type, name: str, text: str) -> str:
     """How the value of an old flag is written in TOML, and on the command line."""
     field = fields_of(declaration)[name]
-    value = _reader(field)(text) if text else True if kind_of(field) is bool else extra(field, "const") or ""
+    value = _reader(field)(clean_text(text)) if text else extra(field, "const") or ""
+    if kind_of(field) is bool:
+        value = value is not False
     key = name.replace("_", "-")
     given = shlex.quote(f"{key}={_text(value)}")
     beside = siblings(declaration, name).items()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.programs.lm.store import FILE
+from tests.config_keys import keys
 from tests.fakes import debater
 from tests.faulty_server import FaultyServer
 from tests.runs.quick_compare import run, table
@@ -156,7 +157,7 @@ def test_an_lm_that_cannot_be_reached_is_no_table(
     rated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", "--deadline", "0.5", "--judges", "single"]
+    more = ["--lm", "openai/m", "--api-base", "http://127.0.0.1:9/v1", *keys(timeout=0.5), "--judges", "single"]
     assert run(rated, tmp_path, *more) == 3
     captured = capsys.readouterr()
     assert "the LM failed" in captured.err
