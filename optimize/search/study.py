@@ -23,11 +23,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.tables import Level
+from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, Outcomes, SearchResult
@@ -370,15 +371,23 @@ class Study:
         for scores in outcomes.units.values():
             by_aspect, calls = scores.scores(point, only=None if every else only)
             for groups in by_aspect.values():
-                by_id = {group.group: group for group in groups}
-                for place, part in enumerate(self._parts[begin:], start=begin):
-                    if not only.issuperset(part):
-                        break
-                    values = outcomes.by_group([by_id[name] for name in part if name in by_id]).values()
+                parts = takewhile(only.issuperset, self._parts[begin:])
+                for place, values in enumerate(self._by_part(groups, parts), start=begin):
                     if values:
                         found[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
                 number += 1
         return dict(sorted(found.items()))
+
+    def _by_part(self, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]) -> Iterator[list[float]]:
+        """What the groups of each part contribute to the agreement."""
+        if self._plan.criterion.level == "summary":
+            known = self._outcomes.by_group(groups)
+            for part in parts:
+                yield [known[name] for name in part if name in known]
+            return
+        by_id = {group.group: group for group in groups}
+        for part in parts:
+            yield list(self._outcomes.by_group([by_id[name] for name in part if name in by_id]).values())
 
     def _complete(self, point: Point) -> None:
         outcomes = self._outcomes
