@@ -119,5 +119,5 @@ def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(
     monkeypatch.setattr("debate_judge.optimize.job.compile_judge", lambda *found: pytest.fail("the compile began"))
     assert command.main([*QUICK, *keys(json=place)]) == 2
     message = capsys.readouterr().err
-    assert "field '--json': cannot be written" in message
+    assert "field 'json': cannot be written" in message
     assert "Traceback" not in message
