@@ -84,7 +84,7 @@ def test_the_sample_compiles_to_evidence_and_an_export(tmp_path: Path, capsys: p
     assert "debate check YOUR.csv" in printed
     assert "stand-in" in printed
     assert "not a language model" in printed
-    assert f"{invocation.command('score')} --program" in printed
+    assert f"{invocation.command('score')} {result['export']} --in" in printed
     assert "mlflow ui" in printed
     assert "No order changes" in printed
 
