@@ -20,4 +20,3 @@ class EngineFlags:
     address: str | None = setting(
         None, "of a running Ray cluster, or set RAY_ADDRESS; without either it starts here", decides=False
     )
-    part: int = setting(1000, "groups of texts in one part of the results", ge=1, decides=False)

@@ -128,8 +128,12 @@ class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Name the nearest flag where one is unknown."""
         _, unrecognized, given = message.partition("unrecognized arguments: ")
-        if unrecognized and (near := did_you_mean(given.split()[0].partition("=")[0], self._option_string_actions)):
-            message += f"; {near}"
+        if unrecognized:
+            flag = given.split()[0].partition("=")[0]
+            near = did_you_mean(flag, self._option_string_actions)
+            if not flag.startswith("-") and "--data" in self._option_string_actions:
+                near = f"did you mean --data {flag}?"
+            message += f"; {near}" if near else ""
         super().error(message)
 
 
@@ -303,8 +307,15 @@ def _portable(text: str) -> str:
 
 
 def listed(text: str | None) -> list[str]:
-    """The parts of a flag's value that are joined by commas; none for an absent flag."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+    """The parts of a flag's value that are joined by commas, brackets kept whole; none for an absent flag."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _frozen(value: object) -> object:

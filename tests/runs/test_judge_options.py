@@ -12,7 +12,6 @@ from debate_judge.optimize.settings import Settings
 from debate_judge.programs import JUDGES, options_of, preset
 from debate_judge.programs.chateval.judge import ChatEval
 from debate_judge.programs.chateval.referees import ROLES
-from debate_judge.runs.flags.judge import options_for
 from debate_judge.runs.flags.parser import make_parser, read
 
 
@@ -118,17 +117,6 @@ def test_a_value_that_an_option_cannot_have_is_refused() -> None:
         preset("hallucination", {"transition": "always"})
     with pytest.raises(InputError, match="did you mean 'critic'"):
         preset("chateval", {"roles": ["critik"]})
-
-
-def test_several_judges_get_the_options_that_they_have() -> None:
-    options = {"score_mode": "sampled:3", "turns": 1}
-    assert options_for(["debate", "chateval", "rouge-l"], options) == {
-        "debate": {"score_mode": "sampled:3"},
-        "chateval": {"turns": 1},
-        "rouge-l": {},
-    }
-    with pytest.raises(InputError, match="no judge has an option 'turns'"):
-        options_for(["debate"], {"turns": 1})
 
 
 @pytest.mark.parametrize("name", JUDGES)
