@@ -20,14 +20,7 @@ from debate_judge.optimize.cli import main
 from debate_judge.runs.flags.invocation import COMMANDS, script
 
 ROOT = Path(__file__).parents[1]
-READMES = (
-    "README.md",
-    "data/README.md",
-    "optimize/README.md",
-    "programs/README.md",
-    "runs/README.md",
-    "docs/after-the-compile.md",
-)
+READMES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -66,7 +59,9 @@ def commands(readme: str) -> list[list[str]]:
 
 
 def test_there_are_commands_to_try() -> None:
-    assert {readme: bool(commands(readme)) for readme in READMES} == dict.fromkeys(READMES, True)
+    # What explains needs none; what shows how to do something does.
+    without = {readme for readme in READMES if not commands(readme)}
+    assert without <= {"docs/design.md", "docs/lms-and-costs.md"}
 
 
 @pytest.fixture(scope="module")

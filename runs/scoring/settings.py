@@ -28,7 +28,9 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     )
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
-    out: str = setting(..., "file for the scores, .jsonl or .csv", metavar="FILE")
+    out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
+    wide: bool = setting(False, "a row a text: a column an aspect, with reason, decision, and why there is no score")
+    keep_columns: bool = setting(False, "begin each row with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated; by default all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"
