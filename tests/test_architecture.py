@@ -39,7 +39,7 @@ ROOMS = {
         ("schema",),
         ("tasks", "near_duplicates", "requirements", "sources", "agreement", "testing"),
         ("splits", "calibration", "inventory"),
-        ("folds",),
+        ("folds", "inference"),
         ("files",),
         ("sets", "sample"),
     ),
@@ -53,15 +53,15 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "rated_scores", "mlflow_setup"),
+        ("flags", "runner", "mlflow_setup"),
         ("scoring", "export"),
         ("tracking",),
         ("reports",),
         ("estimates", "distributed"),
+        ("evaluation",),
         ("comparison",),
-        ("probing",),
-        ("agreement", "check", "compare", "probe", "report", "score"),
-        ("view",),
+        ("after",),
+        ("agreement", "check", "compare", "report", "score"),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

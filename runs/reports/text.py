@@ -1,8 +1,8 @@
-"""Figures of agreement as text, and tables as Markdown. Only renders; every number comes in finished."""
+"""Figures of agreement as text. Only renders; every number comes in finished."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from debate_judge.data.agreement.differences import SMALL, power_of
 from debate_judge.data.agreement.intervals import POWER
@@ -48,8 +48,16 @@ def power_text(found: Difference, units: str = "sources") -> str:
     )
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as Markdown."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
-    lines.insert(1, "|" + "---|" * len(header))
-    return "\n".join(lines)
+def powers_text(found: Mapping[str, Difference], units: str = "sources") -> str:
+    """In one sentence what comparisons on the same units can find; empty where none of them has a power.
+
+    Args:
+        found: What the judge is compared with -> the difference.
+        units: What was compared, in the plural.
+    """
+    powers = {name: power for name, one in found.items() if (power := power_of(one)) is not None}
+    if not powers:
+        return ""
+    groups = next(iter(powers.values())).groups
+    each = ", ".join(f"{power.detectable:.2g} to the {name}" for name, power in powers.items())
+    return f"In {100 * POWER:.0f} % of cases these {groups} {units} would detect a true difference of {each}."
