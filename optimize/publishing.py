@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -25,6 +26,7 @@ from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
 from debate_judge.runs.export import folder
+from debate_judge.runs.export.recorded import RECORDED, record, source_hash
 from debate_judge.runs.flags.declared import telling
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
@@ -63,9 +65,21 @@ def export(result: Result) -> None:
         result.export,
         result.exported.judge,
         lm=lm,
-        evidence=result.evidence(),
+        evidence={**result.evidence(), RECORDED: _recorded(result)},
         name=result.plan.name,
         demos=settings.export_examples,
+    )
+
+
+def _recorded(result: Result) -> dict[str, Any]:
+    """The exported judge's held-out scores, for what is measured after the compile."""
+    held_out, name, splits = result.held_out, result.exported.name, result.plan.data.splits
+    return record(
+        result.plan.data.measured,
+        held_out.scores[name],
+        held_out.calibrated if name == "compiled" else {},
+        by="folds" if held_out.folds else "export",
+        seen={source_hash(group) for part in (splits.train, splits.dev) for group in part.groups},
     )
 
 

@@ -9,13 +9,15 @@ The input has the formats of a compile's data; ratings are not needed. Results a
 aspect, in the order of the input: group, candidate, aspect, score, rounds, stop_reason, unscored; where candidates
 or aspects share calls, also how many there were. A score that is missing is null, and unscored says why. With --scale
 raters a score is what the raters would give on average, by a map that the compile fitted, and judge_score is the
-judge's own. The same command continues a run that was stopped.
+judge's own. The key interval adds low and high, the ends of a conformal interval on that scale, and abstain
+marks scores whose interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ from debate_judge.runs.flags.parser import RESUMES, settings_of
 from debate_judge.runs.flags.prose import is_terminal, print_error
 from debate_judge.runs.reports.terminal import show
 from debate_judge.runs.scoring.settings import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM, EXIT_UNSCORED, ScoreFlags
+from debate_judge.runs.scoring.uncertainty import USUAL_LEVEL, RowIntervals, interval_fields
 
 if TYPE_CHECKING:
     from debate_judge.data.schema import Aspect, Task
@@ -56,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: ScoreFlags) -> int:
+    if arguments.interval is not None or arguments.abstain is not None:
+        arguments = replace(arguments, scale="raters", interval=arguments.interval or USUAL_LEVEL)
     # DSPy and LiteLLM would fetch a price list on import; nothing here needs it.
     import os
 
@@ -151,7 +156,8 @@ def _judge(arguments: ScoreFlags) -> LoadedJudge:
 
 
 def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
-    from debate_judge.runs.reports.scored import scored_summary
+    from debate_judge.runs.export.intervals import held_out_intervals
+    from debate_judge.runs.reports.scored import scored_summary, uncertainty_summary
     from debate_judge.runs.runner.streaming import ahead
     from debate_judge.runs.scoring.output import open_results
     from debate_judge.runs.scoring.rows import extra_fields
@@ -166,19 +172,24 @@ def _score(arguments: ScoreFlags, judge: LoadedJudge) -> int:
     judges = [judge.compiled.aspects[aspect.name].judge for aspect in aspects]
     made_from = _made_from(arguments, judge, aspects)
     extra = extra_fields(judges, mapped=arguments.scale == "raters")
+    extra += interval_fields(arguments.interval, arguments.abstain)
+    spans = _intervals(arguments, judge, aspects)
     with open_results(out, made_from=made_from, source=source, transcripts=transcripts, extra=extra) as results:
         if results.begun:
             _say(f"{out} has rows already: they are compared with what --store recalls, then the run goes on")
         first, items = ahead(items, max(2, *(one.together for one in judges)) * len(aspects))
         if arguments.preflight:
             judge.smoke_test(first)
-        _write_all(judge, items, results, arguments, _count(arguments, judge.task, aspects))
+        _write_all(judge, items, results, arguments, _count(arguments, judge.task, aspects), spans)
     tally = results.tally
     if not tally.rows:
         raise InputError("no groups in the file", file=source, expected="at least one group with its candidates")
     if tally.kept == tally.rows:
         _say(f"nothing left to do: {out} has a row for every item")
     show(*scored_summary(judge.lm.meter, judge.lm.price, out, tally), to=sys.stderr)
+    if arguments.interval is not None:
+        held_out = held_out_intervals(judge.manifest, aspects, arguments.interval, arguments.abstain)
+        show(*uncertainty_summary(held_out, spans, arguments.interval, arguments.abstain), to=sys.stderr)
     if tally.share > arguments.max_unscored:
         most = f"{spelled(ScoreFlags, 'max_unscored')} {arguments.max_unscored:g}"
         _say(
@@ -198,7 +209,16 @@ def _made_from(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspe
         "task": arguments.task,
         "max_tokens": arguments.max_tokens,
         "scale": arguments.scale,
+        **{name: value for name in ("interval", "abstain") if (value := getattr(arguments, name)) is not None},
     }
+
+
+def _intervals(arguments: ScoreFlags, judge: LoadedJudge, aspects: Sequence[Aspect]) -> RowIntervals:
+    from debate_judge.runs.export.intervals import fitted_intervals
+
+    if arguments.interval is None:
+        return RowIntervals({}, None)
+    return RowIntervals(fitted_intervals(judge.manifest, aspects, arguments.interval), arguments.abstain)
 
 
 def _items(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> Iterator[Item]:
@@ -228,7 +248,12 @@ def _count(arguments: ScoreFlags, task: Task, aspects: Sequence[Aspect]) -> int 
 
 
 def _write_all(
-    judge: LoadedJudge, items: Iterator[Item], results: Results, arguments: ScoreFlags, total: int | None
+    judge: LoadedJudge,
+    items: Iterator[Item],
+    results: Results,
+    arguments: ScoreFlags,
+    total: int | None,
+    spans: RowIntervals,
 ) -> None:
     from debate_judge.runs.runner.progress import RunProgress
     from debate_judge.runs.runner.streaming import score_of
@@ -238,7 +263,7 @@ def _write_all(
     try:
         with shown.over("items scored", total) as done:
             for item, judgement in judge.stream(items):
-                results.add(item, score_of(judge.compiled, item, judgement, arguments.scale))
+                results.add(item, spans.applied(item, score_of(judge.compiled, item, judgement, arguments.scale)))
                 done.advance()
     finally:
         shown.stop()

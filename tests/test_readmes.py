@@ -12,6 +12,7 @@ import sys
 from argparse import ArgumentParser
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ READMES = (
     "programs/README.md",
     "runs/README.md",
     "docs/settings.md",
+    "docs/after-the-compile.md",
 )
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -83,6 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("new.jsonl", "texts.jsonl"):
         (path / name).write_text("".join(json.dumps(group) + "\n" for group in texts))
     lone = [{**g, "candidates": g["candidates"][n % 4 : n % 4 + 1]} for n, g in enumerate(sample)]
+    (path / "new-ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample[12:]))
+    _write_systems(path, sample)
     sample = sample[:12]
     (path / "ratings.jsonl").write_text("".join(json.dumps(group) + "\n" for group in sample))
     (path / "rated.jsonl").write_text("".join(json.dumps(group) + "\n" for group in lone))
@@ -108,8 +112,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _write_systems(path: Path, sample: list[dict[str, Any]]) -> None:
+    """Texts of four systems, rated in nine sources; a judge's scores of all; and both as rows."""
+    systems = [{**g, "candidates": [{**c, "id": f"s{n}"} for n, c in enumerate(g["candidates"])]} for g in sample]
+    scores = [
+        {"group": g["group"], "candidate": c["id"], "aspect": aspect, "score": (rating + number) / 2}
+        for g in systems
+        for number, c in enumerate(g["candidates"])
+        for aspect, rating in c["ratings"].items()
+    ]
+    (path / "judged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores))
+    rated = {(g["group"], c["id"]): c["ratings"] for g in systems[:9] for c in g["candidates"]}
+    rows = [{**r, "rating": rated.get((r["group"], r["candidate"]), {}).get(r["aspect"])} for r in scores]
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for group in systems[9:]:
+        group["candidates"] = [{**c, "ratings": {}} for c in group["candidates"]]
+    (path / "systems.jsonl").write_text("".join(json.dumps(group) + "\n" for group in systems))
+
+
 MADE_UP = {
     "openai/gpt-4o-mini": ("offline",),
+    "openai/NEW": ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
     "single,geval,debate+tiebreak,chateval,MY-EXPORT": ("single,geval,debate,runs/store/exports/my-judge",),
@@ -144,8 +167,9 @@ def tried(arguments: list[str]) -> list[str]:
             rest += ONCE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
-        rest += [*QUICK, "--max-rounds", "0" if {"learning-curve=true", "sources=12"} & set(rest) else "1"]
-        rest += ["--tuner", "none"] if "sources=12" in rest else []
+        part = any(word.startswith("sources=") for word in rest)
+        rest += [*QUICK, "--max-rounds", "0" if part or "learning-curve=true" in rest else "1"]
+        rest += ["--tuner", "none"] if part else []
         # A single call would have no map to the raters' scale.
         rest += keys(keep="compiled") if "--name" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:

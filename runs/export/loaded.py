@@ -37,6 +37,8 @@ from debate_judge.runs.runner.streaming import Score, judge_in_order, score_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from debate_judge.data.inference.conformal import ConformalIntervals
+
 _ROW = {"text", "source", "context", "references"}
 
 
@@ -312,6 +314,27 @@ class LoadedJudge(dspy.Module):
         """
         rows = [{"text": text, "source": source, "context": context} for text in texts]
         return self.score_many(rows, aspects=aspects, scale=scale)
+
+    def intervals(
+        self, level: float = 0.9, aspects: Sequence[str] | str | None = None
+    ) -> dict[str, ConformalIntervals]:
+        """Conformal intervals for scores on the raters' scale, from the held-out scores that the export keeps.
+
+        `judge.intervals()["coherence"].at(score)` has the ends `low` and `high`.
+
+        Args:
+            level: Share of ratings that the intervals are to hold.
+            aspects: Which aspects; all by default.
+
+        Returns:
+            Aspect name -> its intervals.
+
+        Raises:
+            InputError: The export keeps no such scores.
+        """
+        from debate_judge.runs.export.intervals import fitted_intervals
+
+        return fitted_intervals(self.manifest, self.choose(aspects), level)
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
         """Judge a stream of items in order and with constant memory; see `runs.runner.streaming.judge_in_order`."""

@@ -13,6 +13,9 @@ COMMANDS = {
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
     "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
+    "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),
+    "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's proof holds on ratings made since"),
+    "measure": ("debate_judge.runs.after.measure", "how good systems are, from few ratings and a judge's scores"),
     "report": ("debate_judge.runs.report", "make the HTML page of a compile or a comparison again"),
     "view": ("debate_judge.runs.view", "open that page in the browser"),
 }

@@ -42,6 +42,19 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     scale: Literal["judge", "raters"] = setting(
         "judge", "the judge's own scale, or the raters', by a map that the compile fitted"
     )
+    interval: float | None = setting(
+        None,
+        "also give each score a conformal interval on the raters' scale, from held-out errors (with --scale raters)",
+        metavar="LEVEL",
+        ge=0.5,
+        le=0.99,
+    )
+    abstain: float | None = setting(
+        None,
+        "mark scores whose interval is wider than this as left to people (interval of 0.9 if no other)",
+        metavar="WIDTH",
+        gt=0,
+    )
     trust_export: bool = setting(
         False, "use the server address that the export names, after you confirm it on the terminal", decides=False
     )
