@@ -11,7 +11,7 @@ the order of the input: group, candidate, aspect, score, rounds, stop_reason, un
 share calls, also how many there were. With --wide a row is one text, and each aspect a column; with --keep-columns
 rows begin with the columns of the input. A score that is missing is null, and unscored says why. With --scale raters a
 score is what the raters would give on average, by a map that the compile fitted, and judge_score is the judge's own.
---interval adds low and high, the ends of a conformal interval on that scale, and --abstain WIDTH marks scores whose
+The key interval adds low and high, the ends of a conformal interval on that scale, and abstain marks scores whose
 interval is wider as left to people (to_people). The same command continues a run that was stopped.
 """
 

@@ -161,8 +161,9 @@ def tried(arguments: list[str]) -> list[str]:
             rest += ONCE
         if "--name" not in rest:
             rest += ["--aspects", "coherence"]
-        rest += [*QUICK, "--max-rounds", "0" if {"learning-curve=true", "sources=12"} & set(rest) else "1"]
-        rest += ["--tuner", "none"] if "sources=12" in rest else []
+        part = any(word.startswith("sources=") for word in rest)
+        rest += [*QUICK, "--max-rounds", "0" if part or "learning-curve=true" in rest else "1"]
+        rest += ["--tuner", "none"] if part else []
         # A single call would have no map to the raters' scale.
         rest += keys(keep="compiled") if "--name" in rest else []
     if name in ("compile", "compare") and "--data" not in rest:

@@ -126,6 +126,9 @@ class JudgeRunner:
         future = loop.submit(work)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
+        if self._ended:
+            # By another thread, which may have cancelled all work before this was added.
+            future.cancel()
         return future
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
