@@ -53,14 +53,15 @@ ROOMS = {
         ("testing",),
     ),
     "runs": (
-        ("flags", "runner", "rated_scores", "mlflow_setup"),
+        ("flags", "runner", "mlflow_setup"),
         ("scoring", "export"),
         ("tracking",),
         ("reports",),
         ("estimates", "distributed"),
+        ("evaluation",),
         ("comparison",),
-        ("probing", "after"),
-        ("agreement", "check", "compare", "probe", "report", "score"),
+        ("after",),
+        ("agreement", "check", "compare", "report", "score"),
         ("view",),
     ),
 }

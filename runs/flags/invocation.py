@@ -12,8 +12,7 @@ COMMANDS = {
     "check": ("debate_judge.runs.check", "show how your rated data are read and what they can prove"),
     "score": ("debate_judge.runs.score", "score new texts with an exported judge"),
     "agreement": ("debate_judge.runs.agreement", "measure the agreement of any scores with human ratings"),
-    "compare": ("debate_judge.runs.compare", "compare several judges on the same data"),
-    "probe": ("debate_judge.runs.probe", "bias probes: measure what moves a judge's scores but should not"),
+    "compare": ("debate_judge.runs.compare", "compare several judges on the same data, and probe them for biases"),
     "carry": ("debate_judge.runs.after.carry", "carry an exported judge to a new LM, if it does as well"),
     "recheck": ("debate_judge.runs.after.recheck", "see whether a judge's proof holds on ratings made since"),
     "measure": ("debate_judge.runs.after.measure", "how good systems are, from few ratings and a judge's scores"),
@@ -21,6 +20,9 @@ COMMANDS = {
     "view": ("debate_judge.runs.view", "open that page in the browser"),
 }
 """Command -> its module and what it does."""
+
+REMOVED = {"probe": "debate compare --judges EXPORT --probes all"}
+"""Former command -> what does the same now."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,278 @@
+"""What can be wrong with a text of the sample, how it is made, and what it costs.
+
+A defect makes a text worse in a known way and measures by how much; the measure gives its level (1 is the
+mildest). The tables at the top say what a text with that defect and level is rated. No human rated these
+texts: their ratings come from the tables alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tests.sample.dice import Dice
+from tests.sample.texts import Article, Dialogue, Swap, sentences
+
+Levels = tuple[tuple[int, ...], ...]
+"""The ratings of a defect, shape (levels, aspects)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Ratings by defect and level."""
+
+    aspects: tuple[str, ...]
+    rows: Mapping[str, Levels]
+
+    def rate(self, found: Sequence[tuple[str, int]]) -> dict[str, int]:
+        """Rate a text with these defects and levels: in every aspect the worst of them counts."""
+        rows = [self.rows[defect][level - 1] for defect, level in found]
+        return {aspect: min(row[i] for row in rows) for i, aspect in enumerate(self.aspects)}
+
+
+SUMMARY_TABLE = Table(
+    aspects=("coherence", "consistency", "fluency", "relevance"),
+    rows={
+        "good": ((5, 5, 5, 5),),
+        "brief": ((5, 5, 5, 3),),
+        "copied_lead": ((4, 5, 5, 4), (4, 5, 5, 3)),
+        "details": ((3, 5, 5, 2), (2, 5, 5, 2)),
+        "shuffled": ((3, 5, 5, 5), (2, 5, 5, 4)),
+        "wrong_number": ((5, 3, 5, 5), (5, 2, 5, 4)),
+        "unsupported": ((4, 3, 5, 4), (3, 2, 5, 3)),
+        "repetition": ((3, 5, 4, 4), (2, 5, 3, 3)),
+        "cut_off": ((4, 5, 3, 4), (3, 5, 2, 3)),
+        "broken_grammar": ((4, 5, 3, 5), (3, 5, 2, 4), (2, 4, 1, 3)),
+        "off_topic": ((2, 2, 5, 2), (4, 1, 5, 1)),
+    },
+)
+
+DIALOGUE_TABLE = Table(
+    aspects=("naturalness", "coherence", "engagingness", "groundedness", "understandability", "overall"),
+    rows={
+        "good": ((3, 3, 3, 1, 1, 5),),
+        "ungrounded": ((3, 3, 2, 0, 1, 4),),
+        "wrong_fact": ((3, 3, 3, 0, 1, 3),),
+        "copied_fact": ((2, 2, 2, 1, 1, 3),),
+        "generic": ((3, 2, 1, 0, 1, 2), (2, 2, 1, 0, 1, 1)),
+        "echo": ((2, 2, 1, 0, 1, 2), (1, 2, 1, 0, 1, 1)),
+        "repetition": ((2, 3, 2, 1, 1, 3), (1, 2, 2, 1, 1, 2)),
+        "cut_off": ((2, 2, 2, 1, 1, 3), (1, 2, 1, 0, 0, 1)),
+        "broken_grammar": ((2, 3, 3, 1, 1, 4), (1, 2, 2, 1, 1, 2), (1, 2, 1, 1, 0, 1)),
+        "off_topic": ((2, 1, 1, 0, 0, 1),),
+    },
+)
+
+Lines = tuple[str, ...]
+"""A text as its sentences."""
+
+Made = tuple[Lines, int]
+"""The worse text and the level of its defect."""
+
+S = TypeVar("S", Article, Dialogue)
+
+
+@dataclass(frozen=True, slots=True)
+class DefectContext(Generic[S]):
+    """What a defect may use: the source of the text, another source, and random draws."""
+
+    own: S
+    other: S
+    dice: Dice
+
+
+# fmt: off
+FUNCTION_WORDS = frozenset((
+    "a", "an", "the", "of", "to", "in", "on", "at", "by", "for", "from", "with", "and", "or", "but", "as", "that",
+    "which", "who", "it", "its", "he", "she", "they", "his", "her", "their", "is", "are", "was", "were", "be", "has",
+    "have", "had", "will", "would", "you", "your", "we", "our", "if", "so",
+))
+# fmt: on
+SHORT_REPLIES = ("I don't know.", "Not sure, really.", "Okay.", "I have no idea.", "Hm, maybe.", "That is nice.")
+KIND_REPLIES = (
+    "Oh, that is really interesting. Thank you for telling me about it.",
+    "I see what you mean. Life is full of surprises, isn't it?",
+    "That sounds nice. I hope that it all works out for you.",
+    "Wow, I did not know that. You learn something new every day.",
+    "Good question. I would have to think about that some more.",
+    "Yes, I feel the same way. It is just one of those things.",
+)
+
+
+def good(text: Lines, case: DefectContext[Any]) -> Made:
+    """Leave the text as it is."""
+    return text, 1
+
+
+def repetition(text: Lines, case: DefectContext[Any]) -> Made:
+    """Say one or two of the sentences again at the end; the level is their number."""
+    again = sorted(case.dice.shuffled(range(len(text)))[: 1 + case.dice.below(2)])
+    opener = case.dice.pick(("", "Again: "))
+    return (*text, *(opener + text[i] for i in again)), len(again)
+
+
+def cut_off(text: Lines, case: DefectContext[Any]) -> Made:
+    """End inside the last sentence or the one before; level 2 if a third of the words or more is lost."""
+    kept = _ended_in(text, max(1, len(text) - 1 - case.dice.below(2)), case.dice)
+    lost = 1 - len(" ".join(kept).split()) / len(" ".join(text).split())
+    return kept, 2 if lost >= 1 / 3 else 1
+
+
+def _ended_in(text: Lines, last: int, dice: Dice) -> Lines:
+    words = text[last].split()
+    stops = range(max(2, round(len(words) * 0.3)), round(len(words) * 0.8))
+    # A text that ends in a word such as "the" is clearly incomplete.
+    dangling = [i for i in stops if words[i - 1].lower() in FUNCTION_WORDS]
+    return (*text[:last], " ".join(words[: dice.pick(dangling or stops)]).rstrip('.,;:!?"'))
+
+
+def broken_grammar(text: Lines, case: DefectContext[Any]) -> Made:
+    """Drop function words, double words and swap neighbours; below 12 % of the words is level 1, below 21 % level 2."""
+    words = " ".join(text).split()
+    wanted = max(2, round(case.dice.pick((0.08, 0.16, 0.26)) * len(words)))
+    places: list[int] = []
+    for i in case.dice.shuffled(range(len(words) - 1)):
+        plain = words[i].isalpha() and words[i + 1].isalpha()
+        if plain and len(places) < wanted and not {i - 1, i + 1} & set(places):
+            places.append(i)
+    for i in sorted(places, reverse=True):
+        words[i : i + 2] = _damaged(words[i], words[i + 1], case.dice)
+    share = len(places) / len(" ".join(text).split())
+    return (" ".join(words),), 1 + (share >= 0.12) + (share >= 0.21)
+
+
+def _damaged(word: str, following: str, dice: Dice) -> list[str]:
+    if word.lower() in FUNCTION_WORDS and dice.below(3):
+        return [following]
+    return [word, word, following] if dice.below(2) else [following, word]
+
+
+def brief(text: Lines, case: DefectContext[Article]) -> Made:
+    """Stop after the first sentence."""
+    return text[:1], 1
+
+
+def copied_lead(text: Lines, case: DefectContext[Article]) -> Made:
+    """Copy the first three sentences of the article, or on level 2 only two."""
+    level = 1 + case.dice.below(2)
+    return sentences(case.own.text)[: 4 - level], level
+
+
+def details(text: Lines, case: DefectContext[Article]) -> Made:
+    """Copy the sentences of the article that share least with the good summary: two, or on level 2 three."""
+    told = _content(" ".join(text))
+    article = sentences(case.own.text)
+
+    def shared(i: int) -> float:
+        words = _content(article[i])
+        return len(words & told) / len(words)
+
+    level = 1 + case.dice.below(2)
+    least = sorted(range(2, len(article)), key=shared)[: 1 + level]
+    return tuple(article[i] for i in sorted(least)), level
+
+
+def _content(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower())) - FUNCTION_WORDS
+
+
+def shuffled(text: Lines, case: DefectContext[Article]) -> Made:
+    """Put the sentences into another order; level 2 if more than one pair of them is the wrong way round."""
+    order = list(range(len(text)))
+    while order == sorted(order):
+        order = case.dice.shuffled(order)
+    wrong = sum(a > b for i, a in enumerate(order) for b in order[i + 1 :])
+    return tuple(text[i] for i in order), min(2, wrong)
+
+
+def wrong_number(text: Lines, case: DefectContext[Article]) -> Made:
+    """Put one or two numbers wrong; the level is how many."""
+    swaps = case.dice.shuffled(case.own.wrong)[: 1 + case.dice.below(2)]
+    return tuple(_swapped(line, swaps) for line in text), len(swaps)
+
+
+def _swapped(line: str, swaps: Sequence[Swap]) -> str:
+    for right, wrong in swaps:
+        line = re.sub(rf"(?<![\w.,]){re.escape(right)}(?!\w|[.,]\d)", wrong, line)
+    return line
+
+
+def unsupported(text: Lines, case: DefectContext[Article]) -> Made:
+    """Add one or two claims that are not in the article; the level is how many."""
+    claims = case.dice.shuffled(case.own.unsupported)[: 1 + case.dice.below(2)]
+    at = case.dice.pick((len(text) - 1, len(text)))
+    return (*text[:at], *claims, *text[at:]), len(claims)
+
+
+def foreign_summary(text: Lines, case: DefectContext[Article]) -> Made:
+    """Summarize another article; on level 1 the first sentence is still about this one."""
+    level = 1 + case.dice.below(2)
+    return (*text[: 2 - level], *sentences(case.other.summary)[2 - level :]), level
+
+
+def ungrounded(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """Chat well without the fact."""
+    return sentences(case.own.ungrounded), 1
+
+
+def wrong_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """Get the fact wrong."""
+    return tuple(_swapped(line, [case.own.wrong]) for line in text), 1
+
+
+def copied_fact(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """State the fact word for word and nothing else."""
+    return (case.own.fact,), 1
+
+
+def generic(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """Say what fits any conversation: a friendly phrase, or on level 2 next to nothing."""
+    level = 1 + case.dice.below(2)
+    return sentences(case.dice.pick((KIND_REPLIES, SHORT_REPLIES)[level - 1])), level
+
+
+def echo(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """Say the last turn again, and on level 1 a sentence of one's own."""
+    level = 1 + case.dice.below(2)
+    return (*sentences(case.own.turns[-1]), *sentences(case.own.ungrounded)[: 2 - level]), level
+
+
+def cut_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """End in the middle of a sentence; level 2 if the fact has not been said by then."""
+    kept = _ended_in(text, case.dice.pick([i for i, line in enumerate(text) if len(line.split()) > 4]), case.dice)
+    return kept, 1 if case.own.wrong[0] in " ".join(kept) else 2
+
+
+def foreign_reply(text: Lines, case: DefectContext[Dialogue]) -> Made:
+    """Give the good reply of another conversation."""
+    return sentences(case.other.reply), 1
+
+
+SUMMARY_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Article]], Made]] = {
+    "good": good,
+    "brief": brief,
+    "copied_lead": copied_lead,
+    "details": details,
+    "shuffled": shuffled,
+    "wrong_number": wrong_number,
+    "unsupported": unsupported,
+    "repetition": repetition,
+    "cut_off": cut_off,
+    "broken_grammar": broken_grammar,
+    "off_topic": foreign_summary,
+}
+
+DIALOGUE_DEFECTS: Mapping[str, Callable[[Lines, DefectContext[Dialogue]], Made]] = {
+    "good": good,
+    "ungrounded": ungrounded,
+    "wrong_fact": wrong_fact,
+    "copied_fact": copied_fact,
+    "generic": generic,
+    "echo": echo,
+    "repetition": repetition,
+    "cut_off": cut_reply,
+    "broken_grammar": broken_grammar,
+    "off_topic": foreign_reply,
+}
