@@ -17,7 +17,21 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
-        *("program", "source", "out", "columns", "aspects", "scale", "lm", "api_base", "rpm", "budget", "concurrency"),
+        *(
+            "program",
+            "source",
+            "out",
+            "columns",
+            "aspects",
+            "scale",
+            "wide",
+            "keep_columns",
+            "lm",
+            "api_base",
+            "rpm",
+            "budget",
+            "concurrency",
+        ),
         *("store", "engine", "estimate"),
     )
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
@@ -35,8 +49,8 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     columns: tuple[str, ...] = COLUMNS
     sources: SourcesText | None = SOURCES
     out: str = setting(..., "file for the scores: .jsonl, .csv, .xlsx or .parquet", metavar="FILE")
-    wide: bool = setting(False, "a row a text: a column an aspect, with reason, decision, and why there is no score")
-    keep_columns: bool = setting(False, "begin each row with the columns of the input")
+    wide: bool = setting(False, "a row a text, with a column for each aspect")
+    keep_columns: bool = setting(False, "begin rows with the columns of the input")
     aspects: tuple[str, ...] = setting((), "aspects to score, comma-separated", shown="all that the judge knows")
     task: str | None = setting(
         None, "score only the groups of this task; without it a group of another task is an error"

@@ -143,7 +143,7 @@ def test_parquet_has_one_type_a_column_also_where_nothing_has_a_score(command: C
     table(command)
     command.script = lambda prompt: "no score at all"
     out = command.folder / "out.parquet"
-    assert command(*NAMED, "--wide", "--max-unscored", "1", "--no-preflight", out=out) == 0
+    assert command(*NAMED, "--wide", "--config", "max-unscored=1", "--config", "preflight=false", out=out) == 0
     frame = pd.read_parquet(out)
     assert list(frame.columns[:4]) == ["group", "candidate", "tone", "help"]
     assert str(frame["tone"].dtype).lower() == "float64"
@@ -173,7 +173,7 @@ def test_a_text_that_had_no_score_may_have_one_later(command: Command) -> None:
     table(command)
     out = command.folder / "out.csv"
     command.script = failing
-    flags = (*NAMED, "--wide", "--max-unscored", "1")
+    flags = (*NAMED, "--wide", "--config", "max-unscored=1")
     assert command(*flags, out=out) == 0
     assert [row["help"] for row in read_csv(out)] == ["1.0", "", "3.0"]
     command.script = SCRIPT
