@@ -17,8 +17,8 @@ class ScoreFlags(EndpointFlags, LimitFlags, EstimateFlags, EngineFlags):
     """Settings of one scoring run."""
 
     FLAGS: ClassVar = (
-        *("program", "source", "out", "columns", "aspects", "scale", "lm", "api_base", "rpm", "budget", "concurrency"),
-        *("store", "engine", "estimate"),
+        *("program", "source", "out", "columns", "wide", "keep_columns", "aspects", "scale", "lm", "api_base", "rpm"),
+        *("budget", "concurrency", "store", "engine", "estimate"),
     )
     REMOVED: ClassVar = {"--program": "the export is the first argument: debate score EXPORT --in FILE --out FILE"}
 
