@@ -55,13 +55,13 @@ ROOMS = {
     "runs": (
         ("flags", "runner", "rated_scores", "mlflow_setup"),
         ("scoring", "export"),
-        ("tracking",),
+        ("tracking", "integrations"),
         ("reports",),
         ("estimates", "distributed"),
         ("comparison",),
         ("probing",),
         ("agreement", "check", "compare", "probe", "report", "score"),
-        ("view",),
+        ("view", "serve"),
     ),
 }
 """The rooms of a folder (sub-packages, or files at its top) from left to right.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from debate_judge.runs.integrations.deepeval_metric import DebateMetric
     from debate_judge.runs.integrations.dspy_metric import ProgramMetric
     from debate_judge.runs.integrations.inspect_scorer import debate_scorer
-    from debate_judge.runs.integrations.langsmith_evaluator import langsmith_evaluator
+    from debate_judge.runs.integrations.langsmith_evaluation import langsmith_evaluator
     from debate_judge.runs.integrations.mlflow_align import DebateAligner
     from debate_judge.runs.integrations.mlflow_scorer import DebateScorer
     from debate_judge.runs.integrations.pandas_frame import score_frame
@@ -37,10 +37,13 @@ _WHERE = {
     "ProgramMetric": "dspy_metric",
     "SourceBatcher": "batching",
     "debate_scorer": "inspect_scorer",
-    "langsmith_evaluator": "langsmith_evaluator",
+    "langsmith_evaluator": "langsmith_evaluation",
     "score_frame": "pandas_frame",
     "to_unit": "units",
 }
+
+_EXTRAS = {"deepeval": "deepeval", "inspect_ai": "inspect"}
+"""Library of a tool -> the extra that installs it."""
 
 
 def __getattr__(name: str) -> Any:
@@ -48,7 +51,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        from debate_judge.data.errors import install_hint
+
+        raise ImportError(f"{name} needs {error.name}, which is not installed: {install_hint(extra)}") from error
 
 
 def __dir__() -> list[str]:

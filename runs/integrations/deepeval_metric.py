@@ -12,9 +12,10 @@ from debate_judge.runs.integrations.units import text_in, to_unit
 
 
 class DebateMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
-    """One aspect of a judge, from 0 to 1; make a metric for each aspect. `input` is the source, `actual_output` the text.
+    """One aspect of a judge, from 0 to 1; make a metric for each aspect.
 
-    DeepEval copies a metric by its constructor for every test case: it costs nothing, and copies share the judge.
+    `input` of a test case is the source, and `actual_output` the text. DeepEval copies a metric by its constructor for
+    every test case: it costs nothing, and copies share the judge.
 
     Args:
         judge: A `SourceBatcher`, or what it takes: a loaded judge, or an export.
