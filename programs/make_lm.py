@@ -165,7 +165,7 @@ def transport_for(spec: str, api_base: str | None, flag: str) -> Transport:
 def is_reasoning_model(spec: str) -> bool:
     """Whether a model of OpenAI's refuses a temperature and a limit on its replies."""
     family = spec.rpartition("/")[2].lower()
-    return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-5(?!.*-chat))", family) is not None
+    return re.match(r"(o[1345](-(mini|nano|pro))?(-\d{4}-\d{2}-\d{2})?$|gpt-[5-9](?!.*-chat))", family) is not None
 
 
 def server_of(spec: str, api_base: str | None) -> str | None:

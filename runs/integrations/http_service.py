@@ -91,14 +91,15 @@ class ServiceMetrics:
     """What `/metrics` reports, in a registry of its own."""
 
     def __init__(self, judge: LoadedJudge) -> None:
-        self._registry = CollectorRegistry()
-        own = {"registry": self._registry, "namespace": "debate"}
-        self.requests = Counter("requests", "Requests to /score by status", ["status"], **own)
-        self.in_flight = Gauge("requests_in_flight", "Requests to /score that wait for their answer", **own)
-        self.seconds = Histogram("request_seconds", "Time to the answer of /score", buckets=_BUCKETS, **own)
-        self.scores = Counter("scores", "Scores by aspect; unscored ones by the kind of failure", _LABELS, **own)
-        Gauge("lm_calls", "LM calls made", **own).set_function(lambda: judge.lm.meter.total.calls)
-        Gauge("lm_usd", "US dollars spent; NaN for an LM of unknown price", **own).set_function(lambda: _spent(judge))
+        self._registry = own = CollectorRegistry()
+        self.requests = Counter("debate_requests", "Requests to /score by status", ["status"], registry=own)
+        self.in_flight = Gauge("debate_requests_in_flight", "Requests to /score without an answer yet", registry=own)
+        self.seconds = Histogram("debate_request_seconds", "Time to the answer", buckets=_BUCKETS, registry=own)
+        self.scores = Counter("debate_scores", "Scores by aspect and kind of failure", _LABELS, registry=own)
+        calls = Gauge("debate_lm_calls", "LM calls made", registry=own)
+        calls.set_function(lambda: judge.lm.meter.total.calls)
+        dollars = Gauge("debate_lm_usd", "US dollars spent; NaN for an LM of unknown price", registry=own)
+        dollars.set_function(lambda: _spent(judge))
 
     def count(self, scores: Scores) -> None:
         """Count the scores of a text."""
