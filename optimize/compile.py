@@ -1,7 +1,7 @@
 """Compile a judge for your human raters and measure it on sources that it never saw.
 
     python optimize/compile.py                                   # the sample corpus, offline, no key
-    python optimize/compile.py --data ratings.jsonl --lm openai/gpt-4o-mini
+    python optimize/compile.py --data ratings.jsonl --lm openai/gpt-6-luna
     python optimize/compile.py --data summeval --aspects coherence,relevance --tuner none
     python optimize/compile.py --config settings.toml --seed 1
 

@@ -19,7 +19,7 @@ from debate_judge.programs.lm.http.address import (
 )
 from debate_judge.programs.lm.local_engine import LocalEngine
 from debate_judge.programs.lm.options import LMOptions
-from debate_judge.programs.lm.prices import Price, context_of, price_of
+from debate_judge.programs.lm.prices import EXAMPLE_LM, Price, context_of, price_of
 from debate_judge.programs.lm.reply import ReplyStore
 from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.lm.store import SqlStore
@@ -62,7 +62,7 @@ def make_lm(
     """Make the LM that `spec` names. Keys come from the environment only.
 
     Args:
-        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-4o-mini` or `anthropic/claude-sonnet-4-5`.
+        spec: `offline`, or PROVIDER/MODEL such as `openai/gpt-6-luna` or `anthropic/claude-sonnet-4-5`.
         api_base: Address of an OpenAI-compatible server for that provider name.
         store: Keeps replies, so that no call is paid for twice; in memory by default.
         concurrency: Most calls in flight.
@@ -126,7 +126,7 @@ def _require_usable(spec: str, flag: str, options: LMOptions) -> None:
         )
     if spec != OFFLINE and "/" not in spec:
         raise InputError(
-            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. openai/gpt-4o-mini",
+            f"{spec!r} is not an LM: give {OFFLINE!r} or PROVIDER/MODEL, e.g. {EXAMPLE_LM}",
             field=flag,
             expected=f"{OFFLINE!r} or PROVIDER/MODEL",
             found=spec,

@@ -1,7 +1,7 @@
 """Several judges on the same data in one table.
 
     python runs/compare.py --data sample --judges rouge-l,single,debate
-    python runs/compare.py --data summeval --judges single,geval,debate+tiebreak,chateval --lm openai/gpt-4o-mini
+    python runs/compare.py --data summeval --judges single,geval,debate+tiebreak,chateval --lm openai/gpt-6-luna
     python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
     python runs/compare.py --data summeval --judges single,debate --ablations figures/
 

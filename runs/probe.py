@@ -1,7 +1,7 @@
 """Bias probes: what moves a judge's scores on held-out candidates but should not.
 
     python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl
-    python runs/probe.py --judges single,debate --data summeval --lm openai/gpt-4o-mini --probes longer,instruction
+    python runs/probe.py --judges single,debate --data summeval --lm openai/gpt-6-luna --probes longer,instruction
     python runs/probe.py --program runs/store/exports/NAME --data ratings.jsonl --estimate
 
 Each candidate is scored as it is and manipulated: made longer, more polite, more confident, with an instruction to the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from debate_judge.optimize.cli import main
+from debate_judge.programs.lm.prices import EXAMPLE_LM, price_of
+from debate_judge.programs.make_lm import is_reasoning_model
 from debate_judge.runs.flags.invocation import COMMANDS, script
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +63,17 @@ def test_there_are_commands_to_try() -> None:
     assert {readme: bool(commands(readme)) for readme in READMES} == dict.fromkeys(READMES, True)
 
 
+def test_the_lm_of_the_examples_is_one_that_stays_and_has_a_price() -> None:
+    pages = [*READMES, "docs/integrations.md"]
+    named = {name for page in pages for name in re.findall(r"openai:?/[a-z][\w.-]*", (ROOT / page).read_text("utf-8"))}
+    assert {name.replace(":", "") for name in named} == {EXAMPLE_LM}
+    assert price_of(EXAMPLE_LM) is not None
+    assert is_reasoning_model(EXAMPLE_LM)
+    (table,) = [Path(p) for p in importlib.util.find_spec("litellm").submodule_search_locations]  # type: ignore[union-attr]
+    known = json.loads((table / "model_prices_and_context_window_backup.json").read_text("utf-8"))
+    assert "deprecation_date" not in known[EXAMPLE_LM.partition("/")[2]], "it has been announced to be retired"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the READMEs' commands name: data, texts to score, scores to compare, and an export."""
@@ -98,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MADE_UP = {
-    "openai/gpt-4o-mini": ("offline",),
+    EXAMPLE_LM: ("offline",),
     "EXPORT": ("runs/store/exports/my-judge",),
     "summeval": ("ratings.jsonl",),
     "single,geval,debate+tiebreak,chateval,MY-EXPORT": ("single,geval,debate,runs/store/exports/my-judge",),
@@ -150,7 +163,7 @@ def test_the_commands_of_a_readme_work(
     monkeypatch.chdir(folder)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     if not (folder / "runs/store/exports/my-judge").exists():
-        made = ["compile", "--data", "ratings.csv", "--lm", "openai/gpt-4o-mini", "--name", "my-judge"]
+        made = ["compile", "--data", "ratings.csv", "--lm", EXAMPLE_LM, "--name", "my-judge"]
         assert main(tried(made)) == 0
     for arguments in commands(readme):
         capsys.readouterr()
