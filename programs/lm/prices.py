@@ -12,7 +12,6 @@ from typing import Any
 from debate_judge.data.files import reading
 from debate_judge.data.files.records import Record
 
-
 EXAMPLE_LM = "openai/gpt-6-luna"
 """The LM that messages and pages name as an example: one that its provider has not announced to retire."""
 
