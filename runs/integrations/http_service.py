@@ -48,7 +48,7 @@ class ServiceLimits:
     """For a request, from its head to its answer."""
 
 
-class Question(BaseModel):
+class TextQuestion(BaseModel):
     """A text to score."""
 
     model_config = ConfigDict(extra="forbid")
@@ -234,16 +234,16 @@ def make_app(
     app.exception_handler(dspy.LMError)(_lm_error)
 
     @app.post("/score")
-    async def score(question: Question | list[Question]) -> TextAnswer | list[TextAnswer]:
+    async def score(question: TextQuestion | list[TextQuestion]) -> TextAnswer | list[TextAnswer]:
         """Score a text, or several: those of one source are read side by side if the judge does so."""
-        if isinstance(question, Question):
+        if isinstance(question, TextQuestion):
             found = [await batcher.ascore(**question.model_dump())]
         else:
             found = await _scores(judge, question, scale)
         for scores in found:
             metrics.count(scores)
         answers = [TextAnswer.of(scores) for scores in found]
-        return answers[0] if isinstance(question, Question) else answers
+        return answers[0] if isinstance(question, TextQuestion) else answers
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _described(key: str | None) -> Sequence[Any]:
     return [] if key is None else [Depends(HTTPBearer(auto_error=False))]
 
 
-async def _scores(judge: LoadedJudge, questions: Sequence[Question], scale: ScoreScale) -> list[Scores]:
+async def _scores(judge: LoadedJudge, questions: Sequence[TextQuestion], scale: ScoreScale) -> list[Scores]:
     """Scores of several texts, asked about at once."""
     asked: list[list[Item]] = []
     for place, one in enumerate(questions):

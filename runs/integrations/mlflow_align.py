@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from mlflow.entities import AssessmentSourceType, Feedback, Trace
 from mlflow.genai.judges import AlignmentOptimizer, Judge
@@ -20,9 +20,6 @@ from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGro
 from debate_judge.runs.integrations.batching import SourceBatcher
 from debate_judge.runs.integrations.mlflow_scorer import feedback_of
 from debate_judge.runs.integrations.units import text_in
-
-if TYPE_CHECKING:
-    from debate_judge.optimize.python_api import Compiled
 
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 
@@ -121,7 +118,7 @@ class AlignedJudge(Judge):
     _batcher: SourceBatcher = PrivateAttr()
 
     @classmethod
-    def of(cls, judge: Judge, compiled: Compiled, source_key: str | None, text_key: str | None) -> AlignedJudge:
+    def of(cls, judge: Judge, compiled: Any, source_key: str | None, text_key: str | None) -> AlignedJudge:
         """The judge in the place of another one."""
         made = cls(name=judge.name, description=judge.description)
         made._instructions, made._value_type = judge.instructions, judge.feedback_value_type
@@ -130,10 +127,9 @@ class AlignedJudge(Judge):
         return made
 
     @property
-    def compiled(self) -> Compiled:
-        """The compile: `verdict`, `table` of held-out agreement, and `export`, the folder of the judge."""
-        compiled: Compiled = self._compiled
-        return compiled
+    def compiled(self) -> Any:
+        """What `debate_judge.compile` returned: `verdict`, `table` of held-out agreement, `export`, its folder."""
+        return self._compiled
 
     @property
     def instructions(self) -> str:
