@@ -42,10 +42,15 @@ class Folds:
     halves: tuple[tuple[Splits, ...], ...]
     """For each of the two halves as train, the folds of the other half."""
 
+    @property
+    def parts(self) -> list[Splits]:
+        """The folds of both halves."""
+        return [splits for half in self.halves for splits in half]
 
-def usual_folds(corpus: Corpus, repeats: int = 1) -> int:
-    """The default number of folds: 1, that is a single split, from `SMALL` sources on if it is not to be repeated."""
-    if len(corpus.groups) >= SMALL and repeats == 1:
+
+def usual_folds(corpus: Corpus) -> int:
+    """The default number of folds: 1, that is a single split, from `SMALL` sources on."""
+    if len(corpus.groups) >= SMALL:
         return 1
     return max(FEWEST, min(FOLDS, len(corpus.groups)))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from debate_judge.data.agreement.decisions import Question
 from debate_judge.data.agreement.tables import Level, Statistic
@@ -18,7 +19,7 @@ from debate_judge.optimize.search.knowledge import JOINT, TOGETHER, read_as
 from debate_judge.optimize.search.points import Reading
 from debate_judge.optimize.search.spots import ChoicePart
 from debate_judge.optimize.search.storage import FORMAT, STUDIES
-from debate_judge.optimize.search.study import Breadth, Search, breadth_of, search
+from debate_judge.optimize.search.study import Breadth, Study, StudyMaker, breadth_of
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuner, tuner_named
 from debate_judge.programs import options_of
@@ -28,6 +29,7 @@ from debate_judge.programs.lm.sql.postgresql import database_address
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.runner.progress import RunPhase
 from debate_judge.runs.runner.runner import JudgeRunner
+from debate_judge.runs.tracking.tracker import Tracker
 
 T = TypeVar("T")
 
@@ -51,13 +53,13 @@ class CompileData:
     splits: Splits
     """The parts of the exported judge: train to tune on, dev to choose by, held-out to measure on. With folds the
     exported judge uses all sources, and held-out is empty."""
-    repeats: tuple[Folds, ...] = ()
-    """The folds that measure the procedure, once for each repeat; empty for a single split."""
+    folds: Folds | None = None
+    """The folds that measure the procedure; None for a single split."""
 
     @property
     def measured(self) -> Corpus:
         """The sources of the held-out figures; with folds all sources."""
-        return self.corpus if self.repeats else self.splits.held_out
+        return self.corpus if self.folds else self.splits.held_out
 
     def tells(self, group: RatedGroup, aspects: Sequence[Aspect]) -> bool:
         """Whether a group's ratings can tell better from worse judges in one of the aspects."""
@@ -80,8 +82,10 @@ class CompilePlan:
     """Name -> text of the Critic's personas."""
     identity: str
     """Fingerprint of settings, data and personas: equal identities give equal results."""
-    of_fold: bool = False
-    """Whether this is the plan of one fold."""
+    sampled_from: int | None = None
+    """For an estimate, the number of train sources that those of this plan are a sample of."""
+    fold: int = 0
+    """The number of the fold that this is the plan of; 0 for the plan of the exported judge."""
 
     @property
     def statistic(self) -> Statistic:
@@ -134,9 +138,9 @@ class CompilePlan:
         one.joint = one.joint or reading == "joint"
         return one
 
-    def on(self, splits: Splits) -> CompilePlan:
-        """The plan of a fold."""
-        return replace(self, data=replace(self.data, splits=splits, repeats=()), of_fold=True)
+    def on(self, splits: Splits, number: int) -> CompilePlan:
+        """The plan of the fold of this number, from 1."""
+        return replace(self, data=replace(self.data, splits=splits, folds=None), fold=number)
 
     @property
     def study(self) -> Path | str | None:
@@ -146,7 +150,7 @@ class CompilePlan:
         Raises:
             InputError: What is given is no address of such a database.
         """
-        if self.of_fold:
+        if self.fold:
             return None
         address = database_address(self.settings.studies, STUDIES, "DEBATE_STUDIES")
         return address or Path(self.settings.store) / "studies" / f"{self.identity}-{FORMAT}.log"
@@ -188,9 +192,9 @@ class CompilePlan:
             RunPhase("calibration", 0.05, units),
         ]
         measuring = RunPhase("held-out", 0.2, held_out)
-        if not self.data.repeats:
+        if not self.data.folds:
             return [learning, *choosing, measuring]
-        halves = [half for folds in self.data.repeats for half in folds.halves]
+        halves = self.data.folds.halves
         learning = replace(learning, share=learning.share * len(halves), passes=learning.passes * len(halves))
         # Folds of one half share what was tuned, so the first of them makes most of the calls of all.
         first = [*choosing, measuring]
@@ -215,6 +219,11 @@ class CompilePlan:
         return self.settings.name or f"{self.corpus_name}-{judge}-{lm}-{self.identity[:8]}"
 
     @property
+    def export(self) -> Path:
+        """The folder of the export."""
+        return Path(self.settings.store) / "exports" / self.name
+
+    @property
     def family(self) -> str:
         """The name of the registered model and of the prompts, of which every compile for the same purpose makes a
         version."""
@@ -230,19 +239,6 @@ def _together(phases: Sequence[RunPhase]) -> RunPhase:
     return replace(phases[0], share=sum(one.share for one in phases), passes=sum(one.passes for one in phases))
 
 
-class Trials(Protocol):
-    """Logs the trials of a search; `runs.tracking.tracker.Tracker` does it in MLflow."""
-
-    def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None: ...
-
-
-class NoTracking:
-    """Logs nothing."""
-
-    def trial(self, name: str, params: Mapping[str, object], metrics: Mapping[str, float | None]) -> None:
-        return None
-
-
 @dataclass(frozen=True)
 class Run:
     """A plan that is being carried out.
@@ -253,16 +249,25 @@ class Run:
 
     plan: CompilePlan
     runner: JudgeRunner
-    tracker: Trials
+    tracker: Tracker | None
+    """None for a fold, whose trials are not those of the exported judge, and for a dry run."""
     tuner: Tuner
     reflection: JudgeLM
     """The LM that writes guides and instructions for the tuner."""
-    search: Search = search
+    study: StudyMaker = Study
 
     @classmethod
-    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Trials, reflection: JudgeLM) -> Run:
+    def of(cls, plan: CompilePlan, runner: JudgeRunner, tracker: Tracker | None, reflection: JudgeLM) -> Run:
         """The compile itself."""
         return cls(plan, runner, tracker, tuner_named(plan.settings.tuner), reflection)
+
+    @property
+    def halves(self) -> list[list[Run]]:
+        """The runs of the folds, in lists of those that share a train part; this run alone for a single split."""
+        folds, numbers = self.plan.data.folds, count(1)
+        if folds is None:
+            return [[self]]
+        return [[self.on(splits, next(numbers)) for splits in half] for half in folds.halves]
 
     def tuned(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of pieces of work that tune, at once where the tuner allows it.
@@ -272,9 +277,9 @@ class Run:
         alone = self.plan.settings.tuner not in ("guide", "none")
         return [work() for work in works] if alone else self.runner.at_once(works)
 
-    def on(self, splits: Splits) -> Run:
-        """The run of a fold, without tracking, because its trials are not those of the exported judge."""
-        return replace(self, plan=self.plan.on(splits), tracker=NoTracking())
+    def on(self, splits: Splits, number: int) -> Run:
+        """The run of the fold of this number, from 1."""
+        return replace(self, plan=self.plan.on(splits, number), tracker=None)
 
 
 def label_of(aspects: Sequence[Aspect]) -> str:

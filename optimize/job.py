@@ -1,38 +1,31 @@
-"""The steps of a compile in their order: load and split the data, tune, choose, score held-out, publish.
-
-With few sources, tuning to scoring is a loop over folds (`proof/procedure.py`).
-"""
+"""A compile from its settings to its export, and what it is carried out with."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from debate_judge.data.agreement.differences import power_of
-from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.data.files.writing import make_folder
 from debate_judge.data.schema import Corpus, fingerprint
+from debate_judge.optimize import optimizer
+from debate_judge.optimize.choosing import Selected, choose, study_of
 from debate_judge.optimize.context import CompilePlan, Run
-from debate_judge.optimize.findings.leaving import leave_report
-from debate_judge.optimize.findings.sections import compile_report
-from debate_judge.optimize.findings.wording import guides
-from debate_judge.optimize.measures.calibrating import calibration_effects
-from debate_judge.optimize.measures.learning_curve import LearningCurve, require_learning, tracked_curve
+from debate_judge.optimize.measures.learning_curve import learning_curve, require_learning
+from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.proof.comparison import compare_held_out
-from debate_judge.optimize.proof.exported import CompileEvidence, choose_export
-from debate_judge.optimize.proof.fold_figures import folds_json
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
-from debate_judge.optimize.proof.procedure import prove
-from debate_judge.optimize.publishing import announce, publish
-from debate_judge.optimize.rated_data import rated_data
+from debate_judge.optimize.proof.exported import choose_export
+from debate_judge.optimize.proof.held_out import HeldOut, Proof, evaluate
+from debate_judge.optimize.publishing import announce, export, log
+from debate_judge.optimize.rated_data import RatedSources, load, split_sources
 from debate_judge.optimize.reflection import preflight_reflection, reflection_lm
+from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.storage import require_reachable
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import tuner_named
@@ -42,10 +35,6 @@ from debate_judge.programs.lm.reply import replies_folder
 from debate_judge.programs.make_lm import make_lm, open_replies
 from debate_judge.programs.roles.examples import require_shown
 from debate_judge.runs.flags.lm import limits
-from debate_judge.runs.reports import calibration as calibration_tables
-from debate_judge.runs.reports import decisions as decision_tables
-from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.preflight import Trial, preflight, trials
 from debate_judge.runs.runner.runner import JudgeRunner
@@ -55,134 +44,67 @@ from debate_judge.runs.tracking.tracker import Tracker
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LMUse:
-    """The LM calls of a compile."""
-
-    asked: int
-    executed: int
-    """Calls that were sent; the others were answered from the store of replies."""
-    rows: Sequence[Mapping[str, Any]]
-    """Calls, tokens and money by role and round, as `runs.reports.costs.cost_rows` has them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrackedRun:
-    """The run in MLflow."""
-
-    run_id: str
-    ui_command: str | None
-    """The command that serves the store; None where a server does."""
-    link: str
-    """The run's page."""
-    runs_link: str
-    """The table of the experiment's runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result(CompileEvidence):
-    """A finished compile."""
-
-    plan: CompilePlan
-    lm_use: LMUse
-    export: Path
-    report: Path | None
-    """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
-    tracked: TrackedRun
-    curve: LearningCurve | None = None
-
-    @cached_property
-    def calibration(self) -> Mapping[str, CalibrationEffect]:
-        """Aspect -> the effect on held-out of mapping scores to the raters' scale."""
-        return calibration_effects(self.plan, self.judge, self.held_out)
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as the JSON of `--json`; every number finite or null."""
-        held_out, gain = self.held_out, self.held_out.gain
-        return {
-            "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
-            "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
-            **({"decisions": decision_tables.to_json(held_out.decisions)} if held_out.decisions else {}),
-            **({"calibration": calibration_tables.to_json(self.calibration)} if self.calibration else {}),
-            **({"raters": rater_tables.to_json(held_out.raters)} if held_out.raters else {}),
-            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
-            **({"learning_curve": self.curve.to_json()} if self.curve else {}),
-            "gain_of_knowledge": asdict(held_out.of_knowledge),
-            "gain_over_informed_single": asdict(held_out.over_informed),
-            "looks": asdict(self.looks),
-            **({"folds": folds_json(self.plan, held_out)} if held_out.folds else {}),
-            "guides": guides(self.judge),
-            "lm_calls": {
-                "total": self.lm_use.asked,
-                "executed": self.lm_use.executed,
-                "per_item": held_out.calls_per_item("compiled"),
-            },
-            "export": str(self.export),
-            "exported": {"judge": self.exported.name, "why": self.exported.why},
-            "run_id": self.tracked.run_id,
-            "seed": self.plan.settings.seed,
-            **({"note": self.plan.note} if self.plan.note else {}),
-        }
-
-
 def compile_judge(
-    settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None, *, progress: bool = True
+    settings: Settings,
+    personas: Mapping[str, str],
+    corpus: Corpus | RatedSources | None = None,
+    *,
+    progress: bool = True,
+    opened: Callable[[CompilePlan], AbstractContextManager[Run]] | None = None,
 ) -> Result:
     """Compile a judge for the raters of a corpus and measure it on held-out sources.
+
+    Folds do not depend on each other, so that each step is taken for all of them at once.
 
     Args:
         settings: All settings of the compile.
         personas: Name -> text of the Critic's personas to try.
         corpus: Rated texts in place of those that the settings name.
         progress: Whether to show progress on stderr.
+        opened: Gives the run of a plan, for estimates. If it is not tracked, nothing is logged and exported.
 
     Raises:
         InputError: Settings or data cannot be used; no LM call was made then.
         dspy.LMError: The LM failed for good; its replies are stored, and the same command resumes from there.
     """
-    plan = prepared(settings, personas, corpus)
-    require_reachable(plan.study)
-    with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
-        announce(plan, tracker)
-        runner.progress.phases = plan.phases
-        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
-        if not settings.no_preflight:
-            preflight(runner, _trials(plan))
-            preflight_reflection(settings, run.reflection)
-        selected, proofs = prove(run)
-        held_out = compare_held_out(plan, proofs)
-        evidence = CompileEvidence(
-            judge=selected.judge,
-            searches=selected.searches,
+    plan = split(load(settings, corpus), settings, personas)
+    with (opened or partial(open_run, progress=progress))(plan) as run:
+        halves = run.halves
+        tuned = run.tuned([partial(optimizer.compile, half[0]) for half in halves])
+
+        def select(run: Run, judges: TunedJudges) -> Selected:
+            study = study_of(run, judges)
+            study.optimize()
+            return choose(run, study)
+
+        def prove(fold: Run, judges: TunedJudges) -> Proof:
+            chosen = select(fold, judges)
+            return evaluate(fold, chosen.judge, chosen.searches)
+
+        # With folds the exported judge learns from all sources: it is tuned on the first half, like half of the folds.
+        folds = [partial(prove, fold, judges) for half, judges in zip(halves, tuned, strict=True) for fold in half]
+        by_folds: list[Callable[[], Any]] = [*folds, partial(select, run, tuned[0])] if run.plan.data.folds else []
+        *proofs, chosen = run.runner.at_once(by_folds or [partial(select, run, tuned[0])])
+        proofs = proofs or [evaluate(run, chosen.judge, chosen.searches)]
+        held_out = compare_held_out(run.plan, proofs)
+        result = Result(
+            plan=run.plan,
+            lm=run.runner.lm,
+            proofs=proofs,
+            compiled=chosen.judge,
+            searches=chosen.searches,
             held_out=held_out,
-            looks=_looked_at(plan, held_out),
-            exported=choose_export(plan, selected.judge, held_out),
+            exported=choose_export(run.plan, chosen.judge, held_out),
+            curve=learning_curve(run, proofs) if settings.learning_curve else None,
         )
-        curve = tracked_curve(run, tracker, proofs)
-        export = publish(run, tracker, evidence)
-        page = None
-        if settings.report != "none":
-            page = leave_report(plan, tracker, export, *compile_report(run, evidence, curve))
-        meter = runner.lm.meter
-        return Result(
-            **vars(evidence),
-            plan=plan,
-            lm_use=LMUse(
-                asked=meter.asked.total(), executed=meter.executed.total(), rows=cost_rows(meter, runner.lm.price)
-            ),
-            export=export,
-            report=page,
-            curve=curve,
-            tracked=TrackedRun(
-                run_id=tracker.run_id,
-                ui_command=tracker.ui_command,
-                link=tracker.run_link(),
-                runs_link=tracker.runs_link(),
-            ),
-        )
+        if run.tracker is None:
+            return result
+        result = replace(result, looks=_looked_at(plan, held_out))
+        export(result)
+        return log(result, run.tracker)
 
 
-def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
+def split(rated: RatedSources, settings: Settings, personas: Mapping[str, str]) -> CompilePlan:
     """Make the plan of a compile: the judge, the data, their split, the level to choose by.
 
     Raises:
@@ -197,19 +119,39 @@ def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | N
         require_shown(judge)
     # The single call has the user's score mode, too.
     single = preset("single", {name: value for name, value in options.items() if name in options_of("single")})
-    rated = rated_data(settings, judge, corpus)
+    corpus = rated.corpus
     return CompilePlan(
         settings=settings,
-        data=rated,
+        data=split_sources(rated, settings, judge),
         judge=judge,
         single=single,
         personas=personas,
         identity=fingerprint(
-            [settings.identity(), rated.corpus.digest, dict(personas), judge.instructions()]
+            [settings.identity(), corpus.digest, dict(personas), judge.instructions()]
             # What the settings name they identify; of what was made in Python the task's wording counts as well.
-            + ([] if corpus is None else [repr(corpus.task)])
+            + ([repr(corpus.task)] if rated.given else [])
         ),
     )
+
+
+@contextmanager
+def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[Run]:
+    """The LM with its stored replies and the tracked run of a compile, after trial calls of each kind.
+
+    Raises:
+        InputError: The store, the tracking server or the LM cannot be used.
+        dspy.LMError: The LM refuses the trial calls.
+    """
+    settings = plan.settings
+    require_reachable(plan.study)
+    with _runner(plan, progress=progress) as runner, _tracker(plan) as tracker:
+        announce(plan, tracker)
+        runner.progress.phases = plan.phases
+        run = Run.of(plan, runner, tracker, reflection_lm(settings, runner.lm))
+        if not settings.no_preflight:
+            preflight(runner, _trials(plan))
+            preflight_reflection(settings, run.reflection)
+        yield run
 
 
 def _start(settings: Settings, options: Mapping[str, Any]) -> Judge:
@@ -295,5 +237,5 @@ def _runner(plan: CompilePlan, *, progress: bool) -> Iterator[JudgeRunner]:
         )
         if lm.destination is not None:
             logger.info(lm.destination)
-        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.repeats else None) as runner:
+        with JudgeRunner(lm, progress=progress, memory=DebateMemory() if plan.data.folds else None) as runner:
             yield runner

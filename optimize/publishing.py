@@ -1,39 +1,37 @@
-"""Publishes the result of a compile: the tracked run with its figures and tables, and the export."""
+"""Writes the result of a compile: the export, the tracked run with its figures and tables, the report."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from debate_judge.data.agreement.differences import power_of
 from debate_judge.data.agreement.tables import NAMES, compare
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.findings.leaving import write_report
 from debate_judge.optimize.findings.run_page import debate_rows, description
+from debate_judge.optimize.findings.sections import compile_report
 from debate_judge.optimize.findings.verdict import headings
-from debate_judge.optimize.findings.wording import describe, guides, guides_text, in_words, instruction_diff
-from debate_judge.optimize.measures.calibrating import calibration_effects
-from debate_judge.optimize.proof.exported import CompileEvidence, Exported
+from debate_judge.optimize.findings.wording import describe, guides_text, in_words, instruction_diff
+from debate_judge.optimize.measures.learning_curve import log_curve
 from debate_judge.optimize.proof.fold_figures import folds_json
-from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.proof.held_out import COMPARED, above_zero
+from debate_judge.optimize.result import Result, TrackedRun
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs import KINDS
 from debate_judge.programs.judge import Judge
 from debate_judge.programs.roles.examples import examples_of, rendered
-from debate_judge.runs.export import folder as export
+from debate_judge.runs.export import folder
 from debate_judge.runs.flags.declared import telling
 from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import figures
-from debate_judge.runs.reports import raters as rater_tables
 from debate_judge.runs.reports.costs import cost_rows
 from debate_judge.runs.tracking import champion
 from debate_judge.runs.tracking.champion import Challenger
-from debate_judge.runs.tracking.looks import Looks
 from debate_judge.runs.tracking.model import Registration
 from debate_judge.runs.tracking.prompts import prompts_of
 from debate_judge.runs.tracking.tracker import Tracker
@@ -56,28 +54,81 @@ def announce(plan: CompilePlan, tracker: Tracker) -> None:
     tracker.dataset("held_out", data.measured, data.measured.digest)
 
 
-def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
-    """Track the result and write the export; returns the export's folder."""
-    logger.info("writing figures, tables, the export and the model")
-    plan, held_out, judge, exported = run.plan, evidence.held_out, evidence.judge, evidence.exported
-    tracker.describe(description(plan, evidence))
+def export(result: Result) -> None:
+    """Write the exported judge with its evidence into the folder of the export."""
+    settings = result.plan.settings
+    sampling = {name: result.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
+    lm = {"spec": settings.lm, "api_base": result.lm.endpoint or None, **sampling}
+    folder.save(
+        result.export,
+        result.exported.judge,
+        lm=lm,
+        evidence=result.evidence(),
+        name=result.plan.name,
+        demos=settings.export_examples,
+    )
+
+
+def log(result: Result, tracker: Tracker) -> Result:
+    """Log the result in its run, with the model that is its export, and write the report; returns it with both."""
+    logger.info("writing figures, tables, the report and the model")
+    plan, held_out = result.plan, result.held_out
+    tracker.describe(description(result))
     for compared in COMPARED:
         tracker.agreement(compared, held_out.tables[compared])
     tracker.details(decision_tables.metrics(held_out.decisions))
-    calibration = calibration_effects(plan, judge, held_out)
-    tracker.details(calibration_tables.metrics(calibration))
-    tracker.json("calibration.json", calibration_tables.to_json(calibration))
-    tracker.metrics(_metrics(run, evidence))
-    tracker.details(_details(run, next(iter(evidence.searches.values())), held_out, evidence.looks))
-    tracker.json(champion.FILE, champion.to_json(held_out.scores[exported.name]))
-    tracker.tags({"looks": str(evidence.looks) or None, "exported": exported.why})
+    tracker.details(calibration_tables.metrics(result.calibration))
+    tracker.json("calibration.json", calibration_tables.to_json(result.calibration))
+    tracker.metrics(_metrics(result))
+    tracker.details(_details(result))
+    tracker.json(champion.FILE, champion.to_json(held_out.scores[result.exported.name]))
+    tracker.tags({"looks": str(result.looks) or None, "exported": result.exported.why})
     if held_out.folds:
-        tracker.json("folds.json", folds_json(plan, held_out))
-    for aspect, found in evidence.searches.items():
+        tracker.json("folds.json", folds_json(plan, held_out.folds))
+    _log_figures(result, tracker)
+    if result.curve is not None:
+        log_curve(plan, tracker, result.curve)
+    tracker.text("instructions-diff.txt", instruction_diff(plan, result.compiled))
+    tracker.text("guides.txt", guides_text(result.compiled))
+    shown = {aspect: examples_of(chosen.judge) for aspect, chosen in result.compiled.aspects.items()}
+    if any(shown.values()):
+        tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
+    tracker.table("debates.json", debate_rows(plan, held_out))
+    tracker.table("costs.json", cost_rows(result.lm.meter, result.lm.price))
+    _log_model(result, tracker)
+    tracked = TrackedRun(
+        run_id=tracker.run_id,
+        ui_command=tracker.ui_command,
+        link=tracker.run_link(),
+        runs_link=tracker.runs_link(),
+    )
+    page = None if plan.settings.report == "none" else write_report(plan, tracker, *compile_report(result))
+    return replace(result, tracked=tracked, report=page)
+
+
+def _log_model(result: Result, tracker: Tracker) -> None:
+    """Log the export as a model with its prompts, and register it if it is shown to agree with the raters."""
+    plan, exported = result.plan, result.exported
+    own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
+    if own:
+        # The model would have to contain their modules and everything that these import, which is not known here.
+        logger.warning(
+            "no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), plan.export
+        )
+    else:
+        good = above_zero(result.held_out.tables[exported.name].average[plan.data.level][plan.statistic])
+        tracker.model(plan.export, name="judge", registration=_registration(result) if good else None)
+    instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
+    tracker.prompts(plan.name, prompts_of(plan.family, instructions))
+
+
+def _log_figures(result: Result, tracker: Tracker) -> None:
+    plan, held_out = result.plan, result.held_out
+    for aspect, found in result.searches.items():
         tracker.tags({f"chosen/{aspect}": describe(found.chosen.point, found.chosen.calls)})
         tracker.figure(f"figures/{aspect}-rounds.png", _rounds_figure(plan, aspect, found))
         tracker.figure(f"figures/{aspect}-cost.png", _cost_figure(plan, aspect, found))
-    names = headings(next(iter(judge.aspects.values())).judge.kind)
+    names = headings(next(iter(result.compiled.aspects.values())).judge.kind)
     tracker.figure(
         "figures/held-out.png",
         figures.held_out_agreement(
@@ -87,24 +138,6 @@ def publish(run: Run, tracker: Tracker, evidence: CompileEvidence) -> Path:
             note=plan.note,
         ),
     )
-    tracker.text("instructions-diff.txt", instruction_diff(plan, judge))
-    tracker.text("guides.txt", guides_text(judge))
-    shown = {aspect: examples_of(chosen.judge) for aspect, chosen in judge.aspects.items()}
-    if any(shown.values()):
-        tracker.text("examples.txt", "\n\n".join(f"{a}\n\n{rendered(found)}" for a, found in shown.items() if found))
-    tracker.table("debates.json", debate_rows(plan, held_out))
-    tracker.table("costs.json", cost_rows(run.runner.lm.meter, run.runner.lm.price))
-    folder = _export(run, evidence)
-    own = sorted({chosen.judge.kind for chosen in exported.judge.aspects.values()} - set(KINDS))
-    if own:
-        # The model would have to contain their modules and everything that these import, which is not known here.
-        logger.warning("no MLflow model: it cannot hold the code of %s; use the export in %s", ", ".join(own), folder)
-    else:
-        good = above_zero(held_out.tables[exported.name].average[plan.data.level][plan.statistic])
-        tracker.model(folder, name="judge", registration=_registration(plan, exported, held_out) if good else None)
-    instructions = {aspect: _spoken(chosen.judge) for aspect, chosen in exported.judge.aspects.items()}
-    tracker.prompts(plan.name, prompts_of(plan.family, instructions))
-    return folder
 
 
 def _spoken(judge: Judge) -> dict[str, str]:
@@ -113,7 +146,8 @@ def _spoken(judge: Judge) -> dict[str, str]:
     return {name: text for name, text in judge.instructions().items() if name in asked}
 
 
-def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> Registration:
+def _registration(result: Result) -> Registration:
+    plan, exported, held_out = result.plan, result.exported, result.held_out
     judge, task, settings = exported.judge, exported.judge.task, plan.settings
     versus = partial(
         compare, statistic=plan.statistic, level=plan.data.level, resamples=settings.resamples, seed=settings.seed
@@ -131,14 +165,14 @@ def _registration(plan: CompilePlan, exported: Exported, held_out: HeldOut) -> R
     )
 
 
-def _metrics(run: Run, evidence: CompileEvidence) -> dict[str, float | None]:
+def _metrics(result: Result) -> dict[str, float | None]:
     """The metrics of the run, which have the same names in every compile.
 
     `agreement` is the main one: the compiled judge's held-out agreement, averaged over aspects, in the correlation and
     at the level that are the run's parameters `objective` and `level`.
     """
-    meter, level, statistic = run.runner.lm.meter, run.plan.data.level, run.plan.statistic
-    held_out, searches, looks = evidence.held_out, evidence.searches, evidence.looks
+    meter, level, statistic = result.lm.meter, result.plan.data.level, result.plan.statistic
+    held_out, searches = result.held_out, result.searches
     average = {name: held_out.tables[name].average[level][statistic] for name in COMPARED}
     compiled = held_out.tables["compiled"]
     return {
@@ -156,22 +190,23 @@ def _metrics(run: Run, evidence: CompileEvidence) -> dict[str, float | None]:
         "gain_over_informed_single": held_out.over_informed.value,
         "calls_per_item": held_out.calls_per_item("compiled"),
         "unscored": average["compiled"].unscored,
-        "looks": looks.times,
+        "looks": result.looks.times,
         "lm_calls": meter.asked.total(),
         "input_tokens": meter.input_tokens,
         "output_tokens": meter.output_tokens,
-        "usd": cost_rows(meter, run.runner.lm.price)[-1]["usd"],
+        "usd": cost_rows(meter, result.lm.price)[-1]["usd"],
     }
 
 
-def _details(run: Run, tried: SearchResult, held_out: HeldOut, looks: Looks) -> dict[str, float | None]:
-    meter, power = run.runner.lm.meter, power_of(held_out.gain)
+def _details(result: Result) -> dict[str, float | None]:
+    held_out, tried = result.held_out, next(iter(result.searches.values()))
+    meter, power = result.lm.meter, power_of(held_out.gain)
     return {
         **{f"held_out/{name}/lm_calls_per_item": held_out.calls_per_item(name) for name in COMPARED},
         **{f"gain/{aspect}": found.value for aspect, found in held_out.gains.items()},
         "gain_detectable": None if power is None else power.detectable,
         "gain_more_sources_for_0.02": None if power is None else power.more_for_small,
-        "looks_inflation": looks.inflation,
+        "looks_inflation": result.looks.inflation,
         "points_tried": len(tried.outcomes) + len(tried.dropped),
         "points_pruned": len(tried.dropped),
         **{f"importance/{name}": share for name, share in tried.importances.items()},
@@ -179,40 +214,6 @@ def _details(run: Run, tried: SearchResult, held_out: HeldOut, looks: Looks) -> 
         "cached_input_tokens": meter.cached_tokens,
         "tokens_from_store": meter.total.stored,
     }
-
-
-def _export(run: Run, found: CompileEvidence) -> Path:
-    plan, settings, splits = run.plan, run.plan.settings, run.plan.data.splits
-    origin, held_out, judge = splits.train.origin, found.held_out, found.exported.judge
-    evidence: dict[str, Any] = {
-        "exported": {"judge": found.exported.name, "why": found.exported.why},
-        "held_out": {compared: held_out.tables[compared].to_json() for compared in COMPARED},
-        "decisions": decision_tables.to_json(held_out.decisions),
-        "calibration": calibration_tables.to_json(calibration_effects(plan, found.judge, held_out)),
-        "raters": rater_tables.to_json(held_out.raters),
-        "gain": asdict(held_out.gain),
-        "looks": asdict(found.looks),
-        "near_duplicates": [list(ids) for ids in splits.joined],
-        "gain_of_knowledge": asdict(held_out.of_knowledge),
-        "gain_over_informed_single": asdict(held_out.over_informed),
-        "lm_calls_per_item": {compared: held_out.calls_per_item(compared) for compared in COMPARED},
-        "chosen": {aspect: asdict(one.chosen.point) for aspect, one in found.searches.items()},
-        "guides": guides(found.judge),
-        "objective": {"statistic": plan.statistic, "level": plan.data.level},
-        "data": asdict(replace(origin, location=Path(origin.location).name)),
-        # With folds there is no held-out part: the exported judge uses all sources.
-        "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
-        "seed": settings.seed,
-        "identity": plan.identity,
-    }
-    if held_out.folds:
-        evidence["folds"] = folds_json(plan, held_out)
-    if plan.note:
-        evidence["note"] = plan.note
-    sampling = {name: run.runner.lm.kwargs.get(name) for name in ("temperature", "max_tokens")}
-    lm = {"spec": settings.lm, "api_base": run.runner.lm.endpoint or None, **sampling}
-    folder = Path(settings.store) / "exports" / plan.name
-    return export.save(folder, judge, lm=lm, evidence=evidence, name=plan.name, demos=settings.export_examples)
 
 
 def _rounds_figure(plan: CompilePlan, aspect: str, found: SearchResult) -> Figure:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,63 +12,14 @@ from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.hub import typed_rows
 from debate_judge.data.schema import Corpus, Task, fingerprint
-from debate_judge.optimize.findings.verdict import agreement_of, verdict
-from debate_judge.optimize.job import Result, compile_judge
-from debate_judge.optimize.proof.held_out import COMPARED
+from debate_judge.optimize.job import compile_judge
+from debate_judge.optimize.result import Result
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.export.folder import load
-from debate_judge.runs.export.loaded import LoadedJudge
 from debate_judge.runs.flags.named_texts import personas as named_personas
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A finished compile."""
-
-    result: Result
-    """All figures, with the judges, the searches and the held-out scores."""
-
-    @property
-    def export(self) -> Path:
-        """The folder of the exported judge, for `load` and `debate score`."""
-        return self.result.export
-
-    @cached_property
-    def judge(self) -> LoadedJudge:
-        """The exported judge, a DSPy program with the LM that it was compiled with."""
-        return load(self.export)
-
-    @property
-    def verdict(self) -> str:
-        """Is the judge good, is it better than a single call, what does it cost, what is exported: a line each."""
-        return "\n".join(verdict(self.result.plan, self.result.held_out, self.result.exported))
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Held-out agreement in the correlation and at the level that was chosen by.
-
-        One row for each aspect and the average; for each compared judge (`single`, `informed_single`, `uncompiled`,
-        `compiled`) the columns (judge, `value`), (judge, `low`) and (judge, `high`), the ends of the 95 % interval.
-        """
-        import pandas as pd
-
-        plan, held_out = self.result.plan, self.result.held_out
-        figures = ("value", "low", "high")
-        rows: dict[str, list[float | None]] = {}
-        for row in [*(aspect.name for aspect in plan.data.aspects), "average"]:
-            for judge in COMPARED:
-                found = (
-                    held_out.tables[judge].average[plan.data.level][plan.statistic]
-                    if row == "average"
-                    else agreement_of(plan, held_out, judge, row)
-                )
-                rows.setdefault(row, []).extend(getattr(found, figure) for figure in figures)
-        columns = pd.MultiIndex.from_product([COMPARED, figures], names=["judge", "figure"])
-        return pd.DataFrame(list(rows.values()), index=list(rows), columns=columns, dtype=float)
 
 
 def compile(
@@ -80,7 +30,7 @@ def compile(
     personas: Mapping[str, str] | None = None,
     progress: bool = True,
     **settings: Any,
-) -> Compiled:
+) -> Result:
     """Compile a judge for your raters, measure it on sources that it never saw, and export it.
 
     Stopped and called again with the same arguments, it resumes; finished LM calls are not paid for again.
@@ -122,7 +72,7 @@ def compile(
     named_task = task if isinstance(task, str) else None
     chosen = Settings(data=name, task=named_task, columns=columns, lm=lm, **values)
     texts = {**named_personas(Path(chosen.personas) if chosen.personas else None), **(personas or {})}
-    return Compiled(compile_judge(chosen, texts, corpus, progress=progress))
+    return compile_judge(chosen, texts, corpus, progress=progress)
 
 
 def _texts(value: str | Sequence[str]) -> tuple[str, ...]:

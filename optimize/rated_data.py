@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from debate_judge import data
@@ -20,22 +21,42 @@ from debate_judge.programs.judge import Judge
 
 logger = logging.getLogger(__name__)
 
-_FURTHER = 1_000_003
-"""Difference between the seeds of repeats: large, so that repeats of nearby seeds do not coincide."""
+
+@dataclass(frozen=True)
+class RatedSources:
+    """The rated texts of a compile before they are split."""
+
+    corpus: Corpus
+    held_out: Corpus | None = None
+    """Those of `corpus` that the user has set aside to measure on (`--held-out`)."""
+    given: bool = False
+    """Whether the corpus was made in Python, and is not what the settings name."""
 
 
-def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -> CompileData:
-    """Split `corpus`, or the one that the settings name, and determine the aspects and the level to choose by.
+def load(settings: Settings, corpus: Corpus | RatedSources | None = None) -> RatedSources:
+    """Load what the settings name, or take `corpus` in place of `--data`, unless it was loaded before.
 
     Raises:
         InputError: The data cannot be used.
     """
+    if isinstance(corpus, RatedSources):
+        return corpus
+    given = corpus is not None
     if corpus is None:
         corpus = data.load(settings.data, settings.task, settings.columns, settings.sources)
-    held_out = None
-    if settings.held_out is not None:
-        held_out = data.load(settings.held_out, corpus.task, settings.columns)
-        corpus = beside(corpus, held_out)
+    if settings.held_out is None:
+        return RatedSources(corpus, given=given)
+    held_out = data.load(settings.held_out, corpus.task, settings.columns)
+    return RatedSources(beside(corpus, held_out), held_out, given)
+
+
+def split_sources(rated: RatedSources, settings: Settings, judge: Judge) -> CompileData:
+    """Split the sources once or into folds, and determine the aspects and the level to choose by.
+
+    Raises:
+        InputError: The data cannot be used.
+    """
+    corpus = rated.corpus
     names = aspects_to_judge(corpus, settings.aspects)
     require_enough_rated(corpus, names)
     aspects = tuple(corpus.task.aspect(name) for name in names)
@@ -43,45 +64,34 @@ def rated_data(settings: Settings, judge: Judge, corpus: Corpus | None = None) -
     automatic = settings.level == "auto"
     level = _level(corpus, aspects, questions, judge) if automatic else cast(Level, settings.level)
     require_level(corpus, level)
-    repeats = _folds(corpus, settings, list(names))
-    if held_out is not None:
-        splits = split_beside(corpus, len(held_out.groups), aspects=list(names), seed=settings.seed)
+    folds = _folds(corpus, settings, list(names))
+    if rated.held_out is not None:
+        splits = split_beside(corpus, len(rated.held_out.groups), aspects=list(names), seed=settings.seed)
     else:
-        splits = repeats[0].whole if repeats else split(corpus, aspects=list(names), seed=settings.seed)
+        splits = folds.whole if folds else split(corpus, aspects=list(names), seed=settings.seed)
     if splits.joined:
         logger.info(splits.joined_note())
-    return CompileData(corpus, aspects, level, questions, splits, repeats)
+    return CompileData(corpus, aspects, level, questions, splits, folds)
 
 
-def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> tuple[Folds, ...]:
-    """The folds of each repeat, the first drawn with the seed; empty for a single split.
+def _folds(corpus: Corpus, settings: Settings, aspects: Sequence[str]) -> Folds | None:
+    """The folds; None for a single split.
 
     Raises:
-        InputError: Too few sources for the folds, or repeats of a single split.
+        InputError: Too few sources for the folds.
     """
     if settings.held_out is not None:
-        if (settings.folds or 1, settings.repeats) != (1, 1):
+        if (settings.folds or 1) != 1:
             raise InputError(
                 "sources that were held out once are not held out by folds",
                 field="--held-out",
-                expected="neither --folds nor --repeats",
-                found=f"--folds {settings.folds}" if settings.folds else f"--repeats {settings.repeats}",
-                remedy="leave them away, or --held-out",
+                expected="no --folds",
+                found=f"--folds {settings.folds}",
+                remedy="leave --folds away, or --held-out",
             )
-        return ()
-    count = usual_folds(corpus, settings.repeats) if settings.folds is None else settings.folds
-    if count == 1:
-        if settings.repeats > 1:
-            raise InputError(
-                "a single split is not repeated",
-                field="--repeats",
-                expected="1 with --folds 1",
-                found=settings.repeats,
-                remedy="choose --folds 6, or leave --folds out",
-            )
-        return ()
-    seeds = [settings.seed + _FURTHER * number for number in range(settings.repeats)]
-    return tuple(fold(corpus, aspects=aspects, seed=seed, count=count) for seed in seeds)
+        return None
+    count = usual_folds(corpus) if settings.folds is None else settings.folds
+    return None if count == 1 else fold(corpus, aspects=aspects, seed=settings.seed, count=count)
 
 
 def _level(corpus: Corpus, aspects: Sequence[Aspect], questions: Mapping[str, Question], judge: Judge) -> Level:

@@ -129,7 +129,6 @@ class SearchFlags:
         "source may be in both",
         metavar="FILE",
     )
-    repeats: int = setting(1, "how many times the folds are drawn; the figure is the mean", ge=1)
     keep: Literal["cheaper", "compiled"] = setting(
         "cheaper",
         "what to export if the compiled judge takes more calls than a single call and is not shown to be better on "

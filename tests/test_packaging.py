@@ -318,6 +318,6 @@ def test_mypy_finds_what_is_installed(bare: Path, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.split(": ")[1] for line in lines[:-1]] == ["note", "note", "note", "error"], done.stdout
     assert "dict[str, debate_judge.runs.runner.streaming.Score]" in lines[0]
-    assert "-> debate_judge.optimize.python_api.Compiled" in lines[1]
+    assert "-> debate_judge.optimize.result.Result" in lines[1]
     assert "def (corpus: debate_judge.data.schema.Corpus" in lines[2]
     assert 'Argument 1 to "load" has incompatible type "int"' in lines[3]

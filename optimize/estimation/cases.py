@@ -10,10 +10,10 @@ import optuna
 
 from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.choice_scores import ChoiceScores
-from debate_judge.optimize.search.outcomes import Dropped, Outcomes, SearchResult
+from debate_judge.optimize.search.outcomes import Dropped, Outcomes
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.storage import Found
-from debate_judge.optimize.search.study import OnTrial, Search, SearchPlan, Strategy, search
+from debate_judge.optimize.search.study import OnTrial, SearchPlan, Strategy, Study, StudyMaker
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuner, as_tuned
 from debate_judge.optimize.tuners.persona import CRITIC
 from debate_judge.programs.dry_run import EstimateCase
@@ -28,11 +28,11 @@ def run_of(case: EstimateCase, plain: Run, ledger: Ledger) -> Run:
         return replace(
             run,
             tuner=_changing(run.tuner, lambda judge, tuned: judge),
-            search=_search_by(lambda number: CHEAPEST, ledger),
+            study=_study_by(lambda number: CHEAPEST, ledger),
         )
     if case.name == "upper":
-        return replace(run, tuner=_changing(run.tuner, _rewritten), search=_search_by(_dearest, ledger))
-    return replace(run, search=_search_by(lambda number: Strategy(), ledger))
+        return replace(run, tuner=_changing(run.tuner, _rewritten), study=_study_by(_dearest, ledger))
+    return replace(run, study=_study_by(lambda number: Strategy(), ledger))
 
 
 def _changing(tuner: Tuner, change: Callable[[Judge, Judge | Tuned], Judge | Tuned]) -> Tuner:
@@ -56,7 +56,7 @@ def _rewritten(judge: Judge, found: Judge | Tuned) -> Judge | Tuned:
     return one
 
 
-def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:
+def _study_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> StudyMaker:
     """The search itself, which leaves no study behind, steered by the `strategy` of its number among those of a run.
 
     Blocks are of so many sources, however many there are: what is pruned on the sample is counted as it was asked.
@@ -64,9 +64,7 @@ def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:
 
     numbers = count()
 
-    def steered(
-        units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
-    ) -> dict[str, SearchResult]:
+    def steered(units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial) -> Study:
         begin = len(ledger.asked)
 
         def tried(point: Point, found: Found) -> None:
@@ -76,7 +74,7 @@ def _search_by(strategy: Callable[[int], Strategy], ledger: Ledger) -> Search:
             begin = len(ledger.asked)
             on_trial(point, found)
 
-        return search(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)
+        return Study(units, space, replace(plan, storage=None, strategy=strategy(next(numbers))), tried)
 
     return steered
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
-from debate_judge.optimize.context import NoTracking, Run
+from debate_judge.optimize.context import Run
 from debate_judge.optimize.estimation.cases import run_of
 from debate_judge.optimize.estimation.sample import sample_of, stages_of
-from debate_judge.optimize.job import prepared
-from debate_judge.optimize.measures.learning_curve import learning_curve
-from debate_judge.optimize.proof.procedure import prove
+from debate_judge.optimize.job import compile_judge, split
+from debate_judge.optimize.rated_data import load
 from debate_judge.optimize.reflection import REFLECTION, reflection_lm
 from debate_judge.optimize.search.study import breadth_of
 from debate_judge.optimize.settings import Settings
@@ -38,7 +37,7 @@ NOTE = (
 )
 
 NOTE_ON_FOLDS = (
-    "Folds (by default with few sources): each repeat tunes twice, once on each half of the sources, and searches for "
+    "Folds (by default with few sources): the judge is tuned twice, once on each half of the sources, and searched for "
     "each fold and for the exported judge; what they ask alike is asked once. --folds 1 measures by a single split."
 )
 
@@ -56,7 +55,7 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
     Raises:
         InputError: Settings or data cannot be used.
     """
-    plan = prepared(settings, personas)
+    plan = split(rated := load(settings), settings, personas)
     target = Target(
         settings.lm,
         settings.api_base,
@@ -72,14 +71,12 @@ def estimate_compile(settings: Settings, personas: Mapping[str, str], lengths: s
 
     def work(case: EstimateCase, runner: JudgeRunner, ledger: Ledger) -> None:
         reflection = reflection_lm(settings, runner.lm, DryRunEngine(case))
-        run = run_of(case, Run.of(sample, runner, NoTracking(), reflection), ledger)
-        _, proofs = prove(run)
-        if settings.learning_curve:
-            learning_curve(run, proofs, len(plan.data.splits.train.groups))
+        run = run_of(case, Run.of(sample, runner, None, reflection), ledger)
+        compile_judge(settings, personas, rated, opened=lambda plan: nullcontext(run))
         steps.advance()
 
     with steps, _without_progress_lines():
-        return dry_run_all(target, stages, work, _row, remember=bool(plan.data.repeats))
+        return dry_run_all(target, stages, work, _row, remember=plan.data.folds is not None)
 
 
 def notes(settings: Settings) -> list[str]:

@@ -27,9 +27,12 @@ def sample_of(plan: CompilePlan) -> CompilePlan:
         plan,
         # Too little may be scored in a sample; that is told when all is.
         settings=replace(plan.settings, max_unscored=1.0),
-        data=_sampled_folds(plan) if plan.data.repeats else replace(plan.data, splits=_sampled_split(plan)),
+        data=_sampled_folds(plan, plan.data.folds)
+        if plan.data.folds
+        else replace(plan.data, splits=_sampled_split(plan)),
         judge=plan.judge.dry_run_copy(),
         single=plan.single.dry_run_copy(),
+        sampled_from=len(plan.data.splits.train.groups),
     )
 
 
@@ -54,17 +57,15 @@ def _sampled_split(plan: CompilePlan) -> Splits:
     )
 
 
-def _sampled_folds(plan: CompilePlan) -> CompileData:
+def _sampled_folds(plan: CompilePlan, folds: Folds) -> CompileData:
     """The data with a sample of each fold, which serves wherever the fold is held out, chosen by or learnt from."""
     data, kept = plan.data, set[str]()
-    for folds in data.repeats:
-        least = SAMPLED // len(data.aspects) // sum(map(len, folds.halves))
-        for one in (splits.held_out for half in folds.halves for splits in half):
-            telling = [group for group in one.groups if data.tells(group, data.aspects)]
-            others = [group for group in one.groups if not data.tells(group, data.aspects)]
-            for groups in (telling, others):
-                if not any(group.id in kept for group in groups):
-                    kept |= {group.id for group in sampled_groups(groups, least, plan.settings.seed)}
+    least = SAMPLED // len(data.aspects) // len(folds.parts)
+    for one in (splits.held_out for splits in folds.parts):
+        telling = [group for group in one.groups if data.tells(group, data.aspects)]
+        others = [group for group in one.groups if not data.tells(group, data.aspects)]
+        for groups in (telling, others):
+            kept |= {group.id for group in sampled_groups(groups, least, plan.settings.seed)}
 
     def few(part: Corpus) -> Corpus:
         return replace(part, groups=tuple(group for group in part.groups if group.id in kept))
@@ -72,10 +73,8 @@ def _sampled_folds(plan: CompilePlan) -> CompileData:
     def sampled(splits: Splits) -> Splits:
         return replace(splits, train=few(splits.train), dev=few(splits.dev), held_out=few(splits.held_out))
 
-    repeats = [
-        Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves)) for folds in data.repeats
-    ]
-    return replace(data, corpus=few(data.corpus), splits=repeats[0].whole, repeats=tuple(repeats))
+    few_folds = Folds(sampled(folds.whole), tuple(tuple(map(sampled, half)) for half in folds.halves))
+    return replace(data, corpus=few(data.corpus), splits=few_folds.whole, folds=few_folds)
 
 
 def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
@@ -85,7 +84,7 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
     for unit in plan.units:
         label = label_of(unit)
         # With folds every source is learnt from, in one of the halves.
-        train = (one.data.corpus if one.data.repeats else one.data.splits.train for one in (plan, sample))
+        train = (one.data.corpus if one.data.folds else one.data.splits.train for one in (plan, sample))
         found[f"{label}: tuning"] = Stage.of(
             f"{label}: tuning", *(extent(_rated_items(plan, part, unit)) for part in train)
         )
@@ -111,10 +110,9 @@ def stages_of(plan: CompilePlan, sample: CompilePlan) -> dict[str, Stage]:
 
 def _choice(plan: CompilePlan, unit: Sequence[Aspect], *, ranked: bool = True) -> dict[ChoicePart, Corpus]:
     """The sources that a unit is chosen by, of all folds together."""
-    folds = [splits for one in plan.data.repeats for half in one.halves for splits in half]
-    if not folds:
+    if not plan.data.folds:
         return plan.choice(unit, ranked=ranked)
-    choices = [plan.on(splits).choice(unit, ranked=ranked) for splits in folds]
+    choices = [plan.on(splits, 1).choice(unit, ranked=ranked) for splits in plan.data.folds.parts]
     found: dict[ChoicePart, Corpus] = {}
     for part in PARTS:
         ids = {group.id for choice in choices for group in choice[part].groups}

@@ -16,12 +16,12 @@ from debate_judge.runs.tracking.tracker import Tracker
 logger = logging.getLogger(__name__)
 
 
-def leave_report(plan: CompilePlan, tracker: Tracker, export: Path, report: Report, texts: DebateTexts) -> Path | None:
+def write_report(plan: CompilePlan, tracker: Tracker, report: Report, texts: DebateTexts) -> Path | None:
     """Write the report and log it in the run; returns the page.
 
     If the page cannot be written, this is only a warning, because the compile has been paid for by now.
     """
-    settings = plan.settings
+    settings, export = plan.settings, plan.export
     full = settings.report == "full"
     try:
         files = keep(report, texts, ReportFiles(export), Path(settings.store), full=full)

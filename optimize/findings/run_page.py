@@ -9,8 +9,8 @@ from debate_judge.data.agreement.results import GroupScores
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.verdict import agreement_of, headings, measure, verdict
 from debate_judge.optimize.findings.wording import describe
-from debate_judge.optimize.proof.exported import CompileEvidence
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut
+from debate_judge.optimize.result import Result
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.reports.text import interval
@@ -19,18 +19,19 @@ MOST_DEBATES = 200
 """Most debates in the run's table."""
 
 
-def description(plan: CompilePlan, evidence: CompileEvidence) -> str:
+def description(result: Result) -> str:
     """The verdict and the table of held-out agreement, as Markdown."""
-    held_out, level, statistic = evidence.held_out, plan.data.level, plan.statistic
-    questions = [line.partition("? ") for line in verdict(plan, held_out, evidence.exported)]
-    kind = next(iter(evidence.judge.aspects.values())).judge.kind
+    plan, held_out = result.plan, result.held_out
+    level, statistic = plan.data.level, plan.statistic
+    questions = [line.partition("? ") for line in verdict(plan, held_out, result.exported)]
+    kind = next(iter(result.compiled.aspects.values())).judge.kind
     rows = [
         [
             aspect,
             *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED),
             describe(found.chosen.point, found.chosen.calls),
         ]
-        for aspect, found in evidence.searches.items()
+        for aspect, found in result.searches.items()
     ]
     rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED), ""])
     header = ["", *headings(kind).values(), "chosen"]

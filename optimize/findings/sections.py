@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from debate_judge.data.agreement.results import NAMES, Agreement
-from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, undefined, verdict
 from debate_judge.optimize.findings.wording import describe, guides, in_words
-from debate_judge.optimize.measures.calibrating import calibration_effects
 from debate_judge.optimize.measures.learning_curve import LearningCurve
-from debate_judge.optimize.proof.exported import CompileEvidence
 from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
+from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.outcomes import Outcome, SearchResult
 from debate_judge.programs.compiled import CompiledJudge
 from debate_judge.runs.flags.parser import as_command
@@ -45,17 +44,9 @@ _BROWSED = ("compiled", "single")
 """The judges whose debates can be browsed on the page."""
 
 
-def compile_report(
-    run: Run, evidence: CompileEvidence, curve: LearningCurve | None = None
-) -> tuple[Report, DebateTexts]:
-    """The report of a compile without the texts of the data, and these texts.
-
-    Args:
-        run: The plan that was carried out.
-        evidence: The results.
-        curve: The learning curve, if one was measured.
-    """
-    plan, judge, searches, held_out = run.plan, evidence.judge, evidence.searches, evidence.held_out
+def compile_report(result: Result) -> tuple[Report, DebateTexts]:
+    """The report of a compile without the texts of the data, and these texts."""
+    plan, judge, searches, held_out = result.plan, result.compiled, result.searches, result.held_out
     kind = next(iter(judge.aspects.values())).judge.kind
     names = headings(kind)
     judged = {name: _judged(plan, held_out, name) for name in _BROWSED}
@@ -63,18 +54,18 @@ def compile_report(
         plan.data.measured, plan.data.aspects, {names[n]: one for n, one in judged.items()}, plan.identity
     )
     found = {
-        "Verdict": _verdict(plan, evidence),
+        "Verdict": _verdict(result),
         "Agreement on held-out sources": _agreement(plan, held_out, searches, kind),
         "Decisions": _decisions(held_out),
         "Judge vs. individual raters": _raters(plan, held_out),
-        "Scores on the raters' scale": _calibrated(calibration_effects(plan, judge, held_out)),
+        "Scores on the raters' scale": _calibrated(result.calibration),
         "What was learnt of the raters": _learnt(plan, judge),
-        "Would more ratings pay?": _curve(plan, curve),
+        "Would more ratings pay?": _curve(plan, result.curve),
         "Agreement by rounds and persona": _rounds(plan, searches),
         "Agreement against cost": _cost(plan, searches),
         "What mattered in the search": _importances(next(iter(searches.values()))),
         "Human against judge": tuple(beside_ratings(plan.data.aspects, judged["compiled"])),
-        "Cost": _costs(run),
+        "Cost": _costs(result),
         "Reproduce": _reproduce(plan),
     }
     sections = tuple(
@@ -103,15 +94,15 @@ def _judged(plan: CompilePlan, held_out: HeldOut, name: str) -> JudgedScores:
     return JudgedScores(held_out.scores[name], held_out.judgements(name), on_scale)
 
 
-def _verdict(plan: CompilePlan, evidence: CompileEvidence) -> list[ReportBlock]:
+def _verdict(result: Result) -> list[ReportBlock]:
     blocks: list[ReportBlock] = []
-    looks, exported = evidence.looks, evidence.exported
-    for line in verdict(plan, evidence.held_out, exported):
+    plan, looks, exported = result.plan, result.looks, result.exported
+    for line in verdict(plan, result.held_out, exported):
         question, mark, answer = line.partition("? ")
         blocks.append(Paragraph(answer[:1].upper() + answer[1:], question + mark.strip()))
     if str(looks):
         blocks.append(Paragraph(f"{looks}.", look="warning"))
-    if not above_zero(evidence.held_out.tables[exported.name].average[plan.data.level][plan.statistic]):
+    if not above_zero(result.held_out.tables[exported.name].average[plan.data.level][plan.statistic]):
         blocks.append(Paragraph(NOT_SHOWN, look="warning"))
     return blocks
 
@@ -258,9 +249,9 @@ def _point(outcome: Outcome) -> CostPoint:
     return CostPoint(outcome.calls, outcome.agreement, describe(outcome.point, outcome.calls))
 
 
-def _costs(run: Run) -> list[ReportBlock]:
-    meter = run.runner.lm.meter
-    rows = costs.cost_rows(meter, run.runner.lm.price)
+def _costs(result: Result) -> list[ReportBlock]:
+    meter = result.lm.meter
+    rows = costs.cost_rows(meter, result.lm.price)
     header, body = costs.cells(rows)
     asked, executed = meter.asked.total(), meter.executed.total()
     note = f"LM calls: {asked:,} asked, {executed:,} executed now, the rest were answered before."

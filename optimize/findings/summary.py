@@ -8,8 +8,8 @@ from collections import Counter
 
 from debate_judge.optimize.findings.verdict import NOT_SHOWN, agreement_of, gains, headings, measure, undefined, verdict
 from debate_judge.optimize.findings.wording import describe, guides
-from debate_judge.optimize.job import Result
 from debate_judge.optimize.proof.held_out import COMPARED, above_zero
+from debate_judge.optimize.result import Result
 from debate_judge.programs.lm.http.address import without_credentials
 from debate_judge.programs.lm.prices import EXAMPLE_LM
 from debate_judge.programs.make_lm import OFFLINE
@@ -18,7 +18,7 @@ from debate_judge.runs.reports import calibration as calibration_tables
 from debate_judge.runs.reports import decisions as decision_tables
 from debate_judge.runs.reports import learning
 from debate_judge.runs.reports import raters as rater_tables
-from debate_judge.runs.reports.costs import cost_table
+from debate_judge.runs.reports.costs import cost_rows, cost_table
 from debate_judge.runs.reports.terminal import Printed, TerminalTable, Verbatim
 from debate_judge.runs.reports.text import interval
 
@@ -35,14 +35,14 @@ def table(result: Result) -> list[Printed]:
     """The verdict in words, then held-out agreement of the compared judges, aspect by aspect, with what was chosen."""
     plan, held_out = result.plan, result.held_out
     level, statistic = plan.data.level, plan.statistic
-    rows, chosen = [], []
+    rows, chosen, meter = [], [], result.lm.meter
     for aspect, found in result.searches.items():
         rows.append([aspect, *(interval(agreement_of(plan, held_out, judge, aspect)) for judge in COMPARED)])
         calls = "/".join(f"{held_out.calls[judge][aspect]:.1f}" for judge in COMPARED)
         chosen.append([aspect, calls, describe(found.chosen.point, found.chosen.calls)])
     rows.append(["average", *(interval(held_out.tables[judge].average[level][statistic]) for judge in COMPARED)])
     chosen.append(["average", "/".join(f"{held_out.calls_per_item(judge):.1f}" for judge in COMPARED), ""])
-    kind = next(iter(result.judge.aspects.values())).judge.kind
+    kind = next(iter(result.compiled.aspects.values())).judge.kind
     header = headings(kind).values()
     never = "each from a judge that never saw it" if held_out.folds else "never used for tuning or choosing"
     lines: list[Printed] = [
@@ -68,9 +68,9 @@ def table(result: Result) -> list[Printed]:
         *(["", *learning.render(result.curve.steps, level, statistic, result.curve.added), ""] if result.curve else []),
         *_guides(result),
         *_pruned(result),
-        f"LM calls: {result.lm_use.asked} asked, {result.lm_use.executed} executed now, the rest were answered before",
+        f"LM calls: {meter.asked.total()} asked, {meter.executed.total()} executed now, the rest were answered before",
         "",
-        *cost_table(result.lm_use.rows),
+        *cost_table(cost_rows(meter, result.lm.price)),
     ]
     if not above_zero(held_out.tables[result.exported.name].average[level][statistic]):
         lines += ["", NOT_SHOWN]
@@ -81,7 +81,7 @@ def table(result: Result) -> list[Printed]:
 
 def _guides(result: Result) -> list[str]:
     """The beginning of each guide; run and export have the whole text."""
-    found = guides(result.judge)
+    found = guides(result.compiled)
     if not found:
         return []
     lines = ["", f"What was learnt of the raters (whole in {result.export / 'manifest.json'} and in the run)"]
@@ -120,6 +120,8 @@ def _raters(result: Result) -> list[Printed]:
 def next_steps(result: Result) -> Verbatim:
     """The next commands for the user, in the form in which this process was started."""
     settings, tracked = result.plan.settings, result.tracked
+    if tracked is None:
+        raise ValueError("a dry run has no next steps")
     usual = type(settings)()
     data = f"--data {shlex.quote(settings.data)} " if settings.data != usual.data else ""
     data += f"--task {shlex.quote(settings.task)} " if settings.task else ""

@@ -11,7 +11,7 @@ from debate_judge.data.agreement.sign_flips import correct
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.exported import Exported, costs_more
 from debate_judge.optimize.proof.fold_figures import procedure_note
-from debate_judge.optimize.proof.held_out import COMPARED, FoldFigures, HeldOut, above_zero
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, above_zero
 from debate_judge.runs.reports.text import basis, interval, p_text, power_text
 
 NOT_SHOWN = (
@@ -50,16 +50,11 @@ def verdict(plan: CompilePlan, held_out: HeldOut, exported: Exported) -> list[st
         f"What is exported? {exported.why[0].upper()}{exported.why[1:]}.",
     ]
     if held_out.folds:
-        lines.append(f"What are these figures of? {procedure_note(plan)}. {_apart(held_out.folds)}")
+        lines.append(
+            f"What are these figures of? {procedure_note(plan)}. "
+            f"By folds: {_range([v for v in held_out.folds.compiled if v is not None])}."
+        )
     return lines
-
-
-def _apart(repeats: Sequence[FoldFigures]) -> str:
-    """How much folds and repeats differ."""
-    spread = f"By folds: {_range([v for repeat in repeats for v in repeat.compiled if v is not None])}."
-    if len(repeats) > 1:
-        spread += f" By repeats: {_range([repeat.whole for repeat in repeats if repeat.whole is not None])}."
-    return spread
 
 
 def _range(values: Sequence[float]) -> str:

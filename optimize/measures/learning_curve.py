@@ -4,7 +4,7 @@ The choices for each aspect (rounds, persona, Tie-breaker, reading, granularity)
 8, 16, … and all train sources, each a part of the next, and scores held-out. So the curve measures the effect of tuning
 on this judge; with fewer ratings another judge might have been chosen, and all of dev is used throughout. For an aspect
 whose chosen judge has no knowledge of the raters, the curve uses what the tuner found, because with more ratings it
-might be chosen. With folds, the first repeat is used, and each fold keeps its own choices.
+might be chosen. With folds, each keeps its own choices.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 from debate_judge.data.agreement.tables import AgreementTable, Difference, GroupScores, Level, agreement_table, compare
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
+from debate_judge.optimize import optimizer
 from debate_judge.optimize.context import CompilePlan, Run, label_of
+from debate_judge.optimize.optimizer import TunedJudges
 from debate_judge.optimize.proof.held_out import Proof
 from debate_judge.optimize.search.choice_scores import JOINTLY
 from debate_judge.optimize.search.knowledge import TUNED
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, Point
-from debate_judge.optimize.selection import TunedJudges, learn
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.compiled import shared_judges
 from debate_judge.programs.judge import Judge, corpus_items
@@ -95,26 +96,18 @@ def require_learning(settings: Settings) -> None:
         )
 
 
-def tracked_curve(run: Run, tracker: Tracker, proofs: Sequence[Proof]) -> LearningCurve | None:
-    """Measure the learning curve and log it in the run; None if the settings do not ask for one.
-
-    Raises:
-        dspy.LMError: The LM failed for good.
-    """
-    plan = run.plan
-    if not plan.settings.learning_curve:
-        return None
-    found, level, statistic = learning_curve(run, proofs), plan.data.level, plan.statistic
-    tracker.json("learning_curve.json", found.to_json())
-    for step in found.steps:
+def log_curve(plan: CompilePlan, tracker: Tracker, curve: LearningCurve) -> None:
+    """Log the learning curve in the run."""
+    level, statistic = plan.data.level, plan.statistic
+    tracker.json("learning_curve.json", curve.to_json())
+    for step in curve.steps:
         tracker.metrics({"learning_curve": step.table.average[level][statistic].value}, step=step.sources)
-    series = {a: [step.table.aspects[a][level][statistic] for step in found.steps] for a in found.fixed}
+    series = {a: [step.table.aspects[a][level][statistic] for step in curve.steps] for a in curve.fixed}
     if len(series) > 1:
-        series["average"] = [step.table.average[level][statistic] for step in found.steps]
+        series["average"] = [step.table.average[level][statistic] for step in curve.steps]
     title = "Held-out agreement by what was learnt, the chosen judge held fixed"
-    sources = [step.sources for step in found.steps]
+    sources = [step.sources for step in curve.steps]
     tracker.figure("figures/learning-curve.png", agreement_by_sources(series, sources, title=title, note=plan.note))
-    return found
 
 
 def sizes_of(sources: int, level: Level) -> list[int]:
@@ -126,19 +119,18 @@ def sizes_of(sources: int, level: Level) -> list[int]:
     return [*found, sources]
 
 
-def learning_curve(run: Run, proofs: Sequence[Proof], whole: int | None = None) -> LearningCurve:
+def learning_curve(run: Run, proofs: Sequence[Proof]) -> LearningCurve:
     """Tune on growing parts of train, and score held-out with the fixed choices.
 
     Args:
         run: The compile; its tuning on all of train is repeated from the stored replies.
         proofs: The held-out parts, with the searches that chose for each.
-        whole: For an estimate, the number of train sources that those of the run are a sample of.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
-    plan = run.plan
-    halves = [_Half.of(run, own) for own in _by_train([proof for proof in proofs if proof.repeat == 0])]
+    plan, whole = run.plan, run.plan.sampled_from
+    halves = [_Half.of(run, own) for own in _by_train(proofs)]
     here = min(half.sources for half in halves)
     fixed, added = halves[0].fixed[0], {aspect: None for half in halves for aspect in half.added}
     steps: list[LearningStep] = []
@@ -166,7 +158,7 @@ class _Half:
     @classmethod
     def of(cls, run: Run, proofs: Sequence[Proof]) -> _Half:
         own = replace(run, plan=proofs[0].plan)
-        learnt = learn(own)
+        learnt = optimizer.compile(own)
         fixed = [{a: _fixed(learnt, found.chosen.point) for a, found in proof.searches.items()} for proof in proofs]
         return cls(own, proofs, learnt, fixed)
 
@@ -186,7 +178,7 @@ class _Half:
 
     def scores(self, part: int | None, size: int) -> dict[str, list[GroupScores]]:
         """The scores on all held-out parts after tuning on `part` train sources, None for all; `size` is for labels."""
-        learnt = self.everything if not part else learn(_with_part(self.run, part))
+        learnt = self.everything if not part else optimizer.compile(_with_part(self.run, part))
         found = []
         for proof, fixed in zip(self.proofs, self.fixed, strict=True):
             points = {a: replace(p, knowledge=NO_KNOWLEDGE) for a, p in fixed.items()} if part == 0 else fixed
@@ -230,7 +222,11 @@ def _fixed(learnt: TunedJudges, chosen: Point) -> Point:
 
 
 def _scores(
-    run: Run, learnt: TunedJudges, points: Mapping[str, Point], searches: Mapping[str, SearchResult], size: int
+    run: Run,
+    learnt: TunedJudges,
+    points: Mapping[str, Point],
+    searches: Mapping[str, SearchResult],
+    size: int,
 ) -> dict[str, list[GroupScores]]:
     """Aspect -> held-out scores of the judges at these points; aspects share calls as in the compiled judge."""
     held_out = run.plan.data.splits.held_out

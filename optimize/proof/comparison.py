@@ -1,35 +1,33 @@
 """Compares the judges on held-out sources: agreement, gains, decisions, and agreement with single raters.
 
-With folds (`data/folds.py`) every source is held out once in each repeat, and each fold has its own compiled judge. The
-figures are computed as for a single held-out part, on the groups of all folds:
+With folds (`data/folds.py`) every source is held out once, and each fold has its own compiled judge. The figures are
+computed as for a single held-out part, on the groups of all folds:
 
-- At summary level the value of a group is computed from the scores of its fold's judge; with repeats it is the mean
-  over repeats. Figures are means over groups, with t intervals of these values.
-- At sample and system level the scores of all folds are pooled, with one correlation for each repeat; the figure is
-  the mean over repeats, with an interval from resampling groups in all repeats jointly. The judges of different folds
-  may use the scale differently, which lowers the pooled correlation a little.
-- Decisions and agreement with single raters are those of the first repeat.
+- At summary level the value of a group is computed from the scores of its fold's judge. Figures are means over groups,
+  with t intervals of these values.
+- At sample and system level the scores of all folds are pooled, with an interval from resampling groups. The judges of
+  different folds may use the scale differently, which lowers the pooled correlation a little.
 
 The intervals have a known limit: folds share sources to tune on and to choose by, so the values of groups are not
 independent, and no unbiased estimate of their variance exists (Bengio and Grandvalet, No unbiased estimator of the
 variance of K-fold cross-validation, 2004; Nadeau and Bengio, Inference for the generalization error, 2003). The
 intervals account for other held-out sources but not for other sources to tune on, and so are somewhat too narrow for
-the procedure. The differences between folds and repeats are reported with them (`FoldFigures`).
+the procedure. The differences between folds are reported with them (`FoldFigures`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from debate_judge.data.agreement.decisions import Decided, Question, decide, with_tuned_threshold
 from debate_judge.data.agreement.raters import RaterAgreement, beside_raters
-from debate_judge.data.agreement.tables import AgreementTable, GroupScores, agreement_table, compare
+from debate_judge.data.agreement.tables import GroupScores, agreement_table, compare
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.fold_figures import fold_figures
-from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, HeldOut, Proof, Scores, by_repeat, joined_scores
+from debate_judge.optimize.proof.held_out import COMPARED, DEV_CUT, HeldOut, Proof, Scores, joined_scores
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.reports.raters import several_raters
 from debate_judge.runs.runner.runner import calls_per_item, require_scored
@@ -40,16 +38,14 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
 
     Args:
         plan: The plan of the compile.
-        proofs: One for a single split, else one for each fold of each repeat.
+        proofs: One for a single split, else one for each fold.
 
     Raises:
         InputError: The compiled judge left too many items without a score.
     """
     compiled = [j for proof in proofs for judged, _ in proof.scored["compiled"].values() for j in judged]
     require_scored(compiled, plan.settings.max_unscored, "held-out items")
-    by_fold = by_repeat(proofs)
-    repeats = [joined_scores(plan, own) for own in by_fold]
-    scores = repeats[0]
+    scores = joined_scores(plan, proofs)
     versus = partial(
         compare,
         statistic=plan.statistic,
@@ -57,44 +53,27 @@ def compare_held_out(plan: CompilePlan, proofs: Sequence[Proof]) -> HeldOut:
         resamples=plan.settings.resamples,
         seed=plan.settings.seed,
     )
-    by_judge = {name: _together([scored[name] for scored in repeats]) for name in COMPARED}
-    each = {
-        aspect: _together([{aspect: scored["compiled"][aspect]} for scored in repeats]) for aspect in scores["single"]
-    }
     return HeldOut(
-        tables={name: _table(plan, [scored[name] for scored in repeats]) for name in COMPARED},
-        calls=_calls(proofs),
-        gain=versus(by_judge["compiled"], by_judge["single"]),
-        gains={
-            aspect: versus(own, {key: by_judge["single"][key] for key in own}, family=len(each))
-            for aspect, own in each.items()
+        tables={
+            name: agreement_table(scores[name], resamples=plan.settings.resamples, seed=plan.settings.seed)
+            for name in COMPARED
         },
-        of_knowledge=versus(by_judge["informed_single"], by_judge["single"]),
-        over_informed=versus(by_judge["compiled"], by_judge["informed_single"]),
-        over_uncompiled=versus(by_judge["compiled"], by_judge["uncompiled"]),
-        judged={name: _judgements(plan, by_fold[0], name) for name in COMPARED},
+        calls=_calls(proofs),
+        gain=versus(scores["compiled"], scores["single"]),
+        gains={
+            aspect: versus({aspect: own}, {aspect: scores["single"][aspect]}, family=len(scores["compiled"]))
+            for aspect, own in scores["compiled"].items()
+        },
+        of_knowledge=versus(scores["informed_single"], scores["single"]),
+        over_informed=versus(scores["compiled"], scores["informed_single"]),
+        over_uncompiled=versus(scores["compiled"], scores["uncompiled"]),
+        judged={name: _judgements(plan, proofs, name) for name in COMPARED},
         scores=scores,
-        calibrated=_calibrated(plan, by_fold[0]),
-        decisions=_decisions(plan, scores, by_fold[0]),
+        calibrated=_calibrated(plan, proofs),
+        decisions=_decisions(plan, scores, proofs),
         raters=_beside_raters(plan, scores),
-        folds=tuple(fold_figures(plan, own) for own in by_fold) if plan.data.repeats else (),
+        folds=fold_figures(plan, proofs) if plan.data.folds else None,
     )
-
-
-def _together(repeats: Sequence[Mapping[str, Sequence[GroupScores]]]) -> Mapping[str, Sequence[GroupScores]]:
-    """The scores of all repeats as further aspects: a mean over these aspects is the mean over aspects and repeats, and
-    the value of a group is its mean over repeats."""
-    if len(repeats) == 1:
-        return repeats[0]
-    return {f"{aspect} {n}": groups for n, scores in enumerate(repeats) for aspect, groups in scores.items()}
-
-
-def _table(plan: CompilePlan, repeats: Sequence[Mapping[str, Sequence[GroupScores]]]) -> AgreementTable:
-    at = partial(agreement_table, resamples=plan.settings.resamples, seed=plan.settings.seed)
-    if len(repeats) == 1:
-        return at(repeats[0])
-    by_aspect = {a: at(_together([{a: scores[a]} for scores in repeats])).average for a in repeats[0]}
-    return AgreementTable(by_aspect, at(_together(repeats)).average)
 
 
 def _calls(proofs: Sequence[Proof]) -> dict[str, dict[str, float]]:

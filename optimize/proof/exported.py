@@ -1,17 +1,13 @@
-"""The results of a compile, and which judge is exported: the compiled one, or the single call if that is cheaper and
-not shown to be worse."""
+"""Which judge is exported: the compiled one, or the single call if that is cheaper and not shown to be worse."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from debate_judge.optimize.context import CompilePlan
 from debate_judge.optimize.proof.held_out import HeldOut
-from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.programs.compiled import AspectJudge, CompiledJudge
-from debate_judge.runs.tracking.looks import Looks
 
 SAME_COST = 1.05
 """Up to this many times the calls of a single call, a judge counts as no more expensive."""
@@ -25,19 +21,6 @@ class Exported:
     name: Literal["compiled", "single"]
     """Of `held_out.COMPARED`."""
     why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileEvidence:
-    """The results of a compile."""
-
-    judge: CompiledJudge
-    """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
-    searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge."""
-    held_out: HeldOut
-    looks: Looks
-    exported: Exported
 
 
 def costs_more(calls: float, single: float) -> bool:

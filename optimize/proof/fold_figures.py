@@ -8,11 +8,11 @@ from typing import Any
 
 from debate_judge.data.agreement.tables import GroupScores, agreement_table, compare
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.proof.held_out import FoldFigures, HeldOut, Proof, Scores, joined_scores
+from debate_judge.optimize.proof.held_out import FoldFigures, Proof, Scores
 
 
 def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
-    """The figures of the folds of one repeat."""
+    """The figures of the single folds."""
     level, statistic = plan.data.level, plan.statistic
 
     def agreement(scores: Mapping[str, Sequence[GroupScores]]) -> float | None:
@@ -26,27 +26,21 @@ def fold_figures(plan: CompilePlan, proofs: Sequence[Proof]) -> FoldFigures:
         tuple(len(proof.held_out.groups) for proof in proofs),
         tuple(agreement(scores["compiled"]) for scores in scored),
         tuple(gain(scores) for scores in scored),
-        agreement(joined_scores(plan, proofs)["compiled"]),
     )
 
 
 def procedure_note(plan: CompilePlan) -> str:
     """What held-out figures from folds measure."""
-    sources, repeats = len(plan.data.measured.groups), plan.data.repeats
-    folds = sum(len(half) for half in repeats[0].halves)
-    again = f", drawn {len(repeats)} times" if len(repeats) > 1 else ""
+    sources = len(plan.data.measured.groups)
+    folds = len(plan.data.folds.parts) if plan.data.folds else 0
     return (
-        f"The figures are those of the procedure, by {folds} folds{again}: each source was scored by a judge that was "
+        f"The figures are those of the procedure, by {folds} folds: each source was scored by a judge that was "
         f"tuned and chosen on other sources. The compiled judge of this run uses all {sources} sources, so that none "
         "is left to measure it on. The intervals treat sources as independent; folds share what they learn from, which "
         "makes the intervals somewhat too narrow (Bengio and Grandvalet 2004)"
     )
 
 
-def folds_json(plan: CompilePlan, held_out: HeldOut) -> dict[str, Any]:
+def folds_json(plan: CompilePlan, folds: FoldFigures) -> dict[str, Any]:
     """The figures of all folds as JSON values."""
-    return {
-        "count": len(held_out.folds[0].sources),
-        "repeats": [asdict(repeat) for repeat in held_out.folds],
-        "note": procedure_note(plan),
-    }
+    return {"count": len(folds.sources), **asdict(folds), "note": procedure_note(plan)}

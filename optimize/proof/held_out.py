@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from debate_judge.programs.compiled import CompiledJudge, SharedJudge, shared_ju
 from debate_judge.programs.judge import Judgement, corpus_items
 from debate_judge.runs.runner.billing import stage
 from debate_judge.runs.runner.runner import group_scores
+
+logger = logging.getLogger(__name__)
 
 COMPARED = ("single", "informed_single", "uncompiled", "compiled")
 """The compared judges: one call of the Scorer; one call of the Scorer with the compiled judge's knowledge of the
@@ -48,8 +51,6 @@ class Proof:
     searches: Mapping[str, SearchResult]
     """Aspect -> the search that chose its judge, which has the scores on dev that cuts are tuned on."""
     scored: HeldOutScores
-    repeat: int = 0
-    """Number of the repeat, from 0."""
 
     @property
     def held_out(self) -> Corpus:
@@ -66,8 +67,8 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class FoldFigures:
-    """The figures of the folds of one repeat: averages over aspects, in the correlation and at the level to choose by;
-    None if a fold's ratings leave it undefined."""
+    """The figures of the folds: averages over aspects, in the correlation and at the level to choose by; None if a
+    fold's ratings leave it undefined."""
 
     sources: tuple[int, ...]
     """Number of held-out sources of each fold."""
@@ -75,8 +76,6 @@ class FoldFigures:
     """Agreement of each fold's compiled judge on its held-out sources."""
     gain: tuple[float | None, ...]
     """That agreement minus the single call's."""
-    whole: float | None
-    """Agreement of the compiled judges on all sources of the repeat."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,8 @@ class HeldOut:
     over_uncompiled: Difference
     """Compiled minus uncompiled, averaged over aspects."""
     judged: Mapping[str, Mapping[str, list[Judgement]]]
-    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources; with folds those of the
-    first repeat, each by the judge of its fold."""
+    """Judge name, of `COMPARED` -> aspect -> judgements in the order of the measured sources, with folds each by the
+    judge of its fold."""
     scores: Scores
     """The same as scores by group."""
     calibrated: Mapping[str, Sequence[GroupScores]]
@@ -113,8 +112,8 @@ class HeldOut:
     raters: Mapping[str, Mapping[str, RaterAgreement]]
     """Judge name, of `COMPARED` -> aspect -> comparison with single raters; empty if only mean ratings are known."""
 
-    folds: tuple[FoldFigures, ...] = ()
-    """One for each repeat; empty for a single split."""
+    folds: FoldFigures | None = None
+    """None for a single split."""
 
     def judgements(self, judge: str) -> Mapping[str, list[Judgement]]:
         """Aspect -> judgements of a judge of `COMPARED`, in the order of the measured sources."""
@@ -131,13 +130,19 @@ def above_zero(figure: Agreement) -> bool:
     return end is not None and end > 0
 
 
-def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
+def evaluate(run: Run, compiled: CompiledJudge, searches: Mapping[str, SearchResult]) -> Proof:
     """Score held-out with all compared judges.
+
+    Args:
+        run: The run, whose plan has the held-out part.
+        compiled: The judge that was compiled without it.
+        searches: Aspect -> the search that chose its judge.
 
     Raises:
         dspy.LMError: The LM failed for good.
     """
     plan = run.plan
+    logger.info("scoring held-out with single calls, the uncompiled and the compiled judge")
     found: dict[str, dict[str, tuple[list[Judgement], Granularity]]] = {name: {} for name in COMPARED}
     items = {aspect.name: corpus_items(plan.data.splits.held_out, aspect) for aspect in plan.data.aspects}
     # Copies, because a judge may keep what it has derived, and the plan may be carried out again.
@@ -171,12 +176,7 @@ def score_held_out(run: Run, compiled: CompiledJudge) -> HeldOutScores:
         judgements = iter(result)
         for aspect in one.aspects:
             found[name][aspect] = list(islice(judgements, len(items[aspect]))), read.get(name, own)[aspect]
-    return found
-
-
-def by_repeat(proofs: Sequence[Proof]) -> list[list[Proof]]:
-    """The proofs of each repeat."""
-    return [[p for p in proofs if p.repeat == number] for number in sorted({p.repeat for p in proofs})]
+    return Proof(plan, compiled, searches, found)
 
 
 def joined_scores(plan: CompilePlan, proofs: Sequence[Proof]) -> dict[str, dict[str, list[GroupScores]]]:

@@ -23,11 +23,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from debate_judge.data.agreement.tables import Level
+from debate_judge.data.agreement.tables import GroupScores, Level
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Dropped, Outcomes, SearchResult
@@ -182,21 +183,12 @@ OnTrial = Callable[[Point, Found], None]
 """Is told of every point that was tried, once, with what came of it."""
 
 
-class Search(Protocol):
-    """Evaluates points of a space for all units and chooses one for each."""
-
-    def __call__(
-        self, units: Mapping[str, ChoiceScores], space: Space, plan: SearchPlan, on_trial: OnTrial
-    ) -> dict[str, SearchResult]: ...
+StudyMaker = Callable[[Mapping[str, ChoiceScores], Space, SearchPlan, OnTrial], "Study"]
+"""`Study`, or what an estimate puts in its place."""
 
 
-def search(
-    units: Mapping[str, ChoiceScores],
-    space: Space,
-    plan: SearchPlan,
-    on_trial: OnTrial = lambda point, found: None,
-) -> dict[str, SearchResult]:
-    """Try what the plan allows and choose a point for each unit.
+class Study:
+    """A search: Optuna's study, the values that its trials report, and the points that were seen.
 
     Args:
         units: Name -> scores of the aspects that get one judge together.
@@ -206,20 +198,17 @@ def search(
 
     Raises:
         InputError: The study cannot be stored.
-        dspy.LMError: The LM failed for good.
     """
-    outcomes = Outcomes(units, space, plan.criterion)
-    study = _Study(outcomes, plan, on_trial)
-    study.optimize()
-    return outcomes.results(in_company(outcomes, plan.strategy.chosen(outcomes)), study.importances())
 
-
-class _Study:
-    """A search under way: Optuna's study, the values that its trials report, and the points that were seen."""
-
-    def __init__(self, outcomes: Outcomes, plan: SearchPlan, on_trial: OnTrial) -> None:
-        self._outcomes = outcomes
-        self._space = outcomes.space
+    def __init__(
+        self,
+        units: Mapping[str, ChoiceScores],
+        space: Space,
+        plan: SearchPlan,
+        on_trial: OnTrial = lambda point, found: None,
+    ) -> None:
+        self._outcomes = outcomes = Outcomes(units, space, plan.criterion)
+        self._space = space
         self._plan = plan
         self._on_trial = on_trial
         with quiet():
@@ -237,7 +226,12 @@ class _Study:
         """Point -> step -> value; a step is a part of the groups and an aspect."""
 
     def optimize(self) -> None:
-        """Try the starting points, then what the sampler suggests, then the best in the other readings and jointly."""
+        """Try the starting points, then what the sampler suggests, then the best in the other readings and jointly.
+
+        Raises:
+            InputError: The study cannot be stored.
+            dspy.LMError: The LM failed for good.
+        """
         space, breadth, strategy = self._space, self._plan.breadth, self._plan.strategy
         left = breadth.trials
         for start in self._starts():
@@ -252,6 +246,11 @@ class _Study:
         if not breadth.cheap_only:
             self._try([probe for probe in self._read_again() if self._worth_a_debate(probe)])
         self._try(joint_probes(self._outcomes, strategy.chosen(self._outcomes)) if space.joint else [])
+
+    def results(self) -> dict[str, SearchResult]:
+        """The finished search for each unit, with the point that is chosen for it."""
+        chosen = in_company(self._outcomes, self._plan.strategy.chosen(self._outcomes))
+        return self._outcomes.results(chosen, self._importances())
 
     def _starts(self) -> Iterator[list[Probe]]:
         space, breadth = self._space, self._plan.breadth
@@ -372,15 +371,23 @@ class _Study:
         for scores in outcomes.units.values():
             by_aspect, calls = scores.scores(point, only=None if every else only)
             for groups in by_aspect.values():
-                by_id = {group.group: group for group in groups}
-                for place, part in enumerate(self._parts[begin:], start=begin):
-                    if not only.issuperset(part):
-                        break
-                    values = outcomes.by_group([by_id[name] for name in part if name in by_id]).values()
+                parts = takewhile(only.issuperset, self._parts[begin:])
+                for place, values in enumerate(self._by_part(groups, parts), start=begin):
                     if values:
                         found[place * self._aspects + number] = sum(values) / len(values) - PRICE * calls
                 number += 1
         return dict(sorted(found.items()))
+
+    def _by_part(self, groups: Sequence[GroupScores], parts: Iterable[Sequence[str]]) -> Iterator[list[float]]:
+        """What the groups of each part contribute to the agreement."""
+        if self._plan.criterion.level == "summary":
+            known = self._outcomes.by_group(groups)
+            for part in parts:
+                yield [known[name] for name in part if name in known]
+            return
+        by_id = {group.group: group for group in groups}
+        for part in parts:
+            yield list(self._outcomes.by_group([by_id[name] for name in part if name in by_id]).values())
 
     def _complete(self, point: Point) -> None:
         outcomes = self._outcomes
@@ -426,7 +433,7 @@ class _Study:
         self._on_trial(point, found)
         self._stored.add(point, finished(self._space, point, found, PRICE))
 
-    def importances(self) -> dict[str, float]:
+    def _importances(self) -> dict[str, float]:
         """Parameter -> its share in what makes trials differ; empty where too few were completed to tell.
 
         PED-ANOVA (Watanabe et al., PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces,

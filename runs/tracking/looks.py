@@ -53,6 +53,9 @@ class Looks:
         return "; ".join(messages)
 
 
+FIRST_LOOK = Looks(1, 0.0)
+
+
 def record_look(
     store: Path, identity: str, corpus: Corpus, held_out: Corpus, figure: Agreement, about: Mapping[str, object]
 ) -> Looks:

@@ -30,7 +30,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores, CrossFitted
 from debate_judge.optimize.search.outcomes import Criterion
 from debate_judge.optimize.search.points import NO_KNOWLEDGE, JudgeVariant, Point, Space
 from debate_judge.optimize.search.pooling import group_values
-from debate_judge.optimize.search.study import BREADTHS, SearchPlan, Strategy, search
+from debate_judge.optimize.search.study import BREADTHS, SearchPlan, Strategy, Study
 from debate_judge.programs import preset
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.programs.lm.store import SqlStore
@@ -145,7 +145,9 @@ def measured(
             plan = SearchPlan(
                 criterion=criterion, breadth=BREADTHS[effort], seed=number, study="s", storage=None, strategy=strategy
             )
-            results = search(cast(Mapping[str, ChoiceScores], units), space, plan)
+            study = Study(cast(Mapping[str, ChoiceScores], units), space, plan)
+            study.optimize()
+            results = study.results()
             chosen[pruning] = {name: result.chosen.point for name, result in results.items()}
             agreement = [
                 np.mean(list(group_values(

@@ -87,11 +87,11 @@ def test_near_duplicates_stay_in_one_fold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "repeats", "expected"),
-    [(4, 1, 4), (5, 1, 5), (24, 1, FOLDS), (SMALL - 1, 1, FOLDS), (SMALL, 1, 1), (SMALL, 3, FOLDS)],
+    ("sources", "expected"),
+    [(4, 4), (5, 5), (24, FOLDS), (SMALL - 1, FOLDS), (SMALL, 1)],
 )
-def test_how_many_folds_a_corpus_has(sources: int, repeats: int, expected: int) -> None:
-    assert usual_folds(many(sources), repeats) == expected
+def test_how_many_folds_a_corpus_has(sources: int, expected: int) -> None:
+    assert usual_folds(many(sources)) == expected
 
 
 @pytest.mark.parametrize("count", [0, 2, 3])

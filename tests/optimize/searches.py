@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from debate_judge.data.schema import GRANULARITIES, Aspect, Scale
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
 from debate_judge.optimize.search.points import Point, Probe, Space, probe_of
-from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, search
+from debate_judge.optimize.search.study import Breadth, SearchPlan, Strategy, Study
 
 SPACE = Space(("none", "guide"), ("strict", "plain", "mild"), (0, 1, 2, 3), (False, True))
 """114 points of 26 probes: 2 single calls, 6 debates, 18 Tie-breakers."""
@@ -95,6 +95,14 @@ UNPRUNED = Strategy(pruner=lambda dear: NopPruner())
 def plan(storage: Path | None, broad: Breadth, seed: int = 0, study: str = "s", prune: bool = False) -> SearchPlan:
     criterion, strategy = Criterion("spearman", "summary"), Strategy() if prune else UNPRUNED
     return SearchPlan(criterion=criterion, breadth=broad, seed=seed, study=study, storage=storage, strategy=strategy)
+
+
+def search(
+    units: Mapping[str, ChoiceScores], space: Space, planned: SearchPlan, **options: Any
+) -> dict[str, SearchResult]:
+    study = Study(units, space, planned, **options)
+    study.optimize()
+    return study.results()
 
 
 def run(fake: Fake, storage: Path | None, broad: Breadth = EVERYTHING, seed: int = 0, **options: Any) -> SearchResult:

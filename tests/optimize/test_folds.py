@@ -14,14 +14,9 @@ import pytest
 from debate_judge.data.agreement.intervals import of_group_correlations
 from debate_judge.data.agreement.results import Difference
 from debate_judge.data.agreement.tables import correlation
-from debate_judge.optimize.context import CompilePlan, NoTracking, Run
-from debate_judge.optimize.job import prepared
-from debate_judge.optimize.proof.comparison import compare_held_out
 from debate_judge.optimize.proof.exported import choose_export
-from debate_judge.optimize.proof.held_out import HeldOut, Proof
-from debate_judge.optimize.proof.procedure import prove
+from debate_judge.optimize.result import Result
 from debate_judge.optimize.search.points import JudgeVariant
-from debate_judge.optimize.selection import Selected
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuning
 from debate_judge.optimize.tuners.guide import guide_of, guided
@@ -29,6 +24,7 @@ from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.memory import DebateMemory
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import ScriptedLM, debater, scripted_lm
+from tests.optimize.compiles import compiled
 
 SOURCES, CANDIDATES = 16, 3
 
@@ -68,39 +64,35 @@ def seen_by(text: str) -> set[str]:
 
 @dataclass
 class Proved:
-    plan: CompilePlan
-    selected: Selected
-    proofs: list[Proof]
-    held_out: HeldOut
+    result: Result
     lm: ScriptedLM
 
 
 def proved(folder: Path, file: str, **settings: Any) -> Proved:
     usual: dict[str, Any] = {"task": "summarization", "aspects": ("coherence",), "max_rounds": 0, "resamples": 200}
     usual |= {"together": 0, "trials": 2, "store": str(folder / "store")}
-    plan = prepared(Settings(data=file, **{**usual, **settings}), {})
     lm = scripted_lm(debater(score=says))
     with JudgeRunner(lm, progress=False, memory=DebateMemory()) as runner:
-        selected, proofs = prove(replace(Run.of(plan, runner, NoTracking(), lm), tuner=tune))
-    return Proved(plan, selected, proofs, compare_held_out(plan, proofs), lm)
+        result = compiled(Settings(data=file, **{**usual, **settings}), {}, runner, lm, tuner=tune)
+    return Proved(result, lm)
 
 
 @pytest.fixture(scope="module")
-def twice(tmp_path_factory: pytest.TempPathFactory) -> Proved:
-    folder = tmp_path_factory.mktemp("twice")
-    return proved(folder, data(folder), folds=4, repeats=2)
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Proved:
+    folder = tmp_path_factory.mktemp("folded")
+    return proved(folder, data(folder), folds=4)
 
 
 # --- leakage ---
 
 
-def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(twice: Proved) -> None:
-    assert len(twice.proofs) == 8
+def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(folded: Proved) -> None:
+    assert len(folded.result.proofs) == 4
     learnings = set()
-    for proof in twice.proofs:
+    for proof in folded.result.proofs:
         held_out = {group.id for group in proof.held_out.groups}
         found = proof.searches["coherence"]
-        judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+        judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
         seen = seen_by(guide_of(judge))
         learnings.add(frozenset(seen))
         assert len(seen) == SOURCES // 2
@@ -108,19 +100,19 @@ def test_no_source_of_a_fold_was_seen_by_its_tuner_or_its_choice(twice: Proved) 
         chosen_by = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
         assert chosen_by
         assert not chosen_by & held_out
-    assert len(learnings) == 4, "two halves in each of two repeats"
+    assert len(learnings) == 2, "two halves"
 
 
-def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(twice: Proved) -> None:
-    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in twice.lm.prompts]
+def test_no_judge_was_asked_about_a_source_that_its_guide_rests_on(folded: Proved) -> None:
+    asked = [(seen_by(prompt), re.findall(r"Report (g\d+) begins", prompt)) for prompt in folded.lm.prompts]
     informed = [(seen, sources) for seen, sources in asked if seen]
     assert len(informed) > SOURCES
     assert not [sources for seen, sources in informed if seen & set(sources)]
 
 
-def test_the_exported_judge_uses_all_sources(twice: Proved) -> None:
-    found = twice.selected.searches["coherence"]
-    judge = found.scores.variants[JudgeVariant("guide", twice.plan.judge.config()["persona"])].judge
+def test_the_exported_judge_uses_all_sources(folded: Proved) -> None:
+    found = folded.result.searches["coherence"]
+    judge = found.scores.variants[JudgeVariant("guide", folded.result.plan.judge.config()["persona"])].judge
     own = {group.group for outcome in found.outcomes for group in outcome.scores["coherence"]}
     assert len(seen_by(guide_of(judge)) | own) == SOURCES
 
@@ -128,42 +120,44 @@ def test_the_exported_judge_uses_all_sources(twice: Proved) -> None:
 # --- figures ---
 
 
-def test_a_groups_value_is_the_mean_of_its_repeats_and_the_interval_rests_on_these(twice: Proved) -> None:
+def test_the_figure_is_the_mean_over_groups_and_the_interval_rests_on_these(folded: Proved) -> None:
     values: dict[str, list[float]] = {}
-    for proof in twice.proofs:
+    for proof in folded.result.proofs:
         for group in proof.scores["compiled"]["coherence"]:
             ratings, scores = [r for r in group.ratings if r is not None], [s for s in group.scores if s is not None]
             values.setdefault(group.group, []).append(correlation(ratings, scores, "spearman") or 0.0)
-    assert {len(found) for found in values.values()} == {2}
+    assert {len(found) for found in values.values()} == {1}
     means = np.array([np.mean(found) for found in values.values()])
     expected = of_group_correlations(float(means.mean()), (means - means.mean()) / len(means))
-    for table in (twice.held_out.tables["compiled"].aspects["coherence"], twice.held_out.tables["compiled"].average):
+    for table in (
+        folded.result.held_out.tables["compiled"].aspects["coherence"],
+        folded.result.held_out.tables["compiled"].average,
+    ):
         found = table["summary"]["spearman"]
         assert found.groups == SOURCES
         assert found.value == pytest.approx(means.mean())
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    gain = twice.held_out.gain
+    gain = folded.result.held_out.gain
     assert gain.groups == SOURCES
     assert gain.value == pytest.approx(
-        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
-        - (twice.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
+        folded.result.held_out.tables["compiled"].average["summary"]["spearman"].value
+        - (folded.result.held_out.tables["single"].average["summary"]["spearman"].value or 0.0)
     )
 
 
-def test_the_spread_over_folds_and_repeats_is_known(twice: Proved) -> None:
-    assert [repeat.sources for repeat in twice.held_out.folds] == [(4, 4, 4, 4)] * 2
-    wholes = [repeat.whole for repeat in twice.held_out.folds]
-    assert np.mean([w for w in wholes if w is not None]) == pytest.approx(
-        twice.held_out.tables["compiled"].average["summary"]["spearman"].value
+def test_the_spread_over_folds_is_known(folded: Proved) -> None:
+    folds = folded.result.held_out.folds
+    assert folds is not None
+    assert folds.sources == (4, 4, 4, 4)
+    # Folds of one size, at summary level: their mean is that of the whole.
+    assert np.mean([v for v in folds.compiled if v is not None]) == pytest.approx(
+        folded.result.held_out.tables["compiled"].average["summary"]["spearman"].value
     )
-    for repeat in twice.held_out.folds:
-        # Folds of one size, at summary level: their mean is that of the whole.
-        assert np.mean([v for v in repeat.compiled if v is not None]) == pytest.approx(repeat.whole)
 
 
-def test_judgements_are_in_the_order_of_the_corpus(twice: Proved) -> None:
-    judgements = twice.held_out.judgements("compiled")["coherence"]
-    items = [(group.id, c.text) for group in twice.plan.data.measured.groups for c in group.candidates]
+def test_judgements_are_in_the_order_of_the_corpus(folded: Proved) -> None:
+    judgements = folded.result.held_out.judgements("compiled")["coherence"]
+    items = [(group.id, c.text) for group in folded.result.plan.data.measured.groups for c in group.candidates]
     assert len(judgements) == len(items) == SOURCES * CANDIDATES
     scores = [float(says(text)) for _, text in items]
     assert [getattr(j, "score", None) for j in judgements] == scores
@@ -171,13 +165,15 @@ def test_judgements_are_in_the_order_of_the_corpus(twice: Proved) -> None:
 
 def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
     found = proved(tmp_path, data(tmp_path, candidates=1, sources=24))
-    assert found.plan.data.level == "sample"
-    assert len(found.proofs) == 6
+    assert found.result.plan.data.level == "sample"
+    assert len(found.result.proofs) == 6
     pairs = [
-        (group.ratings[0], group.scores[0]) for proof in found.proofs for group in proof.scores["single"]["coherence"]
+        (group.ratings[0], group.scores[0])
+        for proof in found.result.proofs
+        for group in proof.scores["single"]["coherence"]
     ]
     ratings, scores = ([float(v) for v in side if v is not None] for side in zip(*pairs, strict=True))
-    cell = found.held_out.tables["single"].average["sample"]["spearman"]
+    cell = found.result.held_out.tables["single"].average["sample"]["spearman"]
     assert len(pairs) == cell.groups == 24
     assert cell.value == pytest.approx(correlation(ratings, scores, "spearman"))
     assert cell.low is not None
@@ -185,8 +181,8 @@ def test_single_candidates_are_pooled_over_the_folds(tmp_path: Path) -> None:
 
 def test_twenty_items_are_enough(tmp_path: Path) -> None:
     found = proved(tmp_path, data(tmp_path, candidates=5, sources=4))
-    assert len(found.proofs) == 4
-    assert found.held_out.tables["compiled"].average["summary"]["spearman"].value is not None
+    assert len(found.result.proofs) == 4
+    assert found.result.held_out.tables["compiled"].average["summary"]["spearman"].value is not None
 
 
 # --- what is exported ---
@@ -210,22 +206,22 @@ def gained(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_the_cheaper_judge_is_exported_where_the_gain_is_not_shown(
-    twice: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
+    folded: Proved, gain: Difference, calls: float, keep: Any, expected: str, why: str
 ) -> None:
     held_out = replace(
-        twice.held_out,
+        folded.result.held_out,
         gain=gain,
-        calls={**twice.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
+        calls={**folded.result.held_out.calls, "compiled": {"coherence": calls}, "single": {"coherence": 1.0}},
     )
-    plan = replace(twice.plan, settings=Settings(keep=keep))
-    found = choose_export(plan, twice.selected.judge, held_out)
+    plan = replace(folded.result.plan, settings=Settings(keep=keep))
+    found = choose_export(plan, folded.result.compiled, held_out)
     assert found.name == expected
     assert why in found.why
     judge = found.judge.aspects["coherence"].judge
-    own = twice.selected.judge if expected == "compiled" else None
+    own = folded.result.compiled if expected == "compiled" else None
     assert (judge is own.aspects["coherence"].judge) if own else judge.debate_config.rounds == 0
 
 
 def test_keep_is_no_part_of_what_decides_the_figures() -> None:
     assert Settings(keep="compiled").identity() == Settings().identity()
-    assert Settings(folds=4).identity() != Settings(folds=5).identity() != Settings(folds=5, repeats=2).identity()
+    assert Settings(folds=4).identity() != Settings(folds=5).identity()

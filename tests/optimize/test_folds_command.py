@@ -92,9 +92,8 @@ def test_json_run_and_export_say_the_same(compiled: Compiled) -> None:
 
     folds = compiled.result["folds"]
     assert folds["count"] == 4
-    (repeat,) = folds["repeats"]
-    assert repeat["sources"] == [3, 3, 3, 3]
-    assert all(math.isfinite(value) for value in (*repeat["compiled"], *repeat["gain"], repeat["whole"]))
+    assert folds["sources"] == [3, 3, 3, 3]
+    assert all(math.isfinite(value) for value in (*folds["compiled"], *folds["gain"]))
     export = compiled.folder / compiled.result["export"]
     evidence = json.loads((export / "manifest.json").read_text())["evidence"]
     assert evidence["folds"] == folds
@@ -113,8 +112,3 @@ def test_the_ledger_counts_one_look_at_all_sources(compiled: Compiled) -> None:
     lines = (compiled.folder / "store" / "looks.jsonl").read_text().splitlines()
     assert len(lines) == 1
     assert len(json.loads(lines[0])["held_out"]) == 12
-
-
-def test_repeats_of_a_single_split_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--folds", "1", "--repeats", "2", "--store", str(tmp_path)]) == 2
-    assert "a single split is not repeated" in capsys.readouterr().err

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.job import _trials, prepared
-from debate_judge.optimize.proof.held_out import score_held_out
+from debate_judge.optimize.context import Run
+from debate_judge.optimize.job import _trials
+from debate_judge.optimize.proof.held_out import evaluate
 from debate_judge.optimize.search.knowledge import Knowledge
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.settings import Settings
@@ -22,6 +22,7 @@ from debate_judge.programs.judge import DebateConfig
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
+from tests.optimize.compiles import prepared
 from tests.optimize.joint_space import SPACE, true, units
 from tests.programs.tables import joint_reading, shown, wanted_cells
 
@@ -117,8 +118,8 @@ def test_held_out_is_scored_in_shared_calls_and_no_first_turn_is_made_twice() ->
     own = {"coherence": judge(1, "One."), "fluency": judge(1, "Two."), "relevance": judge(0, "Three.")}
     lm = make_lm("offline")
     with JudgeRunner(lm, progress=False) as runner:
-        run = Run(plan, runner, NoTracking(), cast(Any, None), lm)
-        found = score_held_out(without_debate(run), CompiledJudge(plan.data.corpus.task, own))
+        run = Run(plan, runner, None, cast(Any, None), lm)
+        found = evaluate(without_debate(run), CompiledJudge(plan.data.corpus.task, own), {}).scored
     assert {granularity for _, granularity in found["compiled"].values()} == {"half"}
     shapes = {a: {j.transcript.joint for j in judgements} for a, (judgements, _) in found["compiled"].items()}
     assert shapes == {"coherence": {2}, "fluency": {2}, "relevance": {1}}

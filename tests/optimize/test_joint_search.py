@@ -15,11 +15,11 @@ from debate_judge.optimize.search.joint import in_company, joint_probes
 from debate_judge.optimize.search.outcomes import Criterion, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Probe, Space
 from debate_judge.optimize.search.storage import stored_study
-from debate_judge.optimize.search.study import SearchPlan, search
+from debate_judge.optimize.search.study import SearchPlan
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, ScriptedLM, debater, requested, scripted_lm, section
 from tests.optimize.joint_space import SPACE, true, units
-from tests.optimize.searches import UNPRUNED, breadth
+from tests.optimize.searches import UNPRUNED, breadth, search
 from tests.programs.tables import joint_reading, wanted_cells
 
 NAMES = ("clear", "warm")

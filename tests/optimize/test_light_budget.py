@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from debate_judge.optimize.context import NoTracking, Run
 from debate_judge.optimize.estimation.estimate import estimate_compile
-from debate_judge.optimize.job import prepared
-from debate_judge.optimize.proof.procedure import prove
 from debate_judge.optimize.reflection import reflection_lm
 from debate_judge.optimize.search import study
 from debate_judge.optimize.settings import Settings
@@ -22,6 +19,7 @@ from debate_judge.programs.dry_run import DryRunEngine, EstimateCase
 from debate_judge.runs.estimates.dry_run import Target
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, requested, scripted_lm, section
+from tests.optimize.compiles import compiled
 from tests.programs.tables import joint_reading
 
 MOST = 6200
@@ -80,10 +78,9 @@ def quarrelsome(prompt: str) -> str:
 def paid(settings: Settings) -> int:
     """Calls that a compile executes."""
     lm = scripted_lm(quarrelsome)
-    plan = prepared(settings, TEXTS)
     with JudgeRunner(lm, progress=False) as runner:
         author = reflection_lm(settings, lm, DryRunEngine(EstimateCase("upper", 100)))
-        prove(Run.of(plan, runner, NoTracking(), author))
+        compiled(settings, TEXTS, runner, author)
     # Each of them once: what stages and folds have in common is not paid again.
     assert len(lm.prompts) == len(set(lm.prompts))
     return lm.meter.executed.total()

@@ -14,9 +14,9 @@ import pytest
 from debate_judge.data.agreement.results import Agreement
 from debate_judge.optimize import compile as command
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.job import prepared
 from debate_judge.optimize.settings import Settings
 from debate_judge.runs.tracking.looks import FILE, Looks, expected_largest, inflation, record_look
+from tests.optimize.compiles import prepared
 from tests.printed import unwrapped
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import dspy
 import pytest
 
-from debate_judge.optimize.context import NoTracking, Run
-from debate_judge.optimize.job import prepared
+from debate_judge.optimize import optimizer
+from debate_judge.optimize.context import Run
 from debate_judge.optimize.search.points import LEARNT, NO_KNOWLEDGE, JudgeVariant
-from debate_judge.optimize.selection import learn
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import LearntPersona, Tuned, Tuning
 from debate_judge.optimize.tuners.guide import guided
@@ -26,6 +25,7 @@ from debate_judge.programs.offline.roles import threshold
 from debate_judge.programs.transcript import Transcript, Turn
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import debater, scripted_lm, section
+from tests.optimize.compiles import prepared
 from tests.optimize.guide_author import ASPECT, CANDIDATES, Author, corpus, tuned
 from tests.optimize.small_corpus import small_corpus
 
@@ -158,7 +158,7 @@ def test_the_search_may_choose_it_but_not_by_the_sources_that_it_was_learnt_from
 
     lm = scripted_lm(debater())
     with JudgeRunner(lm, progress=False) as runner:
-        learnt = learn(Run(plan, runner, NoTracking(), tune, lm))
+        learnt = optimizer.compile(Run(plan, runner, None, tune, lm))
     assert (LEARNT in learnt.space.personas) == (text is not None)
     if text is None:
         return

@@ -16,11 +16,11 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Dropped, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
 from debate_judge.optimize.search.storage import Found
-from debate_judge.optimize.search.study import asking_order, block_ends, search
+from debate_judge.optimize.search.study import asking_order, block_ends
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import scripted_lm, section
 from tests.optimize.moody_judges import ASPECTS, MOODY, scores_of
-from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, varied
+from tests.optimize.searches import BROAD, SPACE, Fake, breadth, plan, run, search, varied
 
 # --- blocks ---
 

@@ -16,8 +16,8 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Corpus
 from debate_judge.optimize import python_api
 from debate_judge.optimize.context import CompilePlan
-from debate_judge.optimize.job import prepared
 from debate_judge.optimize.settings import Settings
+from tests.optimize.compiles import prepared
 from tests.optimize.small_corpus import small_corpus
 
 TASK = Task("summarization", "news article", "summary", (Aspect("coherence", "Whether it is one story.", Scale(1, 5)),))
@@ -48,7 +48,7 @@ def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export(
     assert list(done.table.index) == ["coherence", "average"]
     figures = done.table["compiled"].loc["average"]
     assert figures["low"] <= figures["value"] <= figures["high"]
-    assert done.result.to_json()["held_out"]["compiled"]
+    assert done.to_json()["held_out"]["compiled"]
     # One judge, with one connection, however often it is asked for.
     assert done.judge is done.judge
     score = done.judge(source=frame["source"][0], text=frame["text"][0], aspect="coherence").score
@@ -57,7 +57,7 @@ def test_a_frame_becomes_a_judge_a_table_a_verdict_and_an_export(
         assert judge.score(source=frame["source"][0], text=frame["text"][0])["coherence"].score == score
     again = debate_judge.compile(frame.copy(), task="summarization", **settings)
     assert again.export == done.export
-    assert again.result.lm_use.executed == 0
+    assert again.lm.meter.executed.total() == 0
     assert debate_judge.compile(frame[::-1], task="summarization", **settings).export != done.export
 
 
@@ -68,7 +68,7 @@ def test_a_file_a_corpus_and_a_task_of_ones_own_are_taken(
         return prepared(chosen, texts, corpus)
 
     def plan(data: Any, task: Task | str | None = None) -> CompilePlan:
-        return cast(CompilePlan, debate_judge.compile(data, task=task, **settings).result)
+        return cast(CompilePlan, debate_judge.compile(data, task=task, **settings))
 
     monkeypatch.setattr(python_api, "compile_judge", planned)
     file = small_corpus(tmp_path, 8, 3)

@@ -12,12 +12,11 @@ from typing import Any, cast
 import pytest
 
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
-from debate_judge.optimize.job import prepared
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.knowledge import Knowledge, rewritten, variants_of
 from debate_judge.optimize.search.outcomes import Criterion, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.study import Breadth, SearchPlan, search
+from debate_judge.optimize.search.study import Breadth, SearchPlan
 from debate_judge.optimize.settings import Settings
 from debate_judge.optimize.tuners import Tuned
 from debate_judge.optimize.tuners.guide import guide_of, guided
@@ -26,7 +25,8 @@ from debate_judge.programs.debate.personas import PLAIN, STRICT
 from debate_judge.programs.judge import DebateConfig, Judge
 from debate_judge.runs.runner.runner import JudgeRunner
 from tests.fakes import Script, debater, requested, scripted_lm, section
-from tests.optimize.searches import Fake, breadth, plan, told, tried, varied
+from tests.optimize.compiles import prepared
+from tests.optimize.searches import Fake, breadth, plan, search, told, tried, varied
 from tests.programs.tables import Scored, reading
 
 SPACE = Space(("none", "guide"), ("strict", "plain"), (0, 1, 2), (False, True), readings=("alone", "side by side"))

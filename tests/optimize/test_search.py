@@ -14,8 +14,8 @@ from debate_judge.data.agreement.tables import GroupScores
 from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import Criterion, Outcome, Outcomes, SearchResult
 from debate_judge.optimize.search.points import JudgeVariant, Point, Space
-from debate_judge.optimize.search.study import BREADTHS, PRICE, Breadth, search
-from tests.optimize.searches import SPACE, Fake, breadth, plan, run, tried, varied
+from debate_judge.optimize.search.study import BREADTHS, PRICE, Breadth
+from tests.optimize.searches import SPACE, Fake, breadth, plan, run, search, tried, varied
 
 # --- the starting points ---
 

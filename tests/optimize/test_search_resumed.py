@@ -12,8 +12,7 @@ from debate_judge.optimize.search.choice_scores import ChoiceScores
 from debate_judge.optimize.search.outcomes import SearchResult
 from debate_judge.optimize.search.points import Point
 from debate_judge.optimize.search.storage import stored_study
-from debate_judge.optimize.search.study import search
-from tests.optimize.searches import BROAD, EVERYTHING, SPACE, Fake, breadth, plan, run, told, varied
+from tests.optimize.searches import BROAD, EVERYTHING, SPACE, Fake, breadth, plan, run, search, told, varied
 
 
 @pytest.fixture(scope="module")

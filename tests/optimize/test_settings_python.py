@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from debate_judge.data.errors import InputError
-from debate_judge.optimize.job import prepared
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.debate.personas import PERSONAS
 from debate_judge.runs.flags.declared import deciding
 from debate_judge.runs.tracking.prompts import prompts_of
+from tests.optimize.compiles import prepared
 
 
 def test_the_identity_is_what_decides_the_result() -> None:

@@ -1,4 +1,4 @@
-"""Tuning on train, and choosing on train and dev, for one aspect or for several that share a judge."""
+"""Tuning on train, for every aspect or for several that share a judge."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from debate_judge.data.schema import GRANULARITIES, Aspect, Granularity
 from debate_judge.optimize.context import CompilePlan, Run, label_of
 from debate_judge.optimize.examples import examples
-from debate_judge.optimize.measures.calibrating import calibrations
-from debate_judge.optimize.search.choice_scores import PARTS, ChoiceScores, CrossFitted, Place
+from debate_judge.optimize.search.choice_scores import CrossFitted, Place
 from debate_judge.optimize.search.knowledge import (
     TUNED,
     Knowledge,
@@ -23,19 +22,14 @@ from debate_judge.optimize.search.knowledge import (
     space_axes,
     variants_of,
 )
-from debate_judge.optimize.search.outcomes import Criterion, Dropped, SearchResult
-from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Point, Space
-from debate_judge.optimize.search.storage import FORMAT, Found
-from debate_judge.optimize.search.study import SearchPlan
+from debate_judge.optimize.search.points import LEARNT, JudgeVariant, Space
 from debate_judge.optimize.settings import EFFORTS
 from debate_judge.optimize.tuners import Effort, GuideLimits, Tuning, as_tuned
 from debate_judge.programs import named
-from debate_judge.programs.compiled import AspectJudge, CompiledJudge, usual_granularity
+from debate_judge.programs.compiled import usual_granularity
 from debate_judge.programs.devset import group_feedback
 from debate_judge.programs.judge import Judge
 from debate_judge.runs.runner.billing import stage
-from debate_judge.runs.runner.runner import require_scored
-from debate_judge.runs.tracking.values import CHOICE
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +44,8 @@ class TunedJudges:
     """What the search may choose from."""
 
 
-def learn(run: Run) -> TunedJudges:
-    """Tune on train, for every aspect.
+def compile(run: Run) -> TunedJudges:
+    """Tune the judge of every aspect on the train part of the run's plan.
 
     Raises:
         dspy.LMError: The LM failed for good.
@@ -88,75 +82,6 @@ class _Learnt:
     """Text of a persona of the Critic that was written for them."""
     seen_by_persona: frozenset[Place] = frozenset()
     """The train groups that it was learnt from."""
-
-
-@dataclass(frozen=True)
-class Selected:
-    """The chosen judge, and the searches that chose it."""
-
-    judge: CompiledJudge
-    searches: Mapping[str, SearchResult]
-    """Aspect -> the search that chose its judge."""
-
-
-def choose(run: Run, learnt: TunedJudges) -> Selected:
-    """Choose on train and dev, for every aspect.
-
-    Args:
-        run: The run, whose plan has the parts to choose by.
-        learnt: The judges to choose from, tuned on this plan's train.
-
-    Raises:
-        InputError: Too many of the items to choose by have no score.
-        dspy.LMError: The LM failed for good.
-    """
-    plan, settings = run.plan, run.plan.settings
-    units = {
-        label_of(unit): ChoiceScores(
-            learnt.variants[label_of(unit)],
-            plan.choice(unit),
-            unit,
-            run.runner,
-            label=label_of(unit),
-            fixed=_fixed(plan, unit),
-        )
-        for unit in plan.units
-    }
-    for scores in units.values():
-        scores.share_calls(units.values())
-    logger.info("searching knowledge, reading, rounds, persona, tie-breaker and granularity on train and dev")
-    search_plan = SearchPlan(
-        criterion=Criterion(plan.statistic, plan.data.level, settings.max_unscored),
-        breadth=plan.breadth,
-        seed=settings.seed,
-        study=f"{plan.identity}-{FORMAT}",
-        storage=plan.study,
-    )
-    found = run.search(units, learnt.space, search_plan, partial(_log, run))
-    searches, judges = {}, {}
-    chosen = {label_of(unit): _compiled(plan, found[label_of(unit)]) for unit in plan.units}
-    calibrated = run.runner.at_once([partial(calibrations, run, found[label_of(unit)]) for unit in plan.units])
-    for unit, maps in zip(plan.units, calibrated, strict=True):
-        one, judge = found[label_of(unit)], chosen[label_of(unit)]
-        for aspect in unit:
-            searches[aspect.name] = one
-            granularity = one.scores.granularity(aspect.name, one.chosen.point)
-            judges[aspect.name] = AspectJudge(judge, granularity, maps.get(aspect.name))
-    return Selected(CompiledJudge(plan.data.corpus.task, judges), searches)
-
-
-def _compiled(plan: CompilePlan, found: SearchResult) -> Judge:
-    """The chosen judge, after a check that it scored enough of the items.
-
-    Raises:
-        InputError: Too many have no score.
-    """
-    point = found.chosen.point
-    judgements = [j for part in PARTS for j in found.scores.judgements(point, part) if j is not None]
-    label = label_of(found.scores.aspects)
-    require_scored(judgements, plan.settings.max_unscored, f"items to choose by ({label})")
-    judge = found.scores.variants[point.variant].judge
-    return judge.with_debate(rounds=point.rounds, tie_breaker=point.tie_breaker)
 
 
 def _learnt(run: Run, base: Judge, aspects: tuple[Aspect, ...]) -> _Learnt:
@@ -227,7 +152,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
     rounds = range(base.debate_config.rounds + 1) if "rounds" in searched else (0, base.debate_config.rounds)
     ties = (False, True) if "tie_breaker" in searched else (base.debate_config.tie_breaker,)
     knowledge, rewritten = space_axes(kinds)
-    fixed = len(_fixed(plan, plan.data.aspects)) == len(plan.data.aspects)
+    fixed = len(fixed_granularities(plan, plan.data.aspects)) == len(plan.data.aspects)
     return Space(
         knowledge=knowledge,
         personas=tuple(personas),
@@ -242,7 +167,7 @@ def _space(plan: CompilePlan, base: Judge, personas: Sequence[str], kinds: Seque
     )
 
 
-def _fixed(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
+def fixed_granularities(plan: CompilePlan, aspects: Sequence[Aspect]) -> dict[str, Granularity]:
     """Aspect -> its granularity, for aspects whose granularity is not searched: that of its steps, or as given."""
     usual = {aspect.name: usual_granularity(plan.judge, aspect) for aspect in aspects}
     return {a.name: usual[a.name] for a in aspects if a.scale.on_steps or not _rounded(plan, a)}
@@ -256,43 +181,3 @@ def _rounded(plan: CompilePlan, aspect: Aspect) -> bool:
     """
     question = plan.data.questions.get(aspect.name)
     return plan.judge.on_scale and (question is None or question.kind != "binary")
-
-
-def _log(run: Run, point: Point, found: Found) -> None:
-    name = f"n={point.rounds}, knowledge: {point.knowledge}"
-    if point.rounds:
-        name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
-    if point.reading != "alone":
-        name += f", {point.reading}"
-    params = {
-        "knowledge": point.knowledge,
-        "persona": point.persona if point.rounds else "none",
-        "rounds": point.rounds,
-        "tie_breaker": point.tie_breaker,
-        "granularity": point.granularity,
-        "reading": point.reading,
-        "pruned": isinstance(found, Dropped),
-    }
-    metrics = _metrics(found)
-    if (agreement := metrics.get(CHOICE)) is not None:
-        shown = run.runner.progress
-        shown.agreement = max(agreement, -1.0 if shown.agreement is None else shown.agreement)
-    run.tracker.trial(f"{name}, {point.granularity}", params, metrics)
-    if isinstance(found, Dropped) and point.granularity == "given":
-        logger.info("pruned after %d of %d sources: %s", found.groups, found.of, name)
-
-
-def _metrics(found: Found) -> dict[str, float | None]:
-    """The metrics of a point in MLflow. A point that was pruned was measured on a part of the sources, so it has
-    no agreement, but its distance to the best point on this part."""
-    if isinstance(found, Dropped):
-        return {"sources_asked": found.groups, "behind": found.behind}
-    metrics: dict[str, float | None] = {
-        "sources_asked": len({g.group for o in found.values() for groups in o.scores.values() for g in groups}),
-        CHOICE: sum(o.agreement for o in found.values()) / len(found),
-        "calls_per_item": sum(o.calls for o in found.values()) / len(found),
-    }
-    for label, outcome in found.items():
-        metrics[f"{CHOICE}/{label}"] = outcome.agreement
-        metrics[f"calls_per_item/{label}"] = outcome.calls
-    return metrics

@@ -1,0 +1,151 @@
+"""The result of a compile, which terminal, report, MLflow run, JSON and manifest render."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from debate_judge.data.agreement.differences import power_of
+from debate_judge.data.calibration import CalibrationEffect
+from debate_judge.optimize.context import CompilePlan
+from debate_judge.optimize.findings.verdict import agreement_of, verdict
+from debate_judge.optimize.findings.wording import guides
+from debate_judge.optimize.measures.calibrating import calibration_effects
+from debate_judge.optimize.measures.learning_curve import LearningCurve
+from debate_judge.optimize.proof.exported import Exported
+from debate_judge.optimize.proof.fold_figures import folds_json
+from debate_judge.optimize.proof.held_out import COMPARED, HeldOut, Proof
+from debate_judge.optimize.search.outcomes import SearchResult
+from debate_judge.programs.compiled import CompiledJudge
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.runs.export.folder import load
+from debate_judge.runs.export.loaded import LoadedJudge
+from debate_judge.runs.reports import calibration as calibration_tables
+from debate_judge.runs.reports import decisions as decision_tables
+from debate_judge.runs.reports import raters as rater_tables
+from debate_judge.runs.tracking.looks import FIRST_LOOK, Looks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """The run in MLflow."""
+
+    run_id: str
+    ui_command: str | None
+    """The command that serves the store; None where a server does."""
+    link: str
+    """The run's page."""
+    runs_link: str
+    """The table of the experiment's runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished compile."""
+
+    plan: CompilePlan
+    lm: JudgeLM
+    """The judge's LM, whose meter has the calls of the compile."""
+    proofs: Sequence[Proof]
+    """The judges that were measured, with their scores on held-out: one for a single split, else one for each fold."""
+    compiled: CompiledJudge
+    """The compiled judge, whether or not it is exported; with folds the one that uses all sources."""
+    searches: Mapping[str, SearchResult]
+    """Aspect -> the search that chose its judge."""
+    held_out: HeldOut
+    exported: Exported
+    curve: LearningCurve | None = None
+    looks: Looks = FIRST_LOOK
+    """How often the held-out figures were looked at."""
+    report: Path | None = None
+    """The HTML page, with texts if these were wanted; None if no page was wanted or it could not be written."""
+    tracked: TrackedRun | None = None
+    """None for a dry run."""
+
+    @property
+    def export(self) -> Path:
+        """The folder of the exported judge, for `load` and `debate score`."""
+        return self.plan.export
+
+    @cached_property
+    def judge(self) -> LoadedJudge:
+        """The exported judge, a DSPy program with the LM that it was compiled with."""
+        return load(self.export)
+
+    @property
+    def verdict(self) -> str:
+        """Is the judge good, is it better than a single call, what does it cost, what is exported: a line each."""
+        return "\n".join(verdict(self.plan, self.held_out, self.exported))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Held-out agreement in the correlation and at the level that was chosen by.
+
+        One row for each aspect and the average; for each compared judge (`single`, `informed_single`, `uncompiled`,
+        `compiled`) the columns (judge, `value`), (judge, `low`) and (judge, `high`), the ends of the 95 % interval.
+        """
+        import pandas as pd
+
+        plan, figures = self.plan, ("value", "low", "high")
+        rows: dict[str, list[float | None]] = {}
+        for judge in COMPARED:
+            found = {a.name: agreement_of(plan, self.held_out, judge, a.name) for a in plan.data.aspects}
+            found["average"] = self.held_out.tables[judge].average[plan.data.level][plan.statistic]
+            for row, agreement in found.items():
+                rows.setdefault(row, []).extend(getattr(agreement, figure) for figure in figures)
+        columns = pd.MultiIndex.from_product([COMPARED, figures], names=["judge", "figure"])
+        return pd.DataFrame(list(rows.values()), index=list(rows), columns=columns, dtype=float)
+
+    @cached_property
+    def calibration(self) -> Mapping[str, CalibrationEffect]:
+        """Aspect -> the effect on held-out of mapping scores to the raters' scale."""
+        return calibration_effects(self.plan, self.compiled, self.held_out)
+
+    def evidence(self) -> dict[str, Any]:
+        """What was found and how, as JSON values: for the manifest of the export, and most of `to_json`."""
+        held_out, gain, plan = self.held_out, self.held_out.gain, self.plan
+        splits, origin = plan.data.splits, plan.data.corpus.origin
+        return {
+            "chosen": {a: asdict(s.chosen.point) for a, s in self.searches.items()},
+            "exported": {"judge": self.exported.name, "why": self.exported.why},
+            "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
+            "decisions": decision_tables.to_json(held_out.decisions),
+            "calibration": calibration_tables.to_json(self.calibration),
+            "raters": rater_tables.to_json(held_out.raters),
+            "gain": {**asdict(gain), "power": None if (power := power_of(gain)) is None else asdict(power)},
+            "gain_of_knowledge": asdict(held_out.of_knowledge),
+            "gain_over_informed_single": asdict(held_out.over_informed),
+            "near_duplicates": [list(ids) for ids in plan.data.splits.joined],
+            "looks": asdict(self.looks),
+            **({"folds": folds_json(plan, held_out.folds)} if held_out.folds else {}),
+            **({"learning_curve": self.curve.to_json()} if self.curve else {}),
+            "guides": guides(self.compiled),
+            "lm_calls_per_item": {name: held_out.calls_per_item(name) for name in COMPARED},
+            "objective": {"statistic": plan.statistic, "level": plan.data.level},
+            "data": asdict(replace(origin, location=Path(origin.location).name)),
+            # With folds there is no held-out part: the exported judge uses all sources.
+            "splits": {part: digest for part, digest in splits.fingerprints.items() if getattr(splits, part).groups},
+            "seed": plan.settings.seed,
+            "identity": plan.identity,
+            **({"note": plan.note} if plan.note else {}),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as the JSON of `--json`; every number finite or null."""
+        meter = self.lm.meter
+        return {
+            **self.evidence(),
+            "lm_calls": {
+                "total": meter.asked.total(),
+                "executed": meter.executed.total(),
+                "per_item": self.held_out.calls_per_item("compiled"),
+            },
+            "export": str(self.export),
+            **({"run_id": self.tracked.run_id} if self.tracked else {}),
+        }

@@ -1,0 +1,32 @@
+"""Compiles without a tracked run, on a runner of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from debate_judge.data.schema import Corpus
+from debate_judge.optimize.context import CompilePlan, Run
+from debate_judge.optimize.job import compile_judge, split
+from debate_judge.optimize.rated_data import load
+from debate_judge.optimize.result import Result
+from debate_judge.optimize.settings import Settings
+from debate_judge.programs.lm.client import JudgeLM
+from debate_judge.runs.runner.runner import JudgeRunner
+
+
+def prepared(settings: Settings, personas: Mapping[str, str], corpus: Corpus | None = None) -> CompilePlan:
+    return split(load(settings, corpus), settings, personas)
+
+
+def compiled(
+    settings: Settings, personas: Mapping[str, str], runner: JudgeRunner, reflection: JudgeLM, **changes: Any
+) -> Result:
+    """Compile with `runner`; `changes` are those of its `Run`."""
+
+    def opened(plan: CompilePlan) -> nullcontext[Run]:
+        return nullcontext(replace(Run.of(plan, runner, None, reflection), **changes))
+
+    return compile_judge(settings, personas, opened=opened)
